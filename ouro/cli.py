@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from ouro.assemble import Options
+    from ouro.commands.shell import ShellContext
     from ouro.frontends.tui.look import Look
     from ouro.session import Session, SessionCatalog
     from ouro.session.opening import OpenRequest
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         if given and given[0] in GROUPS:
-            return _run_action(given[0], given[1:])
+            return run_action(given[0], given[1:])
         return _run(_parser().parse_args(given))
     except OuroError as error:
         from ouro.utils.text import clean
@@ -90,14 +92,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run_action(group: str, words: Sequence[str]) -> int:
-    from ouro.commands.shell import run as run_action
-    from ouro.shell_opener import ShellOpener
+def run_action(group: str, words: Sequence[str]) -> int:
+    from ouro.commands.folder import Folder
+    from ouro.commands.shell import run
+    from ouro.installation import folder_settings, unsaved_session
 
-    return run_action(group, words, ShellOpener(_whole_parser))
+    return run(group, words, Folder(folder_settings), unsaved_session)
 
 
-def _whole_parser() -> argparse.ArgumentParser:
+async def completion(_context: ShellContext, shell: str) -> None:
+    """Print the script that completes the command line in a shell."""
+    import shtab
+
+    sys.stdout.write(shtab.complete(whole_parser(), shell=shell))
+
+
+def whole_parser() -> argparse.ArgumentParser:
     """The command line with all actions, for shell completion."""
     from ouro.commands.shell import add_arguments
 
@@ -165,29 +175,26 @@ def _positive_float(text: str) -> float:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from ouro.errors import UsageError
+    from ouro.frontends.tui.first_frame import can_draw
+
     if args.version:
         return main(["--version"])
-    _refuse_what_means_nothing(args)
+    is_resumed = args.resume or args.latest
+    if not is_resumed and (args.fork or args.part != "full"):
+        problem = "--fork copies a session." if args.fork else "--part needs a session."
+        raise UsageError(f"{problem} Name it with --resume, or use --continue for the last one.")
     if args.prompt is not None or args.input == "stream-json":
         return _run_headless(args)
-    if args.plain or not _can_do_full_screen():
+    if args.plain or not can_draw():
         return _run_plain(args)
-    return _run_full_screen(args)
+    from ouro.config import save_setting
 
-
-def _refuse_what_means_nothing(args: argparse.Namespace) -> None:
-    from ouro.errors import UsageError
-
-    if args.resume or args.latest:
-        return
-    if args.fork:
-        raise UsageError("--fork copies a session. Name it with --resume, or use --continue for the last one.")
-    if args.part != "full":
-        raise UsageError("--part needs a session. Name it with --resume, or use --continue for the last one.")
-
-
-def _can_do_full_screen() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    save_theme = partial(save_setting, "tui.theme")
+    open_session = partial(_opener, args, titles=True)
+    return run_full_screen(
+        look_in(_folder(args)), open_session, _request(args), args.message, save_theme, _catalog_opener(args)
+    )
 
 
 def _run_headless(args: argparse.Namespace) -> int:
@@ -212,37 +219,36 @@ def _run_plain(args: argparse.Namespace) -> int:
     return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _catalog_opener(args)))
 
 
-def _run_full_screen(args: argparse.Namespace) -> int:
-    from ouro.config import save_setting
+def run_full_screen(
+    look: Look,
+    get_opener: Callable[[], OpenSession],
+    request: OpenRequest,
+    message: str,
+    save_theme: Callable[[str], None] | None = None,
+    open_catalog: OpenCatalog | None = None,
+) -> int:
+    """Draw the first frame before the heavy imports, so that typed keys are collected from here on."""
     from ouro.frontends.tui import first_frame
 
-    look = _look(args)
-    frame = first_frame.draw(look)  # before heavy imports: typed keys are collected from here on
+    frame = first_frame.draw(look)
     try:
         from ouro.frontends.tui.run import run_tui
 
-        open_session = _opener(args, titles=True)
+        open_session = get_opener()
     except BaseException:
         frame.restore()
         raise
-    return run_tui(
-        open_session,
-        _request(args),
-        str(args.message),
-        look,
-        frame,
-        save_theme=lambda name: save_setting("tui.theme", name),
-        open_catalog=_catalog_opener(args),
-    )
+    return run_tui(open_session, request, message, look, frame, save_theme=save_theme, open_catalog=open_catalog)
 
 
-def _look(args: argparse.Namespace) -> Look:
+def look_in(folder: Path) -> Look:
+    """How the screen is drawn, by the user's settings."""
     from ouro import __version__
     from ouro.config import load_settings
     from ouro.frontends.tui.look import Look
 
     tui = load_settings().tui
-    return Look(tui.theme, __version__, _folder(args), tui.keys, tui.status, tui.notify_seconds)
+    return Look(tui.theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds)
 
 
 def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
@@ -251,7 +257,6 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
     """
     import asyncio
-    from functools import cache
 
     from ouro.utils.log import start_log
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from ouro.commands.render import CommandText, TextLine, View, line
 from ouro.display import Choice
+from ouro.errors import UsageError
 
 if TYPE_CHECKING:
-    from ouro.commands.render import View
     from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
+    from ouro.memory.index import MemoryHit, SearchFilter
     from ouro.memory.long_term import MemoryEditor, Timeline
+
+    FindHits = Callable[[str, int, SearchFilter], Awaitable[list[MemoryHit]]]
+    """Finds hits: words, how many, and what is wanted."""
 
 
 class Argument(msgspec.Struct, frozen=True):
@@ -35,7 +40,7 @@ class Action(msgspec.Struct, frozen=True):
     name: str
     """With its group in front: `memory show`."""
     target: str
-    """Module in `ouro.commands` and function: `memory_notes.show`."""
+    """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one above."""
     help: str
     arguments: tuple[Argument, ...] | None = None
     """None: a slash command that takes its argument as text, written as in `usage`."""
@@ -55,7 +60,8 @@ class Action(msgspec.Struct, frozen=True):
     def function(self) -> Callable[..., Any]:
         """The function; it takes an ActionContext (or a FrontEnd, for a slash command) and the arguments."""
         module, _, name = self.target.rpartition(".")
-        function: Callable[..., Any] = getattr(importlib.import_module(f"ouro.commands.{module}"), name)
+        path = module if module.startswith("ouro.") else f"ouro.commands.{module}"
+        function: Callable[..., Any] = getattr(importlib.import_module(path), name)
         return function
 
     @property
@@ -94,3 +100,26 @@ async def confirm(context: ActionContext, question: str, yes: str, *, assume_yes
     if assume_yes:
         return True
     return await context.choose(question, [Choice("yes", yes), Choice("no", "No")]) == "yes"
+
+
+def undo_hint(context: ActionContext, *commits: str) -> list[TextLine]:
+    """How to undo each commit. In a session, the event of the change shows this."""
+    if context.session is not None:
+        return []
+    return [line("Undo: ", CommandText(f"memory undo {commit[:7]}")) for commit in commits if commit]
+
+
+def places_in(numbers: str, count: int) -> list[int]:
+    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0.
+
+    Raises:
+        UsageError: a number is not in the list.
+    """
+    places: dict[int, None] = {}
+    for word in numbers.replace(",", " ").split():
+        first, _, last = word.partition("-")
+        numbers_in = [int(number) for number in (first, last or first) if number.isdecimal()]
+        if len(numbers_in) != 2 or not 1 <= numbers_in[0] <= numbers_in[1] <= count:
+            raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")
+        places.update(dict.fromkeys(range(numbers_in[0] - 1, numbers_in[1])))
+    return list(places)

@@ -15,6 +15,11 @@ _NOTE = arg("note", metavar="ID", help="a note's id or its start")
 _ONE_SESSION = arg("session", metavar="SESSION", help=_SESSION)
 _PROPOSAL = arg("proposal", nargs="?", default="", metavar="ID", help="needed if several are pending")
 
+_CONFIG = Action("config", "ouro.installation.config", "Show each setting, its value and its source", (),
+                 ("config", "config --json | jq '.\"permissions.mode\".source'"), "both",
+                 aliases=("settings",))  # fmt: skip
+_DOCTOR = Action("doctor", "ouro.installation.doctor", "Check the installation", (),
+                 ("doctor", "doctor --json | jq '.[] | select(.state != \"good\")'"), "both")  # fmt: skip
 _USAGE = Action("usage", "usage.usage", "Show tokens and cost by model: this session, today, this month, all", (),
                 ("usage", "usage --json"), "both", aliases=("cost", "stats"))  # fmt: skip
 
@@ -209,8 +214,8 @@ COMMANDS: tuple[Action, ...] = (
     Action("pin", "window.pin", "Keep a message word for word through every compaction, or stop", None, ("pin last",),
            "session", "[number or last]"),
     Action("theme", "info.theme", "Choose the colours", None, ("theme light",), "session", "[name]"),
-    Action("config", "info.config", "Show each setting, its value and its source", aliases=("settings",)),
-    Action("doctor", "info.doctor", "Check the installation"),
+    _CONFIG,
+    _DOCTOR,
     Action("feedback", "info.feedback", "Show what to put into a bug report", aliases=("bug",)),
     Action("exit", "conversation.exit_", "Leave ouro; the session is saved", aliases=("quit", "q")),
 )  # fmt: skip
@@ -255,14 +260,12 @@ SHELL_ACTIONS: tuple[Action, ...] = (
            (arg("--setup", action="store_true", help="choose a model and write it to models.yaml"),),
            ("models --setup", "models --json | jq -r '.models[] | select(.usable).name'"), "shell"),
     *MEMORY_ACTIONS,
-    Action("config", "installation.config", "Show each setting, its value and its source", (),
-           ("config --json | jq '.\"permissions.mode\".source'",), "shell"),
-    Action("doctor", "doctor.doctor", "Check the installation; exit code 1 if something must be repaired", (),
-           ("doctor --json | jq '.[] | select(.state != \"good\")'",), "shell"),
-    Action("completion", "installation.completion", "Print a script that completes ouro's command line",
+    _CONFIG,
+    _DOCTOR,
+    Action("completion", "ouro.cli.completion", "Print a script that completes ouro's command line",
            (arg("shell", choices=("bash", "zsh", "fish")),),
            ("completion bash > ~/.local/share/bash-completion/completions/ouro",), "shell"),
-    Action("demo", "installation.demo", "Watch ouro repair a small program, without a model or a key",
+    Action("demo", "ouro.demo.demo", "Watch ouro repair a small program, without a model or a key",
            (arg("--plain", action="store_true", help="in the plain prompt"),
             arg("--headless", action="store_true", help="without a screen; questions are answered with yes")),
            ("demo", "demo --plain", "demo --headless"), "shell"),

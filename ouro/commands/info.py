@@ -1,11 +1,9 @@
-"""Commands that show state: help, status, theme, config, doctor, feedback."""
+"""Commands that show state: help, status, theme, feedback."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
-import sys
 
 from ouro import __version__
 from ouro.commands.action import Action
@@ -72,16 +70,6 @@ async def theme(front_end: FrontEnd, argument: str) -> None:
     front_end.set_theme(chosen)
 
 
-async def config(front_end: FrontEnd, _argument: str) -> None:
-    """Show each setting, its value and its source."""
-    front_end.show(block(await _ouro(front_end, "config")))
-
-
-async def doctor(front_end: FrontEnd, _argument: str) -> None:
-    """Check the installation."""
-    front_end.show(block(await _ouro(front_end, "doctor")))
-
-
 async def feedback(front_end: FrontEnd, _argument: str) -> None:
     """Show what to put into a bug report."""
     known = (
@@ -93,21 +81,6 @@ async def feedback(front_end: FrontEnd, _argument: str) -> None:
         "ouro sends nothing by itself. A report helps most with what you did, what you expected, what came, "
         f"these lines, and the end of {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
     )
-
-
-async def _ouro(front_end: FrontEnd, subcommand: str) -> str:
-    """The output of `ouro SUBCOMMAND`; this layer may not read settings."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ouro", subcommand, cwd=front_end.session.cwd,
-        env={**os.environ, "NO_COLOR": "1"}, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    return output.decode(errors="replace")
 
 
 def _help_of(command: Action) -> str:

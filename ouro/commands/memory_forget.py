@@ -6,17 +6,16 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ouro.commands import memory_views as views
-from ouro.commands.action import ActionContext, Answer, confirm
-from ouro.commands.render import line
+from ouro.commands.action import ActionContext, Answer, confirm, places_in
+from ouro.commands.memory_notes import entry_row
+from ouro.commands.render import CodeSpan, CommandText, TextLine, Title, View, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
+from ouro.memory import long_term
+from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 from ouro.utils.text import one_line, plural
-
-if TYPE_CHECKING:
-    from ouro.memory.long_term import ForgetReport, MemoryEntry
 
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
 _IN_SESSION = (
@@ -26,38 +25,34 @@ _IN_SESSION = (
 
 
 async def forget(
-    context: ActionContext, text: Sequence[str], pick: str, yes: bool, everywhere: bool, secret: bool, backup: str,
-    no_backup: bool,
-) -> Answer:  # fmt: skip
+    context: ActionContext, text: Sequence[str], pick: str, yes: bool, everywhere: bool, **how: Any
+) -> Answer:
     """Stop using what fits, after a preview."""
     if everywhere:
-        return await _forget_everywhere(context, await _text(context, " ".join(text), secret=secret), backup=backup,
-                                        yes=yes, no_backup=no_backup, secret=secret)  # fmt: skip
-    if secret or backup or no_backup:
+        return await _forget_everywhere(context, " ".join(text), yes=yes, **how)
+    if any(how.values()):
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
-    from ouro.memory.long_term import find_to_forget, forget_entries
-
-    found = await context.memory(lambda memory: find_to_forget(memory.editor, " ".join(text)))
+    found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, " ".join(text)))
     if not found and context.session:
         raise UsageError("No matches.", commands=["memory list"])
-    chosen = await _chosen(context, found, pick, yes)
+    chosen = found if yes or not found else await _chosen(context, found, pick)
     value: dict[str, Any] = {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
     if not chosen:
         return Answer(value, [line("Nothing was forgotten." if found else "No matches.")], 1)
-    done = await context.memory(lambda memory: forget_entries(memory.editor, chosen), reports=False)
+    done = await context.memory(lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False)
     value["undo"] = {change.scope: change.undo for change in done.changes}
-    return Answer(value, views.forgotten(len(done.entries), list(value["undo"].values())))
+    what = line(f"Forgot {plural(len(done.entries), 'entry', 'entries')}. The git history still has them.")
+    undo = [line("Undo: ", CommandText(f"memory undo {change.undo[:7]}")) for change in done.changes if change.undo]
+    return Answer(value, [what, *undo])
 
 
-async def _chosen(context: ActionContext, found: Sequence[MemoryEntry], pick: str, yes: bool) -> Sequence[MemoryEntry]:
-    """All with --yes, those of --pick, else the user's choice."""
-    from ouro.commands.shell import places_in
-
-    if yes or not found:
-        return found
+async def _chosen(
+    context: ActionContext, found: Sequence[long_term.MemoryEntry], pick: str
+) -> Sequence[long_term.MemoryEntry]:
+    """Those of --pick, else the user's choice."""
     if pick:
         return [found[place] for place in places_in(pick, len(found))]
-    context.show(views.numbered("To forget", found))
+    context.show([Title("To forget"), *table(map(entry_row, found), is_numbered=True)])
     if not context.can_ask:
         context.show([line("Choose with --pick 1,3, or --yes for all.")])
         return []
@@ -66,6 +61,57 @@ async def _chosen(context: ActionContext, found: Sequence[MemoryEntry], pick: st
         for number, entry in enumerate(found, 1)
     ]
     return [found[int(number) - 1] for number in await context.choose_many("Forget which?", choices)]
+
+
+async def _forget_everywhere(
+    context: ActionContext, words: str, *, yes: bool, secret: bool, backup: str, no_backup: bool
+) -> Answer:
+    text = await _text(context, words, secret=secret)
+    if yes and not backup and not no_backup:
+        raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
+    home = long_term.OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
+    job = long_term.TrueForget(text, home)
+    found = await asyncio.to_thread(job.look, context.progress)
+    context.progress("")
+    if not found.count:
+        searched = table((place.place,) for place in found.places)
+        view = [line("The text was found nowhere. Searched:"), *searched, *_not_searched(found)]
+        return Answer({"found": found, "done": False}, view, 1)
+    context.show(_places_view(found, warns=found.count >= long_term.MANY_PLACES and not secret))
+    question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
+    target = Path(backup) if backup else _free(_BACKUP.expanduser())
+    if yes or backup or no_backup:
+        agreed = await confirm(context, question, "Forget it", assume_yes=yes)
+    else:
+        choices = [
+            Choice("backup", "Forget, after a backup", f"{tilde(target)} still holds the text: remove it later"),
+            Choice("now", "Forget, without a backup"),
+            Choice("no", "Change nothing"),
+        ]
+        picked = await context.choose(question, choices)
+        agreed, backup = picked in ("backup", "now"), str(target) if picked == "backup" else ""
+    if not agreed:
+        return Answer({"found": found, "done": False}, [line("Nothing was changed.")], 1)
+    saved = str(await asyncio.to_thread(long_term.back_up_home, home, target, context.progress)) if backup else ""
+    done = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
+    await context.update_index()
+    context.progress("")
+    value = {"found": found, "left": done.left, "unsearched": done.unsearched, "backup": saved, "done": not done.left}
+    view = [
+        Title(f"Forgotten in {done.count:,} places"),
+        line(f"Where a text is needed, it is now {job.placeholder}."),
+        *table((f"{place.count:>6,}", place.place) for place in done.places),
+        *(line(f"NOT DONE: {problem}", level="warning") for problem in done.left),
+        *_not_searched(done),
+        line(long_term.PROVIDERS),
+    ]
+    if context.session:
+        view.append(line(_IN_SESSION))
+    elif not secret:
+        view.append(line("Your shell may have saved the command line in its history file."))
+    if saved:
+        view.append(line(f"The backup {tilde(Path(saved))} still holds the text: remove it when you are sure."))
+    return Answer(value, view, 1 if done.left else 0)
 
 
 async def _text(context: ActionContext, words: str, *, secret: bool) -> str:
@@ -80,49 +126,15 @@ async def _text(context: ActionContext, words: str, *, secret: bool) -> str:
     return await context.ask("Text to forget (not shown)", secret=True)
 
 
-async def _forget_everywhere(
-    context: ActionContext, text: str, *, backup: str, yes: bool, no_backup: bool, secret: bool
-) -> Answer:
-    from ouro.memory.long_term import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
-    from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
-
-    if yes and not backup and not no_backup:
-        raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
-    home = OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
-    job = TrueForget(text, home)
-    found = await asyncio.to_thread(job.look, context.progress)
-    context.progress("")
-    if not found.count:
-        return Answer({"found": found, "done": False}, views.places(found, warns=False), 1)
-    context.show(views.places(found, warns=found.count >= MANY_PLACES and not secret))
-    question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
-    target = _free(Path(backup or _BACKUP).expanduser()) if not backup else Path(backup)
-    if not yes and not backup and not no_backup:
-        choices = [
-            Choice("backup", "Forget, after a backup", f"{tilde(target)} still holds the text: remove it later"),
-            Choice("now", "Forget, without a backup"),
-            Choice("no", "Change nothing"),
-        ]
-        picked = await context.choose(question, choices)
-        agreed, backup = picked in ("backup", "now"), str(target) if picked == "backup" else ""
-    else:
-        agreed = await confirm(context, question, "Forget it", assume_yes=yes)
-    if not agreed:
-        return Answer({"found": found, "done": False}, [line("Nothing was changed.")], 1)
-    saved = str(await asyncio.to_thread(back_up_home, home, target, context.progress)) if backup else ""
-    done = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
-    await context.update_index()
-    context.progress("")
-    notes = [PROVIDERS]
-    notes += [_IN_SESSION] if context.session else []
-    notes += [] if secret or context.session else ["Your shell may have saved the command line in its history file."]
-    notes += [f"The backup {tilde(Path(saved))} still holds the text: remove it when you are sure."] if saved else []
-    view = [*views.forgotten_everywhere(done, job.placeholder), *(line(note) for note in notes)]
-    return Answer(_report(found, done, saved), view, 1 if done.left else 0)
+def _places_view(found: long_term.ForgetReport, *, warns: bool) -> View:
+    rows: list[tuple[str, ...]] = [(f"{place.count:>6,}", place.place) for place in found.places if place.count]
+    rows += [("session", CodeSpan(name)) for name in found.sessions]
+    many = line(f"The text is in {found.count:,} places: check that it is not a common word.", level="warning")
+    return [Title("Where the text is"), *table(rows), *([many] if warns else [])]
 
 
-def _report(found: ForgetReport, done: ForgetReport, saved: str) -> dict[str, Any]:
-    return {"found": found, "left": done.left, "unsearched": done.unsearched, "backup": saved, "done": not done.left}
+def _not_searched(found: long_term.ForgetReport) -> list[TextLine]:
+    return [line(f"NOT SEARCHED: {place}", level="warning") for place in found.unsearched]
 
 
 def _free(path: Path) -> Path:

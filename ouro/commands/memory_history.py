@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
 from typing import TYPE_CHECKING
 
-from ouro.commands import memory_views as views
-from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm
-from ouro.commands.render import line
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
+from ouro.commands.render import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.utils.text import plural
+from ouro.memory import long_term
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term import Commit, MemoryDiff, Timeline, TurnEvidence
+    from ouro.memory.long_term import Commit, DiffHunk, MemoryDiff, Timeline, TurnEvidence
 
 _MAX_SEARCHED = 200
+_MAX_WORDS = 400
+_MAX_LINES = 200
+_WRITERS = {"agent": "the agent", "person": "you", "consolidation": "merged"}
+"""Who wrote a commit, by its origin; others are named by their origin."""
 
 
 async def log(context: ActionContext, file: str, limit: int) -> Answer:
     """The latest commits of memory, or of one file or note."""
-    found = await context.memory(lambda memory: memory.timeline.log(limit if limit > 0 else 1, file))
+    found = await context.memory(lambda memory: memory.timeline.log(max(1, limit), file))
+    rows = [
+        (CodeSpan(entry.commit.id[:7]), entry.scope, *_origin(entry.commit), one_line(entry.commit.subject, 200))
+        for entry in found
+    ]
     empty = line(f"There are no commits{f' of {file}' if file else ''} yet.", level="error")
-    return Answer(found, views.commits(found) or [empty], 0 if found else 1)
+    return Answer(found, table(rows) or [empty], 0 if found else 1)
 
 
 async def diff(context: ActionContext, commits: Sequence[str], since: str) -> Answer:
@@ -42,8 +51,16 @@ async def diff(context: ActionContext, commits: Sequence[str], since: str) -> An
         return [memory.timeline.changes(commits[0] if commits else "last")]
 
     found = await context.memory(work)
-    none = [line("Memory has not changed.")]
-    return Answer(found, [item for part in found for item in views.difference(part)] or none)
+    view: list[ViewItem] = []
+    for change in found:
+        rows = []
+        for hunk in change.hunks:
+            rows.append(f"@@ {hunk.number} · {hunk.name} · line {hunk.start + 1} @@")
+            rows += [f"-{text.rstrip(chr(10))}" for text in hunk.before]
+            rows += [f"+{text.rstrip(chr(10))}" for text in hunk.after]
+        title = f"{change.scope} · {change.before[:7] or 'nothing'} → {change.after[:7]}"
+        view += [Title(title), _diff_quote(rows)]
+    return Answer(found, view or [line("Memory has not changed.")])
 
 
 async def blame(context: ActionContext, file: str, number: int) -> Answer | None:
@@ -52,129 +69,127 @@ async def blame(context: ActionContext, file: str, number: int) -> Answer | None
     def work(memory: MemoryAccess) -> Answer | Commit:
         found = memory.timeline.blame(file)
         if not number:
-            return Answer(found, views.blame(found, file))
+            return Answer(found, _blame_view(found, file))
         if not 0 < number <= len(found.lines):
             raise UsageError(f"There is no line {number}: {found.name} has {plural(len(found.lines), 'line')}.")
         return memory.timeline.origin_of(file, found.lines[number - 1])
 
     result = await context.memory(work)
-    return result if isinstance(result, Answer) else await _show_turn(context, *turn_of(result))
+    return result if isinstance(result, Answer) else await _show_turn(context, result)
 
 
 async def evidence(context: ActionContext, what: str) -> Answer | None:
     """The turn that taught a note or made a commit."""
-    taught = await context.memory(lambda memory: taught_by(memory.timeline, what))
-    return await _show_turn(context, *taught)
+
+    def work(memory: MemoryAccess) -> Commit:
+        try:
+            return memory.timeline.find(what).commit
+        except UsageError:  # a file or a note: the commit that made it
+            entries = reversed(memory.timeline.log(_MAX_SEARCHED, what))
+            made = next((entry.commit for entry in entries if entry.commit.trailers.get("Ouro-Session")), None)
+            if made is None:
+                raise
+            return made
+
+    return await _show_turn(context, await context.memory(work))
 
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     """What memory put into the prompt of a turn (the last one)."""
     catalog = await context.catalog()
     session_id = context.session.id if context.session and not session else (await catalog.find(session or "latest")).id
-    said = await catalog.turn(session_id, turn)
+    found = await catalog.turn(session_id, turn)
 
-    def work(memory: MemoryAccess) -> tuple[dict[str, int], dict[str, str]]:
-        texts = memory.timeline.texts_of([item.id for item in said.recalled])
-        return _core_tokens(memory.timeline, said.began_with), texts
+    def work(memory: MemoryAccess) -> tuple[dict[str, int], Mapping[str, str]]:
+        texts = memory.timeline.texts_of([item.id for item in found.recalled])
+        return _core_tokens(memory.timeline, found.began_with), texts
 
     core, texts = await context.memory(work)
-    value = {"turn": said, "core": core, "notes": texts}
-    answer = Answer(value, views.reasons(said, core, texts))
-    return await _offer_to_open(context, said, answer) if turn else answer
+    answer = Answer({"turn": found, "core": core, "notes": texts}, _reasons_view(found, core, texts))
+    return await _offer_to_open(context, found, answer) if turn else answer
 
 
 async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: bool) -> Answer:
     """Undo a commit with all of its turn, or one hunk of it."""
-    commit, hunk, yes = _undo_words(words, hunk, yes)
+    rest = [word for word in words if word not in ("hunk", "yes")]
+    if len(rest) > 2 or not all(word.isdigit() for word in rest[1:]):
+        raise UsageError(f"`{' '.join(words)}` is not a commit and a hunk.", commands=["memory undo 3f2a91c hunk 2"])
+    commit, hunk = rest[0] if rest else "last", int(rest[1]) if rest[1:] else hunk
     planned = await context.memory(lambda memory: memory.timeline.plan_undo(commit, hunk))
     if not planned.edits:
         raise UsageError("Nothing is left to undo: the lines changed since.")
     # A session undoes a named commit at once; the command line needs --yes.
-    is_sure = yes or (context.session is not None and commit != "last")
+    is_sure = yes or "yes" in words or (context.session is not None and commit != "last")
     if not is_sure:
-        context.show(views.undo_plan(planned))
+        context.show([item for part in (planned, *planned.also) for item in _plan_view(part)])
     if not await confirm(context, f"Undo {planned.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
         return Answer(None, [line("Nothing was undone.")], 1)
 
     def work(memory: MemoryAccess) -> Answer:
-        from ouro.memory.long_term import undo_commit as undo_in
-
-        done, events = undo_in(memory.editor.scopes, planned.commit.id, memory.editor.moment, hunk)
-        memory.editor.events += events
-        what = f"Undone{f': hunk {hunk} of' if hunk else ':'} {views.commits_text(done.commits)}"
-        return Answer(done, [line(what), *views.conflicts(done.conflicts), *views.undo_hint(context, done.commit)])
+        editor = memory.editor
+        done, events = long_term.undo_commit(editor.scopes, planned.commit.id, editor.moment, hunk)
+        editor.events += events
+        what = f"Undone{f': hunk {hunk} of' if hunk else ':'} {long_term.describe_commits(done.commits)}"
+        return Answer(done, [line(what), *_conflict_lines(done.conflicts), *undo_hint(context, done.commit)])
 
     return await context.memory(work)
 
 
 async def as_of(context: ActionContext, when: Sequence[str]) -> Answer:
-    """Memory as it was on a date."""
-    date, file = date_and_file(" ".join(when))
+    """Memory as it was on a date; notes only by name, unless one was asked for."""
+    words = " ".join(when).split()
+    is_long = words[0].isdigit() and len(words) > 1  # `3 days ago`
+    size = (3 if words[2:3] == ["ago"] else 2) if is_long else 1
+    date, file = " ".join(words[:size]), " ".join(words[size:])
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:
         return Answer(found, [line(f"There was no {file or 'memory'} yet on {date}.", level="error")], 1)
-    return Answer(found, views.old_files(found, is_whole=bool(file)))
+    view: list[ViewItem] = []
+    for scope in dict.fromkeys(old.scope for old in found):
+        own = [old for old in found if old.scope == scope]
+        commit = own[0].commit
+        view.append(Title(f"{scope}, as of {commit.id[:7]} ({commit.at[:16].replace('T', ' ')})"))
+        notes = [] if file else [old.name for old in own if old.name.rpartition("/")[2].startswith("mem_")]
+        for old in own:
+            if old.name not in notes:
+                view += [line(CodeSpan(old.name)), Quote(old.text, "markdown")]
+        if notes:
+            view.append(line(f"and {plural(len(notes), 'note')}: {', '.join(notes[:20])}"))
+    return Answer(found, view)
 
 
-def date_and_file(text: str) -> tuple[str, str]:
-    """`2026-11-21 facts` or `3 days ago facts` as a date and a file; the file may be missing."""
-    words = text.split()
-    is_long = words[0].isdigit() and len(words) > 1
-    size = (3 if words[2:3] == ["ago"] else 2) if is_long else 1
-    return " ".join(words[:size]), " ".join(words[size:])
-
-
-def taught_by(timeline: Timeline, named: str) -> tuple[str, int, int]:
-    """Session, turn and message of a commit, or of the commit that made a file or note. Blocks.
-
-    Raises:
-        UsageError: there is no such commit, file or note.
-    """
-    try:
-        commit = timeline.find(named).commit
-    except UsageError:
-        found = [entry.commit for entry in reversed(timeline.log(_MAX_SEARCHED, named))]
-        taught = [commit for commit in found if commit.trailers.get("Ouro-Session")]
-        if not taught:
-            raise
-        commit = taught[0]
-    return turn_of(commit)
-
-
-def turn_of(commit: Commit) -> tuple[str, int, int]:
-    """The session, turn and message in the trailers of a commit; empty and 0 where it has none."""
-    turn, message = (commit.trailers.get(name, "") for name in ("Ouro-Turn", "Ouro-Message"))
-    numbers = [int(text) if text.isdigit() else 0 for text in (turn, message)]
-    return commit.trailers.get("Ouro-Session", ""), numbers[0], numbers[1]
-
-
-def _undo_words(words: Sequence[str], hunk: int, yes: bool) -> tuple[str, int, bool]:
-    """`3f2a91c hunk 2 yes`: commit, number of the hunk (0: all), and whether it is confirmed."""
-    rest = [word for word in words if word not in ("hunk", "yes")]
-    if len(rest) > 2 or not all(word.isdigit() for word in rest[1:]):
-        raise UsageError(f"`{' '.join(words)}` is not a commit and a hunk.", commands=["memory undo 3f2a91c hunk 2"])
-    return rest[0] if rest else "last", int(rest[1]) if rest[1:] else hunk, yes or "yes" in words
-
-
-async def _show_turn(context: ActionContext, session_id: str, turn: int, message: int) -> Answer | None:
+async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
+    """The messages of the turn in the trailers of a commit."""
+    session_id = commit.trailers.get("Ouro-Session", "")
+    numbers = [commit.trailers.get(name, "") for name in ("Ouro-Turn", "Ouro-Message")]
+    turn, message = [int(text) if text.isdigit() else 0 for text in numbers]
     if not session_id or not turn:
         raise UsageError("No turn taught it: it was written outside of a session.")
     catalog = await context.catalog()
-    said = await catalog.turn(session_id, turn, message)
-    return await _offer_to_open(context, said, Answer(said, views.turn(said)))
+    found = await catalog.turn(session_id, turn, message)
+    at, title = found.at[:16].replace("T", " "), found.title or found.session_id[:8]
+    view: list[ViewItem] = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
+    if found.is_left:
+        view.append(line("It is on a branch that a rewind left.", level="warning"))
+    view += [line(f"{'You' if role == 'user' else 'ouro'}: {one_line(text, _MAX_WORDS)}") for role, text in found.words]
+    return await _offer_to_open(context, found, Answer(found, [*view, *_opening(found)]))
 
 
-async def _offer_to_open(context: ActionContext, said: TurnEvidence, answer: Answer) -> Answer | None:
+async def _offer_to_open(context: ActionContext, found: TurnEvidence, answer: Answer) -> Answer | None:
     """In a session: show the answer, then offer to go to the turn."""
     if context.session is None:
         return answer
     context.show(answer.view)
-    is_here = said.session_id == context.session.id
+    is_here = found.session_id == context.session.id
     label = "Go to it in this session" if is_here else "Open that session, read-only"
     choices = [Choice("no", "Stay here"), Choice("open", label)]
-    if await context.choose(f"Turn {said.turn} of {said.title or said.session_id[:8]}", choices) == "open":
-        await context.open_turn(said.session_id, said.number)
+    if await context.choose(f"Turn {found.turn} of {found.title or found.session_id[:8]}", choices) == "open":
+        await context.open_turn(found.session_id, found.number)
     return None
+
+
+def _opening(found: TurnEvidence) -> View:
+    return [line("Open the session:"), Quote(f"  ouro --resume {found.session_id}")]
 
 
 def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, int]:
@@ -190,3 +205,68 @@ def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, i
             if text := store.text_at(commit, f"{name}.md"):
                 found[f"{store.scope}/{name}.md"] = estimate(text)
     return found
+
+
+def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[str, str]) -> View:
+    """The core, changes of memory, and recalled notes."""
+    loaded = [item for item in found.recalled if item.state == "loaded"]
+    rows: list[tuple[str, ...]] = [("core", name, f"{count:,} tokens") for name, count in core.items()]
+    rows += [("changed", row) for row in found.told if row[:1] in "+-"]
+    notes = [
+        (item.state, f"{item.tokens} tokens", one_line(texts.get(item.id, "no longer there"), _MAX_WORDS),
+         f"{item.id[:12]}: {item.reason}")
+        for item in found.recalled
+    ]  # fmt: skip
+    way = f" ({found.way})" if found.way else ""
+    tokens = sum(item.tokens for item in loaded)
+    return [
+        Title(f"Turn {found.turn}: {one_line(found.words[0][1] if found.words else '', _MAX_WORDS)}"),
+        *table(rows),
+        line(f"Recalled for this message{way}: {plural(len(loaded), 'note')}, {tokens:,} tokens"),
+        *table(notes),
+        *_opening(found),
+    ]
+
+
+def _blame_view(found: long_term.FileBlame, file: str) -> View:
+    rows = [(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit)) for row in found.lines]
+    widths = [max((len(row[place]) for row in rows), default=0) for place in range(4)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=True)), blamed.text])
+        for row, blamed in zip(rows, found.lines, strict=True)
+    ]
+    how = line("The turn that taught a line: ", CommandText(f"memory blame {file} LINE"))
+    return [Title(f"{found.scope}/{found.name}"), Quote("\n".join(lines)), how]
+
+
+def _plan_view(part: long_term.UndoPlan) -> View:
+    """What an undo would change in a scope."""
+    rows = [row for edit in part.edits for row in _edit_lines(edit.name, edit.before or "", edit.after or "")]
+    title = Title(f"Undo {part.commit.id[:7]} ({part.scope}): {long_term.describe_commits(part.commits)}")
+    return [title, _diff_quote(rows), *_conflict_lines(part.conflicts)]
+
+
+def _edit_lines(name: str, before: str, after: str) -> Iterator[str]:
+    """A diff of a file without context."""
+    yield f"{name}:"
+    for row in list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
+        if not row.startswith("@@"):
+            yield row
+
+
+def _diff_quote(rows: Sequence[str]) -> Quote:
+    more = len(rows) - _MAX_LINES
+    return Quote("\n".join([*rows[:_MAX_LINES], f"… {more} more lines"] if more > 0 else rows), "diff")
+
+
+def _conflict_lines(hunks: Sequence[DiffHunk]) -> list[TextLine]:
+    """The hunks that an undo leaves as they are."""
+    names = ", ".join(f"{hunk.number} ({hunk.name})" for hunk in hunks)
+    return [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")] if hunks else []
+
+
+def _origin(commit: Commit) -> tuple[str, str]:
+    """Date and author, and session and turn."""
+    session, number = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
+    origin = f"{commit.at[:16].replace('T', ' ')} {_WRITERS.get(commit.origin, commit.origin)}"
+    return origin, f"{session[:8]}{f':{number}' if number else ''}"

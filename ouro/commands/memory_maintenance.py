@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ouro.commands import memory_views as views
+from msgspec.structs import asdict
+
 from ouro.commands.action import ActionContext, Answer, confirm
-from ouro.commands.render import View, line, table
+from ouro.commands.render import line, table
 from ouro.errors import UsageError
+from ouro.memory import index as memory_index
+from ouro.memory import long_term
+from ouro.utils.runtime import get_history_dir, get_memory_dir
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.memory.index import Search
-    from ouro.memory.long_term import CrystallizedPart, MemoryMaintenance, Merge, OldSession, Recall
+    from ouro.memory.long_term import CrystallizedPart, MemoryMaintenance, Merge
     from ouro.session import Session
 
-_DAYS = 7
+_MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 
 async def check(context: ShellContext) -> Answer:
     """Look for problems in memory; exit code 1 if there is one."""
-    from ouro.memory.long_term import diagnose
-
-    with context.opener.memory() as (editor, stores):
-        threshold = context.setting("memory.consolidation_threshold")
-        found = diagnose(editor, threshold, tuple(context.setting("memory.categories")))
+    settings = context.folder.settings.memory
+    with context.folder.memory() as (editor, stores):
+        found = long_term.diagnose(editor, settings.consolidation_threshold, tuple(settings.categories))
         off = [store.scope for store in stores if store.scope not in editor.names]
+    rows: list[tuple[str, ...]] = []
+    for finding in found:
+        rows += [(_MARKS[finding.level], finding.where, finding.what)]
+        rows += [("", "", finding.advice)] if finding.advice else []
+    rows += [("!", scope, "off here, or not readable: ouro memory on") for scope in off]
     exit_code = int(any(finding.level == "problem" for finding in found))
-    return Answer({"findings": found, "off": off}, views.findings(found, off), exit_code)
+    return Answer({"findings": found, "off": off}, table(rows), exit_code)
 
 
 async def consolidate(context: ActionContext, what: str, core: bool, notes: bool, yes: bool) -> Answer | None:
@@ -41,46 +47,47 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
     if what not in ("", "notes", "core", "user", "repo"):
         raise UsageError(f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`.")
     async with context.open_session() as session:
-        digest = await _digest(context, session)
+        maintenance = await _maintenance(context, session)
         outcomes: dict[str, str] = {}
         question = "A model merges and compresses the core."
         has_core = not notes and what != "notes"
         if has_core and await confirm(context, question, "Do it", assume_yes=yes or context.session is not None):
-            for scope in session.memory.required().scopes:
-                if what not in ("", "core", scope):
-                    continue
-                outcomes[scope] = await session.memory.required().consolidate(scope)
-                context.say(f"Memory ({scope}): {outcomes[scope]}.")
-        merges = [] if core or what not in ("", "notes") else await _merge_notes(context, digest, yes)
-        value = {"core": outcomes, "notes": [_merge_data(merge) for merge in merges], "usage": digest.used()}
+            manager = session.memory.required()
+            for scope in manager.scopes:
+                if what in ("", "core", scope):
+                    outcomes[scope] = await manager.consolidate(scope)
+                    context.say(f"Memory ({scope}): {outcomes[scope]}.")
+        merges = [] if core or what not in ("", "notes") else await _merge_notes(context, maintenance, yes)
+        value = {"core": outcomes, "notes": [_merge_data(merge) for merge in merges], "usage": maintenance.used()}
     return None if context.session else Answer(value, [])
 
 
 async def crystallize(context: ActionContext, age: str, days: int, every: bool, yes: bool) -> Answer | None:
     """Have a model make notes from old sessions of this folder."""
-    from ouro.memory.long_term import plan_of_sessions, step_line, steps_line
-
     if age not in ("", "all") and not age.isdecimal():
         raise UsageError(f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"])
     async with context.open_session() as session:
-        digest = await _digest(context, session)
-        found = await digest.find_sessions(0 if every or age == "all" else int(age or days))
+        maintenance = await _maintenance(context, session)
+        found = await maintenance.find_sessions(0 if every or age == "all" else int(age or days))
         parts = sum(old.parts for old in found if not old.skipped)
-        plan = plan_of_sessions(found, digest.price(sum(old.tokens for old in found)))
+        plan = long_term.plan_of_sessions(found, maintenance.price(sum(old.tokens for old in found)))
+        skipped = [old for old in found if old.skipped]
         steps: list[CrystallizedPart] = []
         if parts and await confirm(context, plan, "Read them", assume_yes=yes):
             if context.session:
-                await context.run(digest.crystallize_as_turn(found))
+                await context.run(maintenance.crystallize_as_turn(found))
                 return None
             if yes:
                 context.say(plan)
-            async for step in digest.crystallize(found):
+            async for step in maintenance.crystallize(found):
                 steps.append(step)
-                context.say(step_line(len(steps), parts, step))
-        view: View = [] if parts else [line("Every old session here was already read.")]
+                context.say(long_term.step_line(len(steps), parts, step))
+        view = [] if parts else [line("Every old session here was already read.")]
         if steps:
-            view = [line(steps_line(steps, [old for old in found if old.skipped], digest.used()))]
-        return Answer(_crystallize_data(steps, found, digest), view)
+            view = [line(long_term.steps_line(steps, skipped, maintenance.used()))]
+        left_out = [{"session": old.info.id, "why": old.skipped} for old in skipped]
+        value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.used()}
+        return Answer(value, view)
 
 
 async def reindex(context: ShellContext) -> Answer:
@@ -90,9 +97,9 @@ async def reindex(context: ShellContext) -> Answer:
         if not context.as_json and (done % 20 == 0 or done == whole):
             context.progress("" if done == whole else f"{done} of {whole} files")
 
-    with context.opener.index() as index:
-        count = index.rebuild(context.opener.sources(index), progress)
-        context.opener.make_vectors(index, ("notes", "messages"))
+    with context.folder.index() as index:
+        count = index.rebuild(context.folder.sources(index), progress)
+        context.folder.make_vectors(index, ("notes", "messages"))
         state = index.state()
     value = {"files": count, "path": state.path, "size": state.size, "rows": state.rows}
     counts = ", ".join(plural(state.rows[name], name[:-1]) for name in ("sessions", "messages", "notes"))
@@ -101,7 +108,7 @@ async def reindex(context: ShellContext) -> Answer:
 
 async def index_state(context: ShellContext) -> Answer:
     """Show the size of the index and what is in it."""
-    with context.opener.index() as index:
+    with context.folder.index() as index:
         state = index.state()
     head = f"{state.path}, {state.size:,} bytes. It is made from sessions and memory: you may delete it at any time."
     rows = table((name, f"{count:,}") for name, count in state.rows.items())
@@ -115,29 +122,27 @@ async def measure(
     if docs or queries:
         _measure_files(docs, queries, k, work, words)
         return None
-    from msgspec.structs import asdict
-
-    from ouro.memory.index import ask_own_notes, measure_answers
-    from ouro.memory.long_term import Situation
-
-    with context.opener.search(words_only=words) as search:
+    with context.folder.search(words_only=words) as search:
         recall_in = cache(partial(_recall_in, search))
 
         def recall(text: str, project: str, branch: str) -> list[str]:
-            found = recall_in(project).local(text, Situation(project, branch))
+            found = recall_in(project).local(text, long_term.Situation(project, branch))
             return [item.id for item in found.items if item.state == "loaded"]
 
-        questions = ask_own_notes(search, recall)
-    measured = measure_answers(questions.answers, questions.wanted)
+        questions = memory_index.ask_own_notes(search, recall)
+    measured = memory_index.measure_answers(questions.answers, questions.wanted)
     missing = questions.without_a_turn
     value = {**asdict(measured), "without_a_turn": missing}
     exit_code = int(measured.recall["10"] < at_least)
     if not measured.questions:
         what = f"No note has a known turn, so there is nothing to search for ({plural(missing, 'note')} without one)."
         return Answer(value, [line(what)], exit_code)
-    rows = [[f"Recall@{count}", f"{share:.3f}"] for count, share in measured.recall.items()]
-    rows += [["NDCG@10", f"{measured.ndcg10:.3f}"]]
-    rows += [["p50", f"{measured.p50_ms:.1f} ms"], ["p95", f"{measured.p95_ms:.1f} ms"]]
+    rows = [
+        *((f"Recall@{count}", f"{share:.3f}") for count, share in measured.recall.items()),
+        ("NDCG@10", f"{measured.ndcg10:.3f}"),
+        ("p50", f"{measured.p50_ms:.1f} ms"),
+        ("p95", f"{measured.p95_ms:.1f} ms"),
+    ]
     head = f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that taught it:"
     missed = table(("missed", note, one_line(questions.texts[note], 120)) for note in measured.missed)
     rest = [line(f"{plural(missing, 'note')} without a turn on disk were not searched for.")] if missing else []
@@ -146,37 +151,28 @@ async def measure(
 
 def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: bool) -> None:
     """Search the documents of one file for the queries of another: one JSON line a query, best hits first."""
-    from ouro.memory.index import BenchmarkQuestion, Document, answer_line, answers, local_embedder, read_lines
-
     if not (docs and queries):
         raise UsageError("--docs and --queries need each other.")
-    documents, questions = read_lines(Path(docs), Document), read_lines(Path(queries), BenchmarkQuestion)
-    embedder = None if words_only else local_embedder()
+    documents = memory_index.read_lines(Path(docs), memory_index.Document)
+    questions = memory_index.read_lines(Path(queries), memory_index.BenchmarkQuestion)
+    embedder = None if words_only else memory_index.local_embedder()
     with tempfile.TemporaryDirectory(prefix="ouro-test-") as folder:
-        for answer in answers(documents, questions, limit, Path(work or folder), embedder):
-            sys.stdout.write(answer_line(answer) + "\n")
+        for answer in memory_index.answers(documents, questions, limit, Path(work or folder), embedder):
+            sys.stdout.write(memory_index.answer_line(answer) + "\n")
 
 
-def _recall_in(search: Search, project: str) -> Recall:
+def _recall_in(search: Search, project: str) -> long_term.Recall:
     """The recall of a session in that repository, without its token budget: only the order counts."""
-    from ouro.memory.index import MAX_HITS
-    from ouro.memory.long_term import Notebook, Recall, RecallSettings, repo_store, user_store
-    from ouro.utils.runtime import get_history_dir, get_memory_dir
-
     histories = get_history_dir()
-    stores: dict[Any, Any] = {"user": user_store(get_memory_dir(), histories, str)}
+    stores: dict[Any, Any] = {"user": long_term.user_store(get_memory_dir(), histories, str)}
     if project:
-        stores["repo"] = repo_store(Path(project), histories, str)
-    return Recall(search, Notebook(stores), "memory", RecallSettings(MAX_HITS, budget=sys.maxsize))
+        stores["repo"] = long_term.repo_store(Path(project), histories, str)
+    settings = long_term.RecallSettings(memory_index.MAX_HITS, budget=sys.maxsize)
+    return long_term.Recall(search, long_term.Notebook(stores), "memory", settings)
 
 
-async def _digest(context: ActionContext, session: Session) -> MemoryMaintenance:
-    """The background maintenance of memory, if the budget allows it.
-
-    Raises:
-        UsageError: memory is off.
-        LimitReached: a limit on costs is reached.
-    """
+async def _maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:
+    """The background maintenance of memory, if memory is on and the budget allows it."""
     if session.memory.maintenance is None:
         raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
     if warning := await session.budget.check(0):  # every model call below observes the limits
@@ -184,51 +180,39 @@ async def _digest(context: ActionContext, session: Session) -> MemoryMaintenance
     return session.memory.maintenance
 
 
-async def _merge_notes(context: ActionContext, digest: MemoryMaintenance, yes: bool) -> list[Merge]:
-    from ouro.memory.long_term import merge_line, merges_line, plan_of_notes
-
-    found, tokens = await digest.find_notes()
-    plan, merges = plan_of_notes(found, tokens, digest.price(tokens)), list[Any]()
+async def _merge_notes(context: ActionContext, maintenance: MemoryMaintenance, yes: bool) -> list[Merge]:
+    found, tokens = await maintenance.find_notes()
+    plan, merges = long_term.plan_of_notes(found, tokens, maintenance.price(tokens)), list[Any]()
     if not found:
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
         if context.session:
-            await context.run(digest.merge_as_turn(found))
+            await context.run(maintenance.merge_as_turn(found))
             return []
         if yes:
             context.say(plan)
-        async for merge in digest.merge_notes(found):
+        async for merge in maintenance.merge_notes(found):
             merges.append(merge)
-            context.say(merge_line(len(merges), len(found), merge))
-        context.say(merges_line(merges, digest.used()))
+            context.say(long_term.merge_line(len(merges), len(found), merge))
+        context.say(long_term.merges_line(merges, maintenance.used()))
     return merges
 
 
 def _merge_data(merge: Merge) -> dict[str, Any]:
     written = merge.written
+    into, commit = (written.note.id, written.commit) if written else (None, "")
+    return {"notes": [note.id for note in merge.notes], "into": into, "commit": commit, "why": merge.reason}
+
+
+def _step_data(step: CrystallizedPart) -> dict[str, Any]:
+    captured = step.captured
     return {
-        "notes": [note.id for note in merge.notes],
-        "into": written.note.id if written else None,
-        "commit": written.commit if written else "",
-        "why": merge.reason,
+        "session": step.session.info.id,
+        "part": step.part,
+        "kept": [
+            {"id": item.note.id, "text": item.note.text, "change": item.change, "commit": item.commit}
+            for item in captured.written
+        ],
+        "proposed": [{"id": item.id, "text": item.text} for item in captured.proposed],
+        "refused": [{"text": item.said, "why": item.reason} for item in captured.refused],
     }
-
-
-def _crystallize_data(
-    steps: Sequence[CrystallizedPart], found: Sequence[OldSession], digest: MemoryMaintenance
-) -> dict[str, Any]:
-    read = [
-        {
-            "session": step.session.info.id,
-            "part": step.part,
-            "kept": [
-                {"id": one.note.id, "text": one.note.text, "change": one.change, "commit": one.commit}
-                for one in step.captured.written
-            ],
-            "proposed": [{"id": one.id, "text": one.text} for one in step.captured.proposed],
-            "refused": [{"text": one.said, "why": one.reason} for one in step.captured.refused],
-        }
-        for step in steps
-    ]
-    skipped = [{"session": old.info.id, "why": old.skipped} for old in found if old.skipped]
-    return {"read": read, "skipped": skipped, "usage": digest.used()}

@@ -2,61 +2,62 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import asdict
 
-from ouro.commands import memory_views as views
-from ouro.commands.action import ActionContext, Answer, MemoryAccess
-from ouro.commands.render import CommandText, Quote, Title, ViewItem, line
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.errors import UsageError
-from ouro.memory.long_term import (
-    archive_note,
-    confirm_note,
-    details_of,
-    find_entry,
-    open_file,
-    remember_text,
-    restore_note,
-    save_file,
-)
-from ouro.memory.long_term import list_entries as list_entries_in
-from ouro.utils.runtime import tilde
+from ouro.memory import long_term
+from ouro.utils.repository import find_root
+from ouro.utils.runtime import get_recall_log_path, get_sessions_dir, tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
+    from ouro.events import NotesRecalled
     from ouro.memory.long_term import MemoryEditor, MemoryEntry, Proposal, Scope
+
+_MAX_LISTED = 50
+"""Entries that a list in a session has; the command line shows all."""
 
 
 async def files(context: ActionContext) -> Answer:
     """The folders of memory with their core files, and pending changes."""
 
-    def work(memory: MemoryAccess) -> tuple[list[tuple[str, list[tuple[str, int]]]], list[Proposal]]:
-        editor = memory.editor
-        folders = []
-        for scope in editor.scopes:
-            found = [(f"{name}.md", editor.text(scope.scope, f"{name}.md")) for name in scope.store.core]
-            counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in found if text]
-            folders.append((tilde(scope.store.folder), counts))
-        return folders, _pending(editor)
+    def work(memory: MemoryAccess) -> Answer:
+        value, view = [], list[ViewItem]()
+        for scope in memory.editor.scopes:
+            texts = [(f"{name}.md", memory.editor.text(scope.scope, f"{name}.md")) for name in scope.store.core]
+            counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in texts if text]
+            rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
+            value.append((tilde(scope.store.folder), counts))
+            view += [Title(tilde(scope.store.folder)), *(rows or [line("The core is empty.")])]
+        return Answer(value, [*(view or [line("No memory is in use here.")]), *_pending_view(_pending(memory.editor))])
 
-    folders, pending = await context.memory(work)
-    return Answer(folders, [*views.folders(folders), *views.pending(pending)])
+    return await context.memory(work)
 
 
 async def list_entries(context: ActionContext, what: Sequence[str], limit: int) -> Answer:
     """Notes and core lines, narrowed by scope, category or state, and pending changes."""
+    entries, pending = await context.memory(
+        lambda memory: (long_term.list_entries(memory.editor, " ".join(what)), _pending(memory.editor))
+    )
+    shown = limit or (_MAX_LISTED if context.session else len(entries))
+    return Answer(entries[:shown], [*_entries_view(entries, shown), *_pending_view(pending)])
 
-    def work(memory: MemoryAccess) -> tuple[list[MemoryEntry], list[Proposal]]:
-        return list_entries_in(memory.editor, " ".join(what)), _pending(memory.editor)
 
-    entries, pending = await context.memory(work)
-    shown = limit or (views.MAX_LISTED if context.session else len(entries))
-    return Answer(entries[:shown], [*views.entries(entries, shown), *views.pending(pending)])
+async def lessons(context: ActionContext) -> Answer:
+    """Corrections and patterns of this project, newest first."""
+    found = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
+    see = line("What taught a lesson: ", CommandText("memory evidence ID"))
+    return Answer(found, [*_entries_view(found, _MAX_LISTED), see] if found else [line("There are no lessons yet.")])
 
 
 async def show(context: ActionContext, entry: str) -> Answer:
@@ -66,111 +67,128 @@ async def show(context: ActionContext, entry: str) -> Answer:
         editor = memory.editor
         scope, _, name = entry.rpartition("/")
         core = editor.scopes[0].store.core if editor.scopes else ()
-        files = [file for file in core if file.startswith(name.removesuffix(".md"))] if name or not entry else []
-        if files:
-            scopes = [one for one in editor.names if scope in ("", one)]
-            places = [(one, f"{file}.md") for one in scopes for file in files]
-            return _core_files(editor, places, only_text=context.session is None and bool(entry))
-        found = details_of(editor, entry)
-        return Answer(found, views.details(found))
+        if name or not entry:
+            names = [file for file in core if file.startswith(name.removesuffix(".md"))]
+            places = [(own, f"{file}.md") for own in editor.names if scope in ("", own) for file in names]
+            if names:
+                return _core_files(editor, places, only_text=context.session is None and bool(entry))
+        found = long_term.details_of(editor, entry)
+        return Answer(found, _details_view(found))
 
     return await context.memory(work)
 
 
-async def search(
-    context: ActionContext,
-    words: Sequence[str],
-    limit: int,
-    **flags: str,
-) -> Answer:
+async def search(context: ActionContext, words: Sequence[str], limit: int, **flags: str) -> Answer:
     """Notes, core lines and messages of any session that fit the words, best first."""
-    from ouro.memory.long_term import filters_in, opening_of, source_of
-
-    text, filters = filters_in(" ".join(words))
+    text, filters = long_term.filters_in(" ".join(words))
     if not text:
-        raise UsageError(
-            "Name the words to search for.", commands=["memory search optimistic locking since:2026-01-01"]
-        )
+        help_with = ["memory search optimistic locking since:2026-01-01"]
+        raise UsageError("Name the words to search for.", commands=help_with)
     if limit < 1:
         raise UsageError(f"--max is {limit}: it must be at least 1.")
     filters |= {name: value for name, value in flags.items() if value}
-    hits = await context.search_memory(text, limit, filters)
-    value = [
-        {**msgspec.structs.asdict(hit), "badges": badges, "source": source_of(hit),
-         "open": opening_of(hit, in_session=context.session is not None)}
-        for hit, badges in hits
-    ]  # fmt: skip
-    return Answer(value, views.hits(value), 0 if hits else 1)
+    sessions = await (await context.catalog()).sessions() if filters.get("session") else []
+    async with context.search() as (index, find):
+        trusted = await asyncio.to_thread(long_term.trusted_projects, index, context.cwd)
+        wanted = await asyncio.to_thread(long_term.filter_of, filters, lambda: sessions, context.cwd, trusted)
+        hits = await find(text, limit, wanted)
+        try:
+            untrusted = await context.memory(lambda memory: long_term.untrusted_files(memory.editor.scopes))
+        except UsageError:  # memory is off: only sessions are searched
+            untrusted = frozenset()
+        badges = long_term.Badges(index, find_root(context.cwd), untrusted)
+        badges_of = await asyncio.to_thread(lambda: [badges.of(hit) for hit in hits])
+    value, view = [], list[ViewItem]()
+    for hit, marks in zip(hits, badges_of, strict=True):
+        source, opening = long_term.source_of(hit), long_term.opening_of(hit, in_session=context.session is not None)
+        value.append({**asdict(hit), "badges": marks, "source": source, "open": opening})
+        first = (f"{hit.score:5.2f}", one_line(hit.text, 300))
+        view += table([first, ("", " · ".join((source, *marks))), ("", CodeSpan(opening))])
+    none = [line("No matches. Try other words or fewer filters.")]
+    return Answer(value, view or none, 0 if hits else 1)
 
 
 async def stats(context: ActionContext) -> Answer:
     """How many notes and core lines there are, of what kind and age."""
-    from ouro.memory.long_term import RecallLog
-    from ouro.memory.long_term import memory_stats as count
-    from ouro.utils.runtime import get_recall_log_path, get_sessions_dir
-
-    recall_log = RecallLog(get_recall_log_path(), get_sessions_dir())
-    found = await context.memory(lambda memory: count(memory.editor, recall_log))
-    return Answer(found, views.stats(found))
-
-
-async def lessons(context: ActionContext) -> Answer:
-    """Corrections and patterns of this project, newest first."""
-    from ouro.memory.long_term import find_lessons as find
-
-    found = await context.memory(lambda memory: find(memory.editor))
-    see = line("What taught a lesson: ", CommandText("memory evidence ID"))
-    return Answer(found, [*views.entries(found), see] if found else [line("There are no lessons yet.")])
+    recall_log = long_term.RecallLog(get_recall_log_path(), get_sessions_dir())
+    found = await context.memory(lambda memory: long_term.memory_stats(memory.editor, recall_log))
+    groups: tuple[tuple[str, Mapping[str, int]], ...] = (
+        ("Core lines", found.core),
+        ("Notes", found.notes),
+        ("Source", found.sources),
+        ("Written by", found.triggers),
+        ("Last changed within", found.ages),
+        ("Tokens in each prompt", found.prompt_tokens),
+        ("Bytes", found.sizes),
+        ("Recalled most often", found.recalled),
+    )
+    view: list[ViewItem] = [
+        *table(
+            (f"{title}:", ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+            for title, counts in groups
+            if counts
+        )
+    ]
+    if found.last_recalled:
+        view.append(line(f"Last recalled: {found.last_recalled[:16].replace('T', ' ')} UTC"))
+    rest = f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
+    return Answer(found, [*view, line(rest)])
 
 
 async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
     """Save a note or core line now, without a model."""
     words = sys.stdin.read() if list(text) == ["-"] and not context.session else " ".join(text)
-    done = await context.memory(lambda memory: remember_text(memory.editor, words, scope), reports=False)
-    return Answer(done, views.remembered(done))
+    done = await context.memory(lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False)
+    entry = done.entry
+    is_core = entry.kind == "core"
+    place = f"{entry.scope}/{entry.file}" if is_core else f"{entry.scope} note {entry.id[:12]}"
+    category = "" if is_core else f", {entry.category}"
+    what = {
+        "kept": f"Remembered in {place}{category} ({done.why}): {one_line(entry.text, 100)}",
+        "restored": f"Restored from the archive: {place}",
+        "confirmed": f"Already remembered, now confirmed: {place} · {one_line(entry.text, 100)}",
+    }
+    undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
+    return Answer(done, [line(what[done.state], *undo)])
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:
     """Edit a note or a core file in the user's editor."""
-    opened = await context.memory(lambda memory: open_file(memory.editor, entry or "preferences"))
+    opened = await context.memory(lambda memory: long_term.open_file(memory.editor, entry or "preferences"))
     after = await context.edit(opened.text, opened.name.replace("/", "-"))
-    done = await context.memory(lambda memory: save_file(memory.editor, opened, after))
+    done = await context.memory(lambda memory: long_term.save_file(memory.editor, opened, after))
     changed = [] if context.session else [line(f"Changed {opened.scope}/{opened.name}.")]
     view = changed if done.changed else [line("Nothing was changed.")]
-    warnings = [
-        line(f"{opened.name} is saved as you wrote it, but {problem}.", level="warning") for problem in done.problems
-    ]
-    return Answer(done, [*view, *warnings, *views.undo_hint(context, done.undo)])
+    view += [line(f"{opened.name} is saved as you wrote it, but {what}.", level="warning") for what in done.problems]
+    return Answer(done, [*view, *undo_hint(context, done.undo)])
 
 
 async def confirm(context: ActionContext, note: str) -> Answer:
     """Confirm that a note still holds."""
-    return await _with_note(context, note, confirm_note, "confirmed")
+    return await _with_note(context, note, long_term.confirm_note, "confirmed")
 
 
 async def archive(context: ActionContext, note: str) -> Answer:
     """Stop recalling a note."""
-    return await _with_note(context, note, archive_note, "archived")
+    return await _with_note(context, note, long_term.archive_note, "archived")
 
 
 async def restore(context: ActionContext, note: str) -> Answer:
     """Bring a note back from the archive."""
-    return await _with_note(context, note, restore_note, "restored")
+    return await _with_note(context, note, long_term.restore_note, "restored")
 
 
 async def accept(context: ActionContext, proposal: str) -> Answer:
     """Let a pending change take effect."""
-    found = await _find_pending(context, proposal)
-    await context.answer_proposal(found.id, accept=True)
     # In a session an event shows the change.
-    return Answer(_proposal_data(found), [] if context.session else [line("Accepted: it is remembered now.")])
+    view = [] if context.session else [line("Accepted: it is remembered now.")]
+    return await _answer_proposal(context, proposal, view, accept=True)
 
 
 async def reject(context: ActionContext, proposal: str) -> Answer:
     """Drop a pending change."""
-    found = await _find_pending(context, proposal)
-    await context.answer_proposal(found.id, accept=False)
-    return Answer(_proposal_data(found), [line("Rejected: it is not remembered. The git history still has it.")])
+    view = [line("Rejected: it is not remembered. The git history still has it.")]
+    return await _answer_proposal(context, proposal, view, accept=False)
 
 
 async def turn_on(context: ActionContext) -> Answer:
@@ -185,65 +203,90 @@ async def turn_off(context: ActionContext) -> Answer:
 
 async def receipt(context: SessionContext) -> Answer:
     """What memory put into the prompt, and what was recalled for the last message."""
-    known = context.known
-    await known.settled()
-    found = known.receipt()
-    return Answer(found, [*views.receipt(found), *views.recalled(context.session.memory.recalled)])
+    manager = context.manager
+    await manager.settled()
+    found = manager.receipt()
+    price = "" if found.price is None else f", ${found.price:.5f} from the cache"
+    view: list[ViewItem] = [Title(f"What memory put into the prompt: {found.tokens:,} tokens a request{price}")]
+    for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
+        rows = [
+            (row.state, f"{row.tokens} tokens", " ".join(row.text.lstrip("-*#+ ").split()) or "the file", row.reason)
+            for row in found.lines
+            if (row.scope, row.file) == (scope, file)
+        ]
+        view += [line(CodeSpan(f"{scope}/{file}")), *table(rows)]
+    if not found.lines:
+        view.append(line("Nothing is remembered yet."))
+    if found.changes:
+        view += [Title("Changed since"), *table((change,) for change in found.changes)]
+    if found.waiting:
+        view.append(line(f"Waiting for approval: {', '.join(found.waiting)}. ", CommandText("memory accept ID")))
+    return Answer(found, [*view, *_recalled_view(context.session.memory.recalled)])
 
 
-async def _switch(context: ActionContext, *, on: bool) -> Answer:
-    folder = await context.set_repo_memory(on=on)
-    what = "on" if on else "off: nothing of it is read or written"
-    return Answer(
-        {"folder": str(folder), "on": on}, [line(f"From the next session on, memory of this repository is {what}.")]
-    )
+def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
+    """Place, text and source of an entry."""
+    place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
+    category = entry.category if entry.kind == "note" else ""
+    return CodeSpan(place), one_line(entry.text, 200), " · ".join(filter(None, (category, long_term.provenance(entry))))
 
 
-async def _with_note(
-    context: ActionContext, named: str, act: Callable[[MemoryEditor, MemoryEntry], str], done: str
-) -> Answer:
-    def work(memory: MemoryAccess) -> tuple[MemoryEntry, str]:
-        entry = find_entry(memory.editor, named)
-        if entry.kind == "core":
-            raise UsageError(
-                f"{entry.id} is a core line, not a note.",
-                "A core line is always in use.",
-                [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"],
-            )
-        return entry, act(memory.editor, entry)
-
-    entry, undo = await context.memory(work)
-    value = {"id": entry.id, "scope": entry.scope, "undo": undo}
-    return Answer(
-        value, [line(f"{entry.id[:12]} is {done}: {one_line(entry.text, 80)}"), *views.undo_hint(context, undo)]
-    )
+def _entries_view(found: Sequence[MemoryEntry], limit: int) -> View:
+    """Entries, one a row; what is over `limit` is counted by place."""
+    rows = table(map(entry_row, found[:limit])) or [line("No notes or core lines.")]
+    if len(found) <= limit:
+        return rows
+    counts = Counter(f"{entry.scope}/{entry.category}" for entry in found)
+    places = ", ".join(f"{place} {count:,}" for place, count in counts.items())
+    more = f"{limit} of {len(found):,} entries: {places}. To narrow it: "
+    return [*rows, line(more, CommandText("memory list SCOPE CATEGORY"))]
 
 
-async def _find_pending(context: ActionContext, number: str) -> Proposal:
-    """The pending change of that id or its start, or the only one.
-
-    Raises:
-        UsageError: none or several match.
-    """
-    pending = await context.memory(lambda memory: _pending(memory.editor))
-    found = [proposal for proposal in pending if proposal.id.startswith(number)]
-    if not pending:
-        raise UsageError("There are no pending changes of memory.")
-    if len(found) != 1:
-        ids = ", ".join(proposal.id for proposal in pending)
-        problem = (
-            f"{plural(len(found), 'change')} are pending: name one." if found else f"No pending change is `{number}`."
-        )
-        raise UsageError(problem, f"Pending: {ids}.", ["memory list"])
-    return found[0]
+def _pending_view(found: Sequence[Proposal]) -> View:
+    rows = []
+    for proposal in found:
+        names = [edit.name for edit in proposal.edits]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
+        place = f"{proposal.scope}/{', '.join(names[:5])}{more}"
+        rows.append((CodeSpan(proposal.id), place, f"{proposal.reason}{sources}"))
+    how = line("Approve or drop one: ", CommandText("memory accept ID"), " or ", CommandText("memory reject ID"))
+    return [Title("Waiting for approval"), *table(rows), how] if rows else []
 
 
-def _pending(editor: MemoryEditor) -> list[Proposal]:
-    return [proposal for scope in editor.scopes for proposal in scope.proposals()]
+def _details_view(found: long_term.EntryDetails) -> View:
+    entry = found.entry
+    source = " · ".join(filter(None, (entry.scope, entry.category, long_term.provenance(entry))))
+    view: list[ViewItem] = [line(CodeSpan(entry.id), " · ", source), line(tilde(Path(found.path)))]
+    if found.stale:
+        view.append(line(f"May be out of date: {', '.join(found.stale)} changed since.", level="warning"))
+    view.append(Quote(entry.text, "markdown"))
+    if len(found.chain) > 1:
+        view += [Title("Versions"), *table(map(entry_row, found.chain), is_numbered=True)]
+    if found.note is not None:
+        note = found.note.note
+        rows: list[tuple[str, ...]] = [(edge.relationship, CodeSpan(edge.id)) for edge in note.related]
+        rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
+        rows += [(relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations]
+        rows += [("written by", note.trigger)]
+        rows += [("confidence", f"{note.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
+        rows += [(name, str(value)) for name, value in note.extra.items()]
+        rows += [("cannot be read", problem) for problem in found.note.problems]
+        view += [Title("Fields"), *table(rows)]
+    return view
 
 
-def _proposal_data(found: Proposal) -> dict[str, Any]:
-    return {"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}
+def _recalled_view(found: NotesRecalled) -> View:
+    """Each note that was considered for the last message."""
+    if not found.items:
+        return [Title("Recalled for the last message: no notes")]
+    duration = f", {found.milliseconds:.0f} ms" if found.milliseconds else ""
+    rows = [
+        (item.state, f"{item.tokens} tokens", " ".join(item.text.split()) or CodeSpan(item.id),
+         f"{item.reason}; score {item.score:.3g}")
+        for item in found.items
+    ]  # fmt: skip
+    return [Title(f"Recalled for the last message ({found.way}{duration})"), *table(rows)]
 
 
 def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool) -> Answer:
@@ -257,3 +300,46 @@ def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, on
         title = [] if only_text else [Title(path)]
         view += [*title, Quote(text, "markdown")] if text else [line(f"{path} is empty.")]
     return Answer(value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")])
+
+
+async def _with_note(
+    context: ActionContext, named: str, act: Callable[[MemoryEditor, MemoryEntry], str], done: str
+) -> Answer:
+    def work(memory: MemoryAccess) -> Answer:
+        entry = long_term.find_entry(memory.editor, named)
+        if entry.kind == "core":
+            commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
+            raise UsageError(f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands)
+        undo = act(memory.editor, entry)
+        what = line(f"{entry.id[:12]} is {done}: {one_line(entry.text, 80)}")
+        return Answer({"id": entry.id, "scope": entry.scope, "undo": undo}, [what, *undo_hint(context, undo)])
+
+    return await context.memory(work)
+
+
+async def _switch(context: ActionContext, *, on: bool) -> Answer:
+    folder = await context.set_repo_memory(on=on)
+    what = "on" if on else "off: nothing of it is read or written"
+    view = [line(f"From the next session on, memory of this repository is {what}.")]
+    return Answer({"folder": str(folder), "on": on}, view)
+
+
+async def _answer_proposal(context: ActionContext, number: str, view: View, *, accept: bool) -> Answer:
+    """Accept or reject the pending change of that id or its start, or the only one."""
+    pending = await context.memory(lambda memory: _pending(memory.editor))
+    matching = [proposal for proposal in pending if proposal.id.startswith(number)]
+    if not pending:
+        raise UsageError("There are no pending changes of memory.")
+    if len(matching) != 1:
+        ids = ", ".join(proposal.id for proposal in pending)
+        several = f"{plural(len(matching), 'change')} are pending: name one."
+        raise UsageError(
+            several if matching else f"No pending change is `{number}`.", f"Pending: {ids}.", ["memory list"]
+        )
+    found = matching[0]
+    await context.answer_proposal(found.id, accept=accept)
+    return Answer({"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}, view)
+
+
+def _pending(editor: MemoryEditor) -> list[Proposal]:
+    return [proposal for scope in editor.scopes for proposal in scope.proposals()]

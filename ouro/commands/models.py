@@ -23,7 +23,7 @@ async def models(context: ShellContext, setup: bool) -> Answer:
 
     catalog = Catalog.from_files()
     choices = catalog.choices()
-    default = _default(catalog, context.setting("model"))
+    default = _default(catalog, context.folder.settings.model)
     value = {"default": default or None, "models": [_data(catalog, choice) for choice in choices]}
     exit_code = 0 if any(choice.usable for choice in choices) else NoModelError.exit_code
     return Answer(value, _view(catalog, choices, default), exit_code)

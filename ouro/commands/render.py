@@ -67,7 +67,7 @@ def line(*spans: str, level: Level = "info") -> TextLine:
     return TextLine(spans, level)
 
 
-def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[RowTable]:
+def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[ViewItem]:
     """A table; empty without rows."""
     found = tuple(tuple(row) for row in rows)
     return [RowTable(found, is_numbered)] if found else []

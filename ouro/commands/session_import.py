@@ -66,7 +66,7 @@ async def _import_all(context: ShellContext, sources: Sequence[ImportSource], do
     if not sources:
         return
     ledger = ImportLedger(get_home() / "cache" / "imports.json")
-    store = YamlFileMemoryStore(get_sessions_dir(), context.opener.mask())
+    store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
     importer = Importer(store, ledger, [info.id for info in await store.list_sessions()])
     try:
         for number, source in enumerate(sources, 1):

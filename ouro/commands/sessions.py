@@ -146,7 +146,7 @@ async def restore(context: ShellContext, session: str) -> Answer:
 
 async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer:
     """Move sessions that were not used for long to the trash, after a preview."""
-    days = context.setting("sessions.keep_days") if days is None else days
+    days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
     if days < 1:

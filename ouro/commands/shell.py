@@ -13,87 +13,42 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ouro.commands.action import Action, Answer, MemoryAccess
+from ouro.commands.action import Action, Answer, MemoryAccess, places_in
 from ouro.commands.builtin import ACTIONS
 from ouro.commands.render import View, as_json, as_text, columns
 from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import Event, Level
+from ouro.memory import long_term
+from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.utils.runtime import get_index_path, get_sessions_dir
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Index, Search, Sources
-    from ouro.memory.long_term import GitMemoryStore, MemoryEditor, Scope, SyncReport
-    from ouro.memory.sessions.session_catalog import SessionCatalog
-    from ouro.memory.yaml_backend import YamlFileMemoryStore
+    from ouro.commands.action import FindHits
+    from ouro.commands.folder import Folder
+    from ouro.memory.index import Index, MemoryHit, SearchFilter
+    from ouro.memory.long_term import Scope, SyncReport
     from ouro.session import Session
+
+    OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
 
 _Result = TypeVar("_Result")
 NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
 
 
-class SettingValue(Protocol):
-    """The value of a setting in this folder, with its source."""
-
-    @property
-    def value(self) -> Any: ...
-
-    @property
-    def source(self) -> str: ...
-
-
-class Opener(Protocol):
-    """Opens the objects of this folder. Everything but `session` blocks."""
-
-    def settings(self) -> tuple[Mapping[str, SettingValue], Sequence[str]]:
-        """Each setting by its path, and warnings. Raises ConfigError."""
-        ...
-
-    def memory(self) -> AbstractContextManager[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
-        """The scopes in use, and the stores of all scopes that the settings allow. Raises UsageError: memory is off."""
-        ...
-
-    def index(self) -> AbstractContextManager[Index]:
-        """The index on disk, not updated."""
-        ...
-
-    def sources(self, index: Index) -> Sources:
-        """The sources of the index."""
-        ...
-
-    def search(self, *, words_only: bool = False) -> AbstractContextManager[Search]:
-        """A search over the current files; with vectors if an embedding model is configured."""
-        ...
-
-    def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
-        """Make missing vectors, if an embedding model is configured."""
-        ...
-
-    def session(self) -> AbstractAsyncContextManager[Session]:
-        """A session that is not saved, with the models, memory and budgets of this folder."""
-        ...
-
-    def mask(self) -> Callable[[str], str]:
-        """Replace keys and other secrets in a text."""
-        ...
-
-    def demo(self, front_end: str) -> int:
-        """Play the demo in `screen`, `plain`, `headless` or `json`; returns the exit code."""
-        ...
-
-    def whole_parser(self) -> argparse.ArgumentParser:
-        """The parser of the whole command line."""
-        ...
-
-
-def run(group: str, words: Sequence[str], opener: Opener) -> int:
+def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSession) -> int:
     """Run `ouro GROUP WORDS`; returns the exit code.
+
+    Args:
+        open_session: opens a session that is not saved, with the models, memory and budgets of this folder.
 
     Raises:
         OuroError: it failed.
@@ -106,7 +61,7 @@ def run(group: str, words: Sequence[str], opener: Opener) -> int:
         parser.print_help(sys.stderr)
         return 2
     args.pop("action", None)
-    context = ShellContext(opener, as_json=args.pop("json"))
+    context = ShellContext(folder, open_session, as_json=args.pop("json"))
     result = action.function(context, **args)
     if not inspect.iscoroutine(result):
         return int(result)
@@ -165,8 +120,9 @@ class ShellContext:
 
     session = None
 
-    def __init__(self, opener: Opener, *, as_json: bool = False) -> None:
-        self.opener = opener
+    def __init__(self, folder: Folder, open_session: OpenSession, *, as_json: bool = False) -> None:
+        self.folder = folder
+        self.open_session = open_session
         self.as_json = as_json
         self.cwd = Path.cwd()
 
@@ -212,10 +168,6 @@ class ShellContext:
 
         return getpass(f"{title}: ").strip() if secret else self._answer(f"{title}: ")
 
-    def setting(self, path: str) -> Any:
-        """The value of a setting in this folder."""
-        return self.opener.settings()[0][path].value
-
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         raise NotImplementedError("the command line shows lines")
 
@@ -240,77 +192,57 @@ class ShellContext:
             return file.read_text(encoding="utf-8", errors="replace")
 
     async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
-        from ouro.memory.long_term import Timeline
-
-        with self.opener.memory() as (editor, stores):
-            return work(MemoryAccess(editor, Timeline(stores)))
+        with self.folder.memory() as (editor, stores):
+            return work(MemoryAccess(editor, long_term.Timeline(stores)))
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
-        with self.opener.memory() as (editor, _stores):
+        with self.folder.memory() as (editor, _stores):
             for scope in editor.scopes:
                 for found in scope.proposals():
                     if found.id == proposal:
                         (scope.accept if accept else scope.reject)(found, editor.moment)
 
     async def set_repo_memory(self, *, on: bool) -> Path:
-        from ouro.memory.long_term import switch
-
-        with self.opener.memory() as (_desk, stores):
+        with self.folder.memory() as (_editor, stores):
             found = next((store for store in stores if store.scope == "repo"), None)
         if found is None:
             raise UsageError("This repository has no memory here.", "It needs `memory.repo.enabled`, and trust.")
-        switch(found, on=on)
+        long_term.switch(found, on=on)
         return found.folder
 
-    async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
-        from ouro.memory.long_term import Badges, filter_of, trusted_projects, untrusted_files
-        from ouro.utils.repository import find_root
+    @asynccontextmanager
+    async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:
+        """The index, updated, and a function that finds hits in it."""
+        with self.folder.search() as search:
 
-        sessions = await self.store.list_sessions() if filters.get("session") else []
-        with self.opener.search() as search:
-            trusted = trusted_projects(search.index, self.cwd)
-            hits = search.find(words, limit, filter_of(filters, lambda: sessions, self.cwd, trusted))
-            try:
-                doubted = await self.memory(lambda memory: untrusted_files(memory.editor.scopes))
-            except UsageError:  # memory is off: only sessions are searched
-                doubted = frozenset()
-            badges = Badges(search.index, find_root(self.cwd), doubted)
-            return [(hit, badges.of(hit)) for hit in hits]
+            async def find(words: str, limit: int, wanted: SearchFilter) -> list[MemoryHit]:
+                return await asyncio.to_thread(search.find, words, limit, wanted)
+
+            yield search.index, find
 
     async def update_index(self) -> None:
-        with self.opener.index() as index:
+        with self.folder.index() as index:
             try:
-                index.follow(self.opener.sources(index))
+                index.follow(self.folder.sources(index))
             except SearchUnavailable as error:
                 self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
 
     async def sync_memory(self, scope: Scope, remote: str) -> SyncReport:
-        from ouro.memory.long_term import remote_of, synchronise
-
         def progress(text: str) -> None:
             if sys.stderr.isatty():
                 sys.stderr.write(f"{clean(text)} …\n")
 
-        with self.opener.memory() as (editor, _stores):
+        with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
-            return synchronise(store, remote_of(store, remote), progress)
+            return long_term.synchronise(store, long_term.remote_of(store, remote), progress)
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:
         """The sessions of the user."""
-        from ouro.memory.yaml_backend import YamlFileMemoryStore
-        from ouro.utils.runtime import get_sessions_dir
-
         return YamlFileMemoryStore(get_sessions_dir())
 
     async def catalog(self) -> SessionCatalog:
-        from ouro.memory.sessions.session_catalog import catalog_on
-        from ouro.utils.runtime import get_index_path, get_sessions_dir
-
         return catalog_on(self.store, get_sessions_dir(), get_index_path(), str(self.cwd.resolve()))
-
-    def open_session(self) -> AbstractAsyncContextManager[Session]:
-        return self.opener.session()
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
         lines = columns([(f"{number:>3}", choice.label, choice.detail) for number, choice in enumerate(choices, 1)])
@@ -328,19 +260,3 @@ class ShellContext:
         sys.stdout.write(clean(question))
         sys.stdout.flush()
         return sys.stdin.readline().strip()
-
-
-def places_in(numbers: str, count: int) -> list[int]:
-    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0.
-
-    Raises:
-        UsageError: a number is not in the list.
-    """
-    places: dict[int, None] = {}
-    for word in numbers.replace(",", " ").split():
-        first, _, last = word.partition("-")
-        numbers_in = [int(number) for number in (first, last or first) if number.isdecimal()]
-        if len(numbers_in) != 2 or not 1 <= numbers_in[0] <= numbers_in[1] <= count:
-            raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")
-        places.update(dict.fromkeys(range(numbers_in[0] - 1, numbers_in[1])))
-    return list(places)

@@ -7,7 +7,7 @@ import difflib
 import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -19,9 +19,12 @@ from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level
+from ouro.memory import long_term
 from ouro.session import OpenRequest
 
 if TYPE_CHECKING:
+    from ouro.commands.action import FindHits
+    from ouro.memory.index import Index
     from ouro.memory.long_term import LongTermMemoryManager, Scope
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.session import Session
@@ -200,45 +203,33 @@ class SessionContext:
         return await self.front_end.edit(text)
 
     async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:
-        known = self.known
-        await known.settled()
+        manager = self.manager
+        await manager.settled()
 
         def act(editor: Any) -> _Result:
-            return work(MemoryAccess(editor, known.timeline(), known.receipt().versions))
+            return work(MemoryAccess(editor, manager.timeline(), manager.receipt().versions))
 
         return await self.session.memory.with_editor(act, quiet=not reports)
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
-        await (self.known.accept(proposal) if accept else self.known.reject(proposal))
+        await (self.manager.accept(proposal) if accept else self.manager.reject(proposal))
 
     async def set_repo_memory(self, *, on: bool) -> Path:
-        await asyncio.to_thread(self.known.switch, on)
-        return self.known.folder("repo") if "repo" in self.known.scopes else self.cwd
+        await asyncio.to_thread(self.manager.switch, on)
+        return self.manager.folder("repo") if "repo" in self.manager.scopes else self.cwd
 
-    async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
-        from ouro.memory.long_term import Badges, filter_of, trusted_projects, untrusted_files
-        from ouro.utils.repository import find_root
-
-        lookup, catalog = self.session.memory.lookup, self.session.session_catalog
+    @asynccontextmanager
+    async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:
+        lookup = self.session.memory.lookup
         if lookup is None:
             raise UsageError("There is no index here.")
-        index = lookup.search().index
-        sessions = await catalog.sessions() if filters.get("session") else []
-        narrowed = await asyncio.to_thread(
-            lambda: filter_of(filters, lambda: sessions, self.cwd, trusted_projects(index, self.cwd))
-        )
-        hits = await lookup.find(words, limit, narrowed)
-        doubted = await self.memory(lambda memory: untrusted_files(memory.editor.scopes))
-        badges = Badges(index, find_root(self.cwd), doubted)
-        return await asyncio.to_thread(lambda: [(hit, badges.of(hit)) for hit in hits])
+        yield (await asyncio.to_thread(lookup.search)).index, lookup.find
 
     async def update_index(self) -> None:
         """The session keeps its index up to date."""
 
     async def sync_memory(self, scope: Scope, remote: str) -> None:
-        from ouro.memory.long_term import sync_in_session
-
-        await self.front_end.run(sync_in_session(self.known, scope, remote))
+        await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))
 
     async def catalog(self) -> SessionCatalog:
         return self.session.session_catalog
@@ -248,5 +239,5 @@ class SessionContext:
         yield self.session
 
     @property
-    def known(self) -> LongTermMemoryManager:
+    def manager(self) -> LongTermMemoryManager:
         return self.session.memory.required()

@@ -40,7 +40,8 @@ async def usage(context: ActionContext) -> Answer:
 async def _report_on_disk(context: ShellContext) -> SpendingReport:
     sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
     periods = periods_of(sessions, await context.store.load_costs(), today())
-    limits = (context.setting("limits.max_cost_day"), context.setting("limits.max_cost_month"))
+    settings = context.folder.settings.limits
+    limits = (settings.max_cost_day, settings.max_cost_month)
     return SpendingReport(periods, spending_limits(periods, *limits))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.cli import _whole_parser as whole_parser
+from ouro.cli import whole_parser
 from ouro.commands.builtin import COMMANDS, MEMORY_WORDS
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 

@@ -43,7 +43,8 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
 
 def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
     statement = (
-        "import ouro.cli; ouro.cli._look(ouro.cli._parser().parse_args([])); import ouro.frontends.tui.first_frame"
+        "import pathlib, ouro.cli; ouro.cli._parser().parse_args([]); ouro.cli.look_in(pathlib.Path())\n"
+        "import ouro.frontends.tui.first_frame"
     )
     assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess"})
 

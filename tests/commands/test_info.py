@@ -62,3 +62,15 @@ async def test_text_from_outside_has_no_meaning_in_what_is_shown_u2():
     front_end.session.title = "[@click=app.quit]x[/] \x1b]0;t\x07**b**"
     await dispatch(front_end, "/status")
     assert r"\[@click=app.quit\]x\[/\] \*\*b\*\*" in front_end.shown[0]
+
+
+async def test_config_and_doctor_show_the_settings_of_the_session_folder(tmp_path, home):
+    (home / ".ouro").mkdir(mode=0o700)
+    (home / ".ouro" / "config.yaml").write_text("tui:\n  theme: dark\n")
+    front_end = FakeFrontEnd()
+    front_end.session.cwd = tmp_path
+    await dispatch(front_end, "/config")
+    await dispatch(front_end, "/doctor")
+    config, doctor = front_end.shown
+    assert "~/.ouro/config.yaml:2" in config
+    assert "settings: ~/.ouro/config.yaml can be read" in doctor

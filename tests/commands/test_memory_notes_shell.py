@@ -131,16 +131,12 @@ def test_an_edit_that_breaks_a_note_is_kept_and_said(ouro, inside, monkeypatch, 
 
 def test_an_edit_that_cannot_be_kept_is_not_lost(ouro, inside, monkeypatch, tmp_path, home):
     monkeypatch.setenv("SOME_API_KEY", "hunter2-hunter2-99")
-    from ouro import shell_opener
-
-    shell_opener._mask.cache_clear()
     ouro("remember", "Always answer in German")
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\necho '- hunter2-hunter2-99' >> $1\n")
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
     code, _, err = ouro("edit", "preferences")
-    shell_opener._mask.cache_clear()
     assert (code, "Your text is in" in err) == (2, True)
     kept = home / ".ouro" / "cache" / "edited-user-preferences.md"
     assert kept.read_text() == "- Always answer in German\n- hunter2-hunter2-99\n"

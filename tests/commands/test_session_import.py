@@ -1,4 +1,3 @@
-import argparse
 import io
 import json
 import shutil
@@ -6,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ouro.commands.shell import run as run_action
+from ouro.cli import run_action
 from ouro.errors import UsageError
 from ouro.importers.importer import Importer
-from ouro.shell_opener import ShellOpener
 
 DATA = Path(__file__).parents[1] / "importers" / "data"
 
@@ -31,12 +29,12 @@ class Terminal(io.StringIO):
 
 
 def run(*arguments: str) -> int:
-    return run_action("sessions", ["import", *arguments], ShellOpener(argparse.ArgumentParser))
+    return run_action("sessions", ["import", *arguments])
 
 
 def kept(capsys) -> list[str]:
     capsys.readouterr()
-    run_action("sessions", ["list", "--all", "--json"], ShellOpener(argparse.ArgumentParser))
+    run_action("sessions", ["list", "--all", "--json"])
     return sorted(each["title"] for each in json.loads(capsys.readouterr().out))
 
 

@@ -1,6 +1,5 @@
 """`ouro sessions rm`, `restore` and `clean`: nothing is gone that was not purged."""
 
-import argparse
 import io
 import json
 from pathlib import Path
@@ -8,12 +7,11 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
-from ouro.commands.shell import run as run_action
+from ouro.cli import run_action
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
-from ouro.shell_opener import ShellOpener
 
 OLD = "2025-01-02T03:04:05.000Z"
 IDS = tuple(f"{letter}e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f" for letter in "abc")
@@ -38,7 +36,7 @@ class Terminal(io.StringIO):
 
 
 def run(*arguments: str) -> int:
-    return run_action("sessions", arguments, ShellOpener(argparse.ArgumentParser))
+    return run_action("sessions", arguments)
 
 
 def titles(infos):

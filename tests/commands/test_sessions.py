@@ -1,4 +1,3 @@
-import argparse
 import io
 import json
 from pathlib import Path
@@ -6,12 +5,11 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
-from ouro.commands.shell import run as run_action
+from ouro.cli import run_action
 from ouro.errors import SessionInUse, SessionNotFound, UsageError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, Message, Text, ToolCall, ToolReply, Usage, tool, user
-from ouro.shell_opener import ShellOpener
 
 AT = "2026-11-21T20:14:03.120Z"
 IDS = ("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
@@ -42,7 +40,7 @@ def root(home, tmp_path, monkeypatch) -> Path:
 
 
 def run(*arguments: str) -> int:
-    return run_action("sessions", arguments, ShellOpener(argparse.ArgumentParser))
+    return run_action("sessions", arguments)
 
 
 def test_list_shows_the_sessions_of_this_folder(root, capsys):

@@ -413,7 +413,7 @@ def test_what_two_homes_write_and_synchronise_by_the_command_line_is_in_both_at_
     homes = SyncedHomes(tmp_path, in_this_process, random.Random(4))
     monkeypatch.chdir(tmp_path / "work")
     # To load the rules for secrets takes longer than all the rest, which is about something else.
-    monkeypatch.setattr("ouro.shell_opener._kind_of_secret", lambda _text: "")
+    monkeypatch.setattr("ouro.commands.folder.Folder._secret_in", lambda _folder, _text: "")
 
     homes.live(12)
 

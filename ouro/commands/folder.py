@@ -1,0 +1,157 @@
+"""Folder: the settings, memory and index of the current folder, for `ouro WORD`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ouro.errors import ModelError, SearchUnavailable, UsageError
+from ouro.llm import Catalog
+from ouro.memory import index as memory_index
+from ouro.memory import long_term
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.safety import SecretMask, secret_values
+from ouro.utils.repository import find_root
+from ouro.utils.runtime import get_history_dir, get_index_path, get_memory_dir, get_sessions_dir, tilde
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.memory.index import Embedder, Index, Search, Sources
+    from ouro.memory.long_term import GitMemoryStore, MemoryEditor
+    from ouro.settings import Settings
+
+
+class FolderSettings(NamedTuple):
+    """The settings of a folder."""
+
+    root: Path
+    """Of its repository."""
+    is_trusted: bool
+    settings: Settings
+
+
+class Folder:
+    """Opens the objects of the current folder. Everything in it blocks.
+
+    Args:
+        load: reads the settings; it is called when they are first needed. Raises ConfigError.
+    """
+
+    def __init__(self, load: Callable[[], FolderSettings]) -> None:
+        self._load = load
+
+    @cached_property
+    def _here(self) -> FolderSettings:
+        return self._load()
+
+    @property
+    def settings(self) -> Settings:
+        return self._here.settings
+
+    @contextmanager
+    def memory(self) -> Iterator[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
+        """The scopes in use, and the stores of all scopes that the settings allow; vectors are made afterwards.
+
+        Raises:
+            UsageError: memory is off.
+        """
+        root, is_trusted, settings = self._here
+        if not settings.memory.enabled:
+            raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
+        histories, repo, core = get_history_dir(), settings.memory.repo, settings.memory.core
+        stores = [long_term.user_store(get_memory_dir(), histories, self._secret_in, settings.memory.remote, core)]
+        if repo.enabled and is_trusted:
+            stores.append(long_term.repo_store(root, histories, self._secret_in, is_shared=repo.share, core_files=core))
+        elif repo.enabled:
+            warn("This folder is not trusted: its memory is not read. Start `ouro` here once to trust it.")
+        scopes = long_term.open_scopes(stores)
+        for problem in scopes.problems:
+            warn(problem)
+        before = _contents(stores)
+        with self.index() as index:
+            yield long_term.MemoryEditor(scopes.opened, lambda: index), stores
+            if _contents(stores) != before:
+                index.follow(memory_index.Sources.of_notes(stores))
+                self.make_vectors(index)
+
+    @contextmanager
+    def index(self) -> Iterator[Index]:
+        """The index on disk, not updated."""
+        index = memory_index.Index(get_index_path())
+        try:
+            yield index
+        finally:
+            index.close()
+
+    def sources(self, index: Index) -> Sources:
+        """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
+        projects = [Path(project) for project in index.session_projects()]
+        roots = [find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir()]
+        known = map(Path, memory_index.Graph(index).projects())
+        core = (*memory_index.CORE_FILES, *self.settings.memory.core)
+        folders = []
+        for place in {long_term.repo_folder(root) for root in (*roots, *known)}:
+            project = memory_index.project_of(place)
+            # A missing folder is taken out of the index.
+            if not place.is_dir() or long_term.is_memory_trusted(Path(project), Path.cwd()):
+                folders.append(memory_index.MemoryFolder("repo", project, place, core))
+            else:
+                warn(f"{tilde(Path(project))} is not trusted: its memory is left out.")
+        own = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
+        return memory_index.Sources(get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project)))
+
+    @contextmanager
+    def search(self, *, words_only: bool = False) -> Iterator[Search]:
+        """A search over the current files; with vectors if an embedding model is configured."""
+        with self.index() as index:
+            index.follow(self.sources(index))
+            embedder = None if words_only else self._embedder()
+            try:
+                yield memory_index.Search(index, memory_index.vectors_for(index, embedder) if embedder else None)
+            finally:
+                if embedder:
+                    embedder.close()
+
+    def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
+        """Make missing vectors, if an embedding model is configured."""
+        embedder = self._embedder()
+        if embedder is None:
+            return
+        try:
+            memory_index.vectors_for(index, embedder).fill_all(tables)
+        except (ModelError, SearchUnavailable) as error:
+            warn(f"Some vectors are missing: {error.message}")
+        finally:
+            embedder.close()
+
+    @cached_property
+    def mask(self) -> SecretMask:
+        """The keys of models.yaml are read only when something is written."""
+        return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)])
+
+    def _secret_in(self, text: str) -> str:
+        return self.mask.kind_of_secret(text)
+
+    def _embedder(self) -> Embedder | None:
+        """The embedding model that the settings name; None: words alone decide."""
+        from ouro.memory.sessions.session_catalog import SessionCatalog
+        from ouro.session.budget import Limits, VectorBudget
+
+        catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
+        budget = VectorBudget(catalog, Limits(**asdict(self.settings.limits)))
+        return memory_index.chosen_embedder(self.settings.memory.embedding_model, Catalog.from_files(), budget)
+
+
+def _contents(stores: Sequence[GitMemoryStore]) -> list[Mapping[str, str]]:
+    """What is in the files, by inode, size and time."""
+    return [store.load_all().files for store in stores]
+
+
+def warn(text: str) -> None:
+    sys.stderr.write(f"ouro: {clean(text)}\n")

@@ -1,0 +1,259 @@
+"""The settings of a folder, and the commands that need them: config and doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ouro import __version__
+from ouro.commands.action import ActionContext, Answer
+from ouro.commands.folder import FolderSettings, warn
+from ouro.commands.render import Quote, columns, line
+from ouro.config import explain_settings, load_settings, unknown_variables
+from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
+from ouro.llm import Catalog
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.safety import CONFIG_FILE, TrustStore, acting_files
+from ouro.session import OpenRequest, Session
+from ouro.settings import Settings
+from ouro.utils.repository import find_root
+from ouro.utils.runtime import (
+    get_config_path,
+    get_home,
+    get_log_path,
+    get_memory_dir,
+    get_models_path,
+    get_sessions_dir,
+    get_trust_path,
+    tilde,
+)
+
+State = Literal["good", "note", "bad"]
+_MARKS: dict[State, str] = {"good": "ok  ", "note": "note", "bad": "BAD "}
+_NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
+
+
+def folder_settings() -> FolderSettings:
+    """The settings of the current folder; those of the project only if it is trusted. Raises ConfigError."""
+    root, is_trusted, _notices = _trust_of(Path.cwd())
+    return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
+
+
+@asynccontextmanager
+async def unsaved_session() -> AsyncIterator[Session]:
+    """A session without messages that is not saved; its costs are counted."""
+    from ouro.assemble import Options, open_session
+
+    session = await open_session(Options(Path.cwd().resolve()), OpenRequest())
+    for notice in session.notices:
+        warn(notice)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def config(context: ActionContext) -> Answer:
+    """The settings that a session in this folder has."""
+    root, is_trusted, notices = _trust_of(context.cwd)
+    given = explain_settings(root if is_trusted else None)
+    if not is_trusted and (root / CONFIG_FILE).exists():
+        notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
+    notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
+    rows = columns([(path, _text(setting.value), setting.source) for path, setting in given.items()])
+    where = f"Change them in {tilde(get_config_path())}; see docs/settings.md."
+    return Answer(
+        {path: setting._asdict() for path, setting in given.items()},
+        [Quote("\n".join(rows)), line(), line(where), *map(line, notices)],
+    )
+
+
+def _text(value: Any) -> str:
+    if value in (None, "", ()) or value == {}:
+        return "-"
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {', '.join(keys)}" for name, keys in value.items())
+    return str(value)
+
+
+def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
+    """The root of a folder's repository, whether it is trusted, and a problem of the trust file."""
+    root = find_root(folder)
+    files = acting_files(root, folder)
+    store = TrustStore(get_trust_path())
+    return root, not files or store.is_trusted(root, files), [store.notice] if store.notice else []
+
+
+class DoctorFinding(NamedTuple):
+    """The result of one check."""
+
+    subject: str
+    state: State
+    what: str
+    remedy: str = ""
+
+
+async def doctor(context: ActionContext) -> Answer:
+    """Check the installation; exit code 1 if something must be repaired."""
+    findings = [finding for check in CHECKS for finding in await asyncio.to_thread(_run, check, context.cwd)]
+    rows = []
+    for subject, state, what, remedy in findings:
+        rows += [f"{_MARKS[state]}  {subject}: {what}", *([f"      {remedy}"] if remedy else [])]
+    is_bad = any(finding.state == "bad" for finding in findings)
+    return Answer([finding._asdict() for finding in findings], [Quote("\n".join(rows))], int(is_bad))
+
+
+Check = Callable[[Path], Iterable[DoctorFinding]]
+
+
+def _run(check: Check, folder: Path) -> list[DoctorFinding]:
+    """The findings of a check. A check that fails is a finding; the others still run."""
+    found: list[DoctorFinding] = []
+    try:
+        found += check(folder)
+    except OuroError as error:
+        found.append(DoctorFinding(check.__name__.strip("_"), "bad", error.message, error.hint))
+    except (OSError, RuntimeError) as error:
+        found.append(DoctorFinding(check.__name__.strip("_"), "bad", str(error)))
+    return found
+
+
+def _python(_folder: Path) -> Iterator[DoctorFinding]:
+    system = f"{platform.system()} {platform.machine()}"
+    yield DoctorFinding("ouro", "good", f"{__version__}, Python {platform.python_version()}, {system}")
+
+
+def _terminal(_folder: Path) -> Iterator[DoctorFinding]:
+    term, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
+    if term in {"", "dumb"}:
+        what = f"TERM is {term or 'not set'}: the full screen is not possible."
+        yield DoctorFinding("terminal", "note", what, "ouro uses its plain prompt here.")
+    else:
+        yield DoctorFinding("terminal", "good", f"{term}, {size.columns}x{size.lines}")
+    encoding = sys.__stdout__.encoding if sys.__stdout__ else ""
+    if encoding.lower().replace("-", "") != "utf8":
+        what = f"text is written as {encoding}: other characters are lost."
+        yield DoctorFinding("terminal", "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8.")
+
+
+def _programs(_folder: Path) -> Iterator[DoctorFinding]:
+    if found := shutil.which("git"):
+        version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        yield DoctorFinding("git", "good", version.stdout.strip() or found)
+    else:
+        yield DoctorFinding("git", "note", "not found: no git state, no diffs of the repository.", "Install git.")
+    if found := shutil.which("rg"):
+        yield DoctorFinding("ripgrep", "good", found)
+    else:
+        yield DoctorFinding("ripgrep", "note", "not found: ouro searches by itself, more slowly.", "Install ripgrep.")
+
+
+def _folders(_folder: Path) -> Iterator[DoctorFinding]:
+    home = get_home()
+    if not home.exists():
+        yield DoctorFinding("folders", "good", f"{tilde(home)} is made when something is saved")
+    for path in (home, get_sessions_dir(), get_memory_dir(), get_log_path().parent):
+        if not path.exists():
+            continue
+        shown, info = tilde(path), path.stat()
+        if info.st_uid != os.getuid():
+            remedy = "Change its owner, or set OURO_HOME."
+            yield DoctorFinding("folders", "bad", f"{shown} belongs to another user.", remedy)
+        elif info.st_mode & 0o077:
+            yield DoctorFinding("folders", "bad", f"{shown} is open to others.", f"chmod 700 {shown}")
+        else:
+            yield DoctorFinding("folders", "good", shown)
+    path = get_models_path()
+    if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        yield DoctorFinding("folders", "bad", f"{tilde(path)} can be read by others.", f"chmod 600 {tilde(path)}")
+
+
+def _settings(folder: Path) -> Iterator[DoctorFinding]:
+    path = get_config_path()
+    root, is_trusted, _notices = _trust_of(folder)
+    load_settings(root if is_trusted else None)
+    yield DoctorFinding("settings", "good", f"{tilde(path)} can be read" if path.exists() else "the defaults")
+    for name in unknown_variables():
+        what = f"{name} is set, but there is no such setting."
+        yield DoctorFinding("settings", "note", what, "`ouro config` lists the settings.")
+
+
+def _readable_settings(folder: Path) -> Settings:
+    """The defaults if a settings file is broken, which the check of settings reports."""
+    root, is_trusted, _notices = _trust_of(folder)
+    try:
+        return load_settings(root if is_trusted else None)
+    except ConfigError:
+        return Settings()
+
+
+def _models(folder: Path) -> Iterator[DoctorFinding]:
+    catalog = Catalog.from_files()
+    for notice in catalog.notices:
+        yield DoctorFinding("models", "note", notice)
+    for server in catalog.servers():
+        what = f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
+        yield DoctorFinding("models", "good", what)
+    name = catalog.resolve(_readable_settings(folder).model or catalog.default())
+    if reason := catalog.unusable(name):
+        yield DoctorFinding("models", "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`")
+    else:
+        yield DoctorFinding("models", "good", f"{name} is the default")
+
+
+def _vectors(folder: Path) -> Iterator[DoctorFinding]:
+    from ouro.memory.index import has_numpy, made_embedder
+
+    named = _readable_settings(folder).memory.embedding_model
+    try:
+        embedder = made_embedder(named, Catalog.from_files()) if has_numpy() else None
+        if embedder is None:
+            yield DoctorFinding("vectors", "note", "none: memory is searched by words alone.", _NO_VECTORS)
+            return
+        try:
+            embedder.embed(["hello"])
+        finally:
+            embedder.close()
+        yield DoctorFinding("vectors", "good", f"{embedder.name} gives them")
+    except (ModelError, NoModelError) as error:
+        what = f"the embedding model gives none, so memory is searched by words alone: {error.message}"
+        yield DoctorFinding("vectors", "note", what, error.hint or _NO_VECTORS)
+
+
+def _trust(folder: Path) -> Iterator[DoctorFinding]:
+    root = find_root(folder)
+    store = TrustStore(get_trust_path())
+    if store.notice:
+        yield DoctorFinding("trust", "bad", store.notice, f"Mend or remove {tilde(get_trust_path())}.")
+    if untrusted := store.untrusted(root, acting_files(root, folder)):
+        names = ", ".join(str(path.relative_to(root)) for path in untrusted)
+        what = f"{tilde(root)} is not trusted: {names} is not obeyed."
+        yield DoctorFinding("trust", "note", what, "`ouro` asks for it.")
+    else:
+        yield DoctorFinding("trust", "good", f"nothing in {tilde(root)} waits for your trust")
+
+
+def _sessions(_folder: Path) -> Iterator[DoctorFinding]:
+    folder = get_sessions_dir()
+    store = YamlFileMemoryStore(folder)
+    if obstacle := store.obstacle():
+        remedy = "Set OURO_HOME to a folder of yours, or start with --ephemeral."
+        yield DoctorFinding("sessions", "bad", f"nothing can be saved: {obstacle}.", remedy)
+        return
+    sessions = asyncio.run(store.list_sessions())
+    size = sum(session.size for session in sessions)
+    yield DoctorFinding("sessions", "good", f"{len(sessions)} in {tilde(folder)}, {size / 1e6:.1f} MB")
+
+
+CHECKS = (_python, _terminal, _programs, _folders, _settings, _models, _vectors, _trust, _sessions)
