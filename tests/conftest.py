@@ -99,12 +99,11 @@ def model_server():
 @pytest.fixture(scope="session")
 def litellm_kept():
     """litellm takes seconds to import: its process is started once for the whole run."""
-    from ouro.llm import litellm_process
+    from ouro.llm import litellm_model
 
-    litellm_process.join()
-    litellm_process.shared_process()
+    litellm_model.process_for("tests")
     yield
-    litellm_process.leave()
+    litellm_model.leave("tests")
 
 
 @pytest.fixture(params=["openai", "anthropic", "litellm-openai", "litellm-anthropic"])

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from ouro.errors import RequestRefused
-from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
-from ouro.llm.http_stream import HttpStream
-from ouro.llm.model import CallChunk, Chunk, Effort, EndChunk, ModelSpec, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.endpoint import Endpoint, Timeouts
+from ouro.llm.model import CallChunk, Chunk, Effort, ModelSpec, Reason, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.llm.portable import (
-    SurrogateJoiner,
     arguments_of,
     base64_of,
     calls_of,
@@ -22,7 +18,7 @@ from ouro.llm.portable import (
     unseen,
     words_of,
 )
-from ouro.llm.sse import objects_of, read_to_end
+from ouro.llm.wire import ChunkReader, Wire, priced
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
 
 MAX_ID = 64
@@ -39,10 +35,10 @@ class AnthropicFormat:
 
     def system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         blocks = [_text(text) for message in messages if message.role == "system" for text in words_of(message)]
-        return _marked(blocks)
+        return marked(blocks)
 
     def tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        return _marked(
+        return marked(
             [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
                 for tool in tools
@@ -58,14 +54,14 @@ class AnthropicFormat:
         ]
         asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
         for place in asked[-MARKED_MESSAGES:]:
-            sent[place] = {**sent[place], "content": _marked(list(sent[place]["content"]))}
+            sent[place] = {**sent[place], "content": marked(list(sent[place]["content"]))}
         return sent
 
     def seals(self, message: Message) -> list[dict[str, Any]]:
         """The thinking of this model with its signatures; a signature of another model is not valid for it."""
         if message.cut or message.model != self._spec.name:
             return []
-        return [_thinking(part) for part in message.parts_of(Thinking) if part.signature]
+        return [thinking_block(part) for part in message.parts_of(Thinking) if part.signature]
 
     def _content(self, message: Message, thinking: bool) -> list[dict[str, Any]]:
         match message.role:
@@ -86,7 +82,7 @@ class AnthropicFormat:
             if isinstance(part, Text) and part.text.strip():
                 blocks.append(_text(part.text))
             elif isinstance(part, Thinking) and part.signature and sealed:
-                blocks.append(_thinking(part))
+                blocks.append(thinking_block(part))
             elif isinstance(part, ToolCall) and calls:
                 blocks.append(_call(part))
         return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
@@ -112,7 +108,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _thinking(part: Thinking) -> dict[str, Any]:
+def thinking_block(part: Thinking) -> dict[str, Any]:
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.signature}
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
@@ -127,11 +123,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*blocks[:-1], {**blocks[-1], "cache_control": MARK}] if blocks else []
 
 
-Reason = Literal["stop", "tools", "length", "filtered"]
 REASONS: dict[str, Reason] = {
     "tool_use": "tools",
     "max_tokens": "length",
@@ -140,15 +135,10 @@ REASONS: dict[str, Reason] = {
 }
 
 
-class AnthropicChunks:
-    """Reads one answer; `reason` is set once the provider has said that it is complete."""
-
+class AnthropicChunks(ChunkReader):
     def __init__(self, spec: ModelSpec) -> None:
-        self._spec = spec
-        self._text = SurrogateJoiner()
-        self._thinking = SurrogateJoiner()
+        super().__init__(spec)
         self._counts: dict[str, int] = {}
-        self.reason: Reason | None = None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         match event.get("type"):
@@ -163,13 +153,6 @@ class AnthropicChunks:
                     self.reason = REASONS.get(reason, "stop")
                 yield from self._count(event.get("usage"))
 
-    def rest(self) -> Iterator[Chunk]:
-        """The text that was held back until the end."""
-        if thinking := self._thinking.end():
-            yield ThinkingChunk(thinking)
-        if text := self._text.end():
-            yield TextChunk(text)
-
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
         match block.get("type"):
             case "tool_use":
@@ -177,7 +160,7 @@ class AnthropicChunks:
             case "redacted_thinking":
                 yield ThinkingChunk("", block.get("data", ""), redacted=True)
             case "text" | "thinking":
-                yield from self._stop_chunks(block)
+                yield from self._words(block.get("thinking"), block.get("text"))
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
         match delta.get("type"):
@@ -186,13 +169,7 @@ class AnthropicChunks:
             case "signature_delta":
                 yield ThinkingChunk(self._thinking.end(), delta.get("signature") or "")
             case _:
-                yield from self._stop_chunks(delta)
-
-    def _stop_chunks(self, block: dict[str, Any]) -> Iterator[Chunk]:
-        if thinking := self._thinking.feed(block.get("thinking") or ""):
-            yield ThinkingChunk(thinking)
-        if text := self._text.feed(block.get("text") or ""):
-            yield TextChunk(text)
+                yield from self._words(delta.get("thinking"), delta.get("text"))
 
     def _count(self, usage: dict[str, Any] | None) -> Iterator[Chunk]:
         """Update the usage: the second report adds to the first, or corrects it."""
@@ -202,9 +179,8 @@ class AnthropicChunks:
         counts = self._counts
         cached = counts.get("cache_read_input_tokens", 0)
         written = counts.get("cache_creation_input_tokens", 0)
-        used = Usage(counts.get("input_tokens", 0) + cached + written, cached, written, counts.get("output_tokens", 0))
-        cost = self._spec.prices.cost(used) if self._spec.prices else None
-        yield UsageChunk(Usage(used.input, cached, written, used.output, cost))
+        tokens = counts.get("input_tokens", 0) + cached + written
+        yield UsageChunk(priced(Usage(tokens, cached, written, counts.get("output_tokens", 0)), self._spec))
 
 
 VERSION = "2023-06-01"
@@ -213,100 +189,48 @@ INTERLEAVED = "interleaved-thinking-2025-05-14"
 BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
 MIN_BUDGET = 1_024
 FIRST_ADAPTIVE = (4, 6)
-MAX_LESSONS = 4
 Style = Literal["adaptive", "budget", "none"]
 
 
-class AnthropicWire:
+class AnthropicWire(Wire):
     """A model behind Anthropic's messages API or a compatible server."""
 
     def __init__(
-        self,
-        spec: ModelSpec,
-        endpoint: Endpoint,
-        *,
-        model: str = "",
-        effort: Effort = "off",
-        timeouts: Timeouts | None = None,
+        self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off", timeouts: Timeouts | None = None
     ) -> None:
-        """`model` is the name on the wire; empty: that of the spec without its provider."""
-        self._spec = spec
-        self._endpoint = endpoint
-        self._model = model or spec.name.partition("/")[2] or spec.name
-        self._http = HttpStream(endpoint, timeouts or timeouts_for(endpoint))
+        super().__init__(spec, endpoint, effort=effort, timeouts=timeouts)
         self._format = AnthropicFormat(spec)
-        self._effort = effort
         self._styles: list[Style] = _styles(self._model) if effort != "off" and spec.thinking else ["none"]
         self._sends_thinking = True
 
-    @property
-    def spec(self) -> ModelSpec:
-        return self._spec
+    def _reader(self) -> AnthropicChunks:
+        return AnthropicChunks(self.spec)
 
-    async def warm(self) -> None:
-        await self._http.warm()
-
-    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        begun, lessons = False, 0
-        while True:
-            try:
-                async with aclosing(self._attempt(messages, tools)) as chunks:
-                    async for chunk in chunks:
-                        begun = True
-                        yield chunk
-                return
-            except RequestRefused as refusal:
-                lessons += 1
-                if begun or lessons > MAX_LESSONS or not self._learn(str(refusal)):
-                    raise
-
-    async def close(self) -> None:
-        await self._http.close()
-
-    async def _attempt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
-        reader = AnthropicChunks(self._spec)
-        path = "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
-        body = self._body(messages, tools)
-        async with (
-            aclosing(self._http.post(path, self._headers(body), body)) as events,
-            aclosing(objects_of(events, lambda: reader.reason is not None, self._endpoint)) as objects,
-        ):
-            async for data in objects:
-                for chunk in reader.read(data):
-                    yield chunk
-                if data.get("type") == "message_stop":
-                    break
-            await read_to_end(events)
-        for chunk in reader.rest():
-            yield chunk
-        if reader.reason is not None:
-            yield EndChunk(reader.reason)
-
-    def _headers(self, body: dict[str, Any]) -> dict[str, str]:
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[str, dict[str, str], dict[str, Any]]:
+        body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
+        if tools and self.spec.tools:
+            body["tools"] = self._format.tools(tools)
+        if prompt := self._format.system(messages):
+            body["system"] = prompt
+        body["messages"] = self._format.messages(messages, thinking=self._sends_thinking)
+        body |= self._thinking(messages)
+        body["stream"] = True
         headers = {"anthropic-version": VERSION}
         if self._endpoint.api_key:
             headers["x-api-key"] = self._endpoint.api_key
         if body.get("thinking", {}).get("type") == "enabled":
             headers["anthropic-beta"] = INTERLEAVED
-        return headers
-
-    def _body(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self._model, "max_tokens": self._spec.max_output}
-        if tools and self._spec.tools:
-            body["tools"] = self._format.tools(tools)
-        if prompt := self._format.system(messages):
-            body["system"] = prompt
-        body["messages"] = self._format.messages(messages, thinking=self._sends_thinking)
-        body.update(self._thinking(messages))
-        body["stream"] = True
-        return body
+        path = "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+        return path, headers, body
 
     def _thinking(self, messages: Sequence[Message]) -> dict[str, Any]:
         style = self._styles[0]
         if style == "adaptive":
             thinking = {"type": "adaptive", "display": "summarized"}
             return {"thinking": thinking, "output_config": {"effort": self._effort}}
-        budget = min(BUDGETS.get(self._effort, 0), self._spec.max_output // 2)
+        budget = min(BUDGETS.get(self._effort, 0), self.spec.max_output // 2)
         if style == "none" or budget < MIN_BUDGET or self._is_amid_unthought_calls(messages):
             return {}
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
@@ -319,7 +243,6 @@ class AnthropicWire:
         return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._format.seals(newest))
 
     def _learn(self, refusal: str) -> bool:
-        """Change the request feature that the server has just refused; False if it refused for another reason."""
         if "signature" in refusal and self._sends_thinking:
             self._sends_thinking = False
         elif len(self._styles) > 1 and re.search(r"thinking|adaptive|budget_tokens|output_config|effort", refusal):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ouro import __version__
-from ouro.errors import ModelError, ModelUnavailable, RequestRefused
+from ouro.errors import ModelError
 from ouro.llm.endpoint import Endpoint, timeouts_for_vectors
-from ouro.llm.http_stream import load_httpx
+from ouro.llm.http_stream import client_options, http_errors, load_httpx
 from ouro.llm.model import ModelSpec
 from ouro.llm.openai import usage_from_openai
-from ouro.llm.provider_errors import error_from_status, redact
+from ouro.llm.provider_errors import error_from_status
 from ouro.messages import Usage
 
 if TYPE_CHECKING:
@@ -101,36 +100,19 @@ class EmbeddingWire:
             client.close()
 
     def _post(self, body: dict[str, object]) -> tuple[int, Mapping[str, str], bytes]:
-        httpx = load_httpx()
-        endpoint = self._endpoint
-        with self._making:
-            self._client = self._client or _new_client(httpx, endpoint)
+        endpoint, limits = self._endpoint, timeouts_for_vectors(self._endpoint)
         key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         headers = {"Content-Type": "application/json", **key, **endpoint.headers}
         url = endpoint.base_url.rstrip("/") + "/embeddings"
-        try:
-            with self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response:
-                answer = b""
-                for piece in response.iter_bytes():
-                    answer += piece
-                    if len(answer) > MAX_ANSWER:
-                        raise ModelError("The answer was stopped: it is longer than vectors can be.")
-                return response.status_code, {name.lower(): value for name, value in response.headers.items()}, answer
-        except (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError) as error:
-            raise ModelUnavailable(
-                f"{endpoint.host} gives no vectors: {str(error) or type(error).__name__}."
-            ) from error
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            reason = redact(str(error), endpoint.api_key)
-            raise RequestRefused(f"The request to {endpoint.host} cannot be made: {reason}.") from error
-
-
-def _new_client(httpx: Any, endpoint: Endpoint) -> httpx.Client:
-    limits = timeouts_for_vectors(endpoint)
-    return httpx.Client(  # type: ignore[no-any-return]
-        timeout=httpx.Timeout(limits.first, connect=limits.connect),
-        headers={"User-Agent": f"ouro/{__version__}"},
-        follow_redirects=False,
-        verify=endpoint.base_url.startswith("https:"),  # loading the certificates takes long, and plain http needs none
-        trust_env=not endpoint.is_local,  # a proxy in the environment is not meant for local servers
-    )
+        with self._making:
+            self._client = self._client or load_httpx().Client(**client_options(endpoint, limits))
+        with (
+            http_errors(endpoint, limits),
+            self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response,
+        ):
+            answer = b""
+            for piece in response.iter_bytes():
+                answer += piece
+                if len(answer) > MAX_ANSWER:
+                    raise ModelError("The answer was stopped: it is longer than vectors can be.")
+            return response.status_code, response.headers, answer

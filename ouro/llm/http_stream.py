@@ -1,11 +1,14 @@
-"""HttpStream: post a request and read the events of the answer; the only module that uses HTTP for answers."""
+"""HttpStream: post a request and read the JSON objects that the server streams; the HTTP client of all models."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import io
+import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,8 +16,8 @@ import msgspec
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.endpoint import Endpoint, Timeouts
+from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
-from ouro.llm.sse import EventDecoder, ServerEvent, encoded
 
 if TYPE_CHECKING:
     import httpx
@@ -22,7 +25,16 @@ if TYPE_CHECKING:
 MAX_ERROR_BODY = 64_000
 MAX_ANSWER = 64_000_000
 """Bytes. Only a broken server sends more."""
+MAX_LINE = 16_000_000
+"""Characters. Limits the memory that a line without an end can take."""
 EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
+DONE = "[DONE]"
+LAST = "message_stop"
+"""The type of the last event of Anthropic's protocol."""
+AFTERWORD = 2.0
+"""Seconds to wait for the usage after a complete answer: some servers never close."""
+FAREWELL = 0.1
+"""Seconds that the end of the body may take after the last event."""
 
 
 class HttpStream:
@@ -38,49 +50,72 @@ class HttpStream:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
         async with self._making:  # a first request that arrives meanwhile waits for this client
             if self._client is None:
-                self._client = await asyncio.to_thread(_new_client, self._endpoint, self._timeouts)
+                self._client = await asyncio.to_thread(self._new_client)
 
-    async def post(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
-        """Send `body` as JSON and yield the events of the answer.
+    async def post(
+        self, path: str, headers: Mapping[str, str], body: Any, is_complete: Callable[[], bool]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Send `body` as JSON and yield the objects of the answer up to its end.
+
+        Once the answer `is_complete`, errors are ignored.
 
         Raises:
-            ModelError: the server does not answer, refuses, or breaks off.
+            ModelError: the server does not answer, refuses, or breaks off; or an event cannot be read.
         """
-        await self.warm()
-        async with self._errors_told(), self._answer(path, headers, body) as response:
-            if not response.is_success:
-                raise await self._refusal(response)
-            await self._check_kind(response)
-            decoder, size = EventDecoder(), 0
-            async with aclosing(self._pieces(response)) as pieces:
-                async for data in pieces:
-                    size += len(data)
-                    if size > MAX_ANSWER:
-                        raise ModelError("The answer was stopped: it is longer than any model's may be.")
-                    for event in decoder.feed(data):
-                        yield event
-            for event in decoder.end():
-                yield event
+        async with aclosing(self._events(path, headers, body)) as events:
+            while True:
+                try:
+                    async with asyncio.timeout(AFTERWORD if is_complete() else None):
+                        event = await anext(events, None)
+                    if event is None or event.data.strip() == DONE:
+                        break
+                    data = _object_in(event, self._endpoint)
+                except (TimeoutError, ModelError):
+                    if is_complete():
+                        break
+                    raise
+                yield data
+                if data.get("type") == LAST:
+                    break
+            # Only a connection that was read to its end can be reused.
+            with suppress(TimeoutError, ModelError):
+                async with asyncio.timeout(FAREWELL):
+                    async for _ in events:
+                        pass
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
+    def _new_client(self) -> httpx.AsyncClient:
+        return load_httpx().AsyncClient(**client_options(self._endpoint, self._timeouts))  # type: ignore[no-any-return]
+
+    async def _events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
+        await self.warm()
+        with http_errors(self._endpoint, self._timeouts):
+            async with self._answer(path, headers, body) as response:
+                if not response.is_success:
+                    head = await self._head(response)
+                    raise error_from_status(response.status_code, head, response.headers, self._endpoint)
+                await self._check_kind(response)
+                decoder, size = EventDecoder(), 0
+                async with aclosing(self._pieces(response)) as pieces:
+                    async for data in pieces:
+                        size += len(data)
+                        if size > MAX_ANSWER:
+                            raise ModelError("The answer was stopped: it is longer than any model's may be.")
+                        for event in decoder.feed(data):
+                            yield event
+                for event in decoder.end():
+                    yield event
+
     @asynccontextmanager
     async def _answer(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncIterator[httpx.Response]:
         assert self._client is not None
-        request = self._client.build_request(
-            "POST",
-            self._endpoint.base_url.rstrip("/") + path,
-            content=encoded(body),
-            headers={
-                "Content-Type": "application/json",
-                "Accept": "text/event-stream",
-                **headers,
-                **self._endpoint.headers,
-            },
-        )
+        given = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers, **self._endpoint.headers}
+        url = self._endpoint.base_url.rstrip("/") + path
+        request = self._client.build_request("POST", url, content=encoded(body), headers=given)
         response = await self._client.send(request, stream=True)
         try:
             yield response
@@ -102,10 +137,6 @@ class HttpStream:
             limit = self._timeouts.idle
             yield data
 
-    async def _refusal(self, response: httpx.Response) -> ModelError:
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return error_from_status(response.status_code, await self._head(response), headers, self._endpoint)
-
     async def _check_kind(self, response: httpx.Response) -> None:
         """Raise an error for a web page or a JSON object in place of a stream, whatever its status."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -113,10 +144,8 @@ class HttpStream:
             return
         body = await self._head(response)
         if kind == "application/json" and '"error"' in body:
-            try:
+            with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
-            except (msgspec.DecodeError, KeyError, TypeError):
-                pass
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
         raise ModelUnavailable(f"{self._endpoint.host} answered with {kind} in place of a stream.", hint)
 
@@ -133,42 +162,111 @@ class HttpStream:
                         break
         return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
 
-    @asynccontextmanager
-    async def _errors_told(self) -> AsyncIterator[None]:
-        import httpx
 
-        host, limits = self._endpoint.host or self._endpoint.base_url, self._timeouts
+class ServerEvent(msgspec.Struct, frozen=True):
+    """One server-sent event: its type, empty where the server names none, and its data."""
+
+    event: str
+    data: str
+
+
+class EventDecoder:
+    """Decodes bytes into events; ignores comments, ids and retry times."""
+
+    def __init__(self) -> None:
+        self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")(), translate=True)
+        self._rest: list[str] = []
+        self._rest_size = 0
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        """The events that these bytes complete.
+
+        Raises:
+            StreamCut: the bytes are not UTF-8, or a line has no end.
+        """
         try:
-            yield
-        except httpx.ConnectTimeout as error:
-            raise ModelUnavailable(f"{host} cannot be reached: no connection within {limits.connect:g} s.") from error
-        except httpx.TimeoutException as error:
-            raise ModelUnavailable(f"{host} is silent: nothing came for {limits.first:g} s.") from error
-        except httpx.ConnectError as error:
-            hint = "Is the server running?" if self._endpoint.is_local else "Are you online?"
-            raise ModelUnavailable(f"{host} cannot be reached: {_reason(error)}.", hint) from error
-        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.DecodingError) as error:
-            raise StreamCut(f"The connection to {host} broke: {_reason(error)}.") from error
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            reason = redact(_reason(error), self._endpoint.api_key)
-            raise RequestRefused(f"The request to {host} cannot be made: {reason}.", "See models.yaml.") from error
+            *lines, rest = self._decoder.decode(data).split("\n")
+        except UnicodeDecodeError as error:
+            raise StreamCut("The answer broke off: the server sent bytes that are not text.") from error
+        if lines:
+            lines[0] = "".join([*self._rest, lines[0]])
+            self._rest, self._rest_size = [], 0
+        self._rest.append(rest)
+        self._rest_size += len(rest)
+        if self._rest_size > MAX_LINE:
+            raise StreamCut("The answer broke off: the server sent a line without an end.")
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name == "data":
+                self._data.append(value.removeprefix(" "))
+            elif name == "event":
+                self._event = value.removeprefix(" ")
+            elif not line:
+                event, texts = self._event, self._data
+                self._event, self._data = "", []
+                if texts:
+                    yield ServerEvent(event, "\n".join(texts))
+
+    def end(self) -> Iterator[ServerEvent]:
+        """The event that is open at the end of the stream: not every server sends the last empty line."""
+        yield from self.feed(b"\n\n")
+
+
+def _object_in(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
+    """The object in an event.
+
+    Raises:
+        ModelError: there is none, or it is an error.
+    """
+    try:
+        data = json.loads(event.data)
+    except (ValueError, RecursionError) as error:
+        raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
+    if not isinstance(data, dict):
+        raise StreamCut("The answer broke off: the server sent invalid data in place of an event.")
+    if event.event == "error" or data.get("type") == "error" or data.get("error"):
+        raise error_from_stream(data.get("error") or data, endpoint)
+    return data
+
+
+@contextmanager
+def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
+    """Raise the errors of httpx as ModelErrors, without keys."""
+    httpx = load_httpx()
+    host = endpoint.host or endpoint.base_url
+    try:
+        yield
+    except httpx.ConnectTimeout as error:
+        raise ModelUnavailable(f"{host} cannot be reached: no connection within {timeouts.connect:g} s.") from error
+    except httpx.TimeoutException as error:
+        raise ModelUnavailable(f"{host} is silent: nothing came for {timeouts.first:g} s.") from error
+    except httpx.ConnectError as error:
+        hint = "Is the server running?" if endpoint.is_local else "Are you online?"
+        raise ModelUnavailable(f"{host} cannot be reached: {_reason(error)}.", hint) from error
+    except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.DecodingError) as error:
+        raise StreamCut(f"The connection to {host} broke: {_reason(error)}.") from error
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        reason = redact(_reason(error), endpoint.api_key)
+        raise RequestRefused(f"The request to {host} cannot be made: {reason}.", "See models.yaml.") from error
 
 
 def _reason(error: Exception) -> str:
     return str(error).strip().rstrip(".") or type(error).__name__
 
 
-def _new_client(endpoint: Endpoint, timeouts: Timeouts) -> httpx.AsyncClient:
-    httpx = load_httpx()
-    return httpx.AsyncClient(  # type: ignore[no-any-return]
-        timeout=httpx.Timeout(timeouts.first, connect=timeouts.connect),
-        headers={"User-Agent": f"ouro/{__version__}"},
-        follow_redirects=False,
+def client_options(endpoint: Endpoint, timeouts: Timeouts) -> dict[str, Any]:
+    """The arguments for a client of httpx."""
+    return {
+        "timeout": load_httpx().Timeout(timeouts.first, connect=timeouts.connect),
+        "headers": {"User-Agent": f"ouro/{__version__}"},
+        "follow_redirects": False,
         # Loading the certificates takes as long as everything else, and plain http needs none.
-        verify=endpoint.base_url.startswith("https:"),
+        "verify": endpoint.base_url.startswith("https:"),
         # A proxy in the environment is not meant for local servers.
-        trust_env=not endpoint.is_local,
-    )
+        "trust_env": not endpoint.is_local,
+    }
 
 
 def load_httpx() -> Any:

@@ -12,6 +12,8 @@ from ouro.messages import Message, Usage
 
 Effort = Literal["off", "low", "medium", "high"]
 """How much a thinking model is asked to think."""
+Reason = Literal["stop", "tools", "length", "filtered"]
+"""Why the provider ended an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class UsageChunk(msgspec.Struct, frozen=True):
 class EndChunk(msgspec.Struct, frozen=True):
     """The provider said that the answer is complete. A stream that ends without it was cut."""
 
-    reason: Literal["stop", "tools", "length", "filtered"]
+    reason: Reason
 
 
 Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ouro.errors import RequestRefused
-from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
-from ouro.llm.http_stream import HttpStream
-from ouro.llm.model import CallChunk, Chunk, Effort, EndChunk, ModelSpec, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.endpoint import Endpoint, Timeouts
+from ouro.llm.model import CallChunk, Chunk, Effort, ModelSpec, Reason, ToolSpec, UsageChunk
 from ouro.llm.portable import (
-    SurrogateJoiner,
     arguments_of,
     base64_of,
     calls_of,
@@ -23,7 +19,7 @@ from ouro.llm.portable import (
     unseen,
     words_of,
 )
-from ouro.llm.sse import objects_of, read_to_end
+from ouro.llm.wire import ChunkReader, Wire, priced
 from ouro.messages import Image, Message, Thinking, ToolCall, ToolReply, Usage
 
 SEAL = "__thought__"
@@ -112,7 +108,6 @@ def _image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{base64_of(image)}"}}
 
 
-Reason = Literal["stop", "tools", "length", "filtered"]
 REASONS: dict[str, Reason] = {
     "tool_calls": "tools",
     "function_call": "tools",
@@ -122,15 +117,10 @@ REASONS: dict[str, Reason] = {
 }
 
 
-class OpenAIChunks:
-    """Reads one answer; `reason` is set once the server has said that it is complete."""
-
+class OpenAIChunks(ChunkReader):
     def __init__(self, spec: ModelSpec) -> None:
-        self._spec = spec
-        self._text = SurrogateJoiner()
-        self._thinking = SurrogateJoiner()
+        super().__init__(spec)
         self._last_index = -1
-        self.reason: Reason | None = None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         for choice in event.get("choices") or ():
@@ -142,20 +132,9 @@ class OpenAIChunks:
         if usage := event.get("usage"):
             yield UsageChunk(usage_from_openai(usage, self._spec))
 
-    def rest(self) -> Iterator[Chunk]:
-        """The text that was held back until the end."""
-        if thinking := self._thinking.end():
-            yield ThinkingChunk(thinking)
-        if text := self._text.end():
-            yield TextChunk(text)
-
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         thinking = delta.get("reasoning_content") or delta.get("reasoning")
-        if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
-            yield ThinkingChunk(piece)
-        for said in (delta.get("content"), delta.get("refusal")):
-            if isinstance(said, str) and (piece := self._text.feed(said)):
-                yield TextChunk(piece)
+        yield from self._words(thinking, delta.get("content"), delta.get("refusal"))
         for call in delta.get("tool_calls") or ():
             yield self._call(call)
 
@@ -184,105 +163,57 @@ def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage:
         cached=cached,
         cache_written=details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
         output=usage.get("completion_tokens") or 0,
+        cost=usage.get("cost"),
     )
-    cost = spec.prices.cost(used) if spec.prices else usage.get("cost")
-    return Usage(used.input, used.cached, used.cache_written, used.output, cost)
+    return priced(used, spec)
 
 
 WANT_THINKING_BACK = ("moonshot", "deepseek")
 """Hosts that require the thinking of earlier tool calls."""
 MIN_EFFORT = ("none", "minimal", "low", None)
 """The values for "off", by age of the model. None: leave the field out."""
-MAX_LESSONS = 5
 
 
-class OpenAIWire:
+class OpenAIWire(Wire):
     """A model behind an OpenAI-compatible server."""
 
     def __init__(
-        self,
-        spec: ModelSpec,
-        endpoint: Endpoint,
-        *,
-        model: str = "",
-        effort: Effort = "off",
-        timeouts: Timeouts | None = None,
+        self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off", timeouts: Timeouts | None = None
     ) -> None:
-        """`model` is the name on the wire; empty: that of the spec without its provider."""
-        self._spec = spec
-        self._endpoint = endpoint
-        self._model = model or spec.name.partition("/")[2] or spec.name
-        self._http = HttpStream(endpoint, timeouts or timeouts_for(endpoint))
-        self._format = OpenAIFormat(
-            spec, returns_thinking=any(name in endpoint.host for name in WANT_THINKING_BACK) and spec.thinking
-        )
+        super().__init__(spec, endpoint, effort=effort, timeouts=timeouts)
+        wants_thinking_back = any(name in endpoint.host for name in WANT_THINKING_BACK)
+        self._format = OpenAIFormat(spec, returns_thinking=wants_thinking_back and spec.thinking)
         self._efforts: list[str | None] = list(MIN_EFFORT) if effort == "off" else [effort, None]
         self._usage_asked = True
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
-    @property
-    def spec(self) -> ModelSpec:
-        return self._spec
+    def _reader(self) -> OpenAIChunks:
+        return OpenAIChunks(self.spec)
 
-    async def warm(self) -> None:
-        await self._http.warm()
-
-    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        begun, lessons = False, 0
-        while True:
-            try:
-                async with aclosing(self._attempt(self._body(messages, tools))) as chunks:
-                    async for chunk in chunks:
-                        begun = True
-                        yield chunk
-                return
-            except RequestRefused as refusal:
-                lessons += 1
-                if begun or lessons > MAX_LESSONS or not self._learn(str(refusal)):
-                    raise
-
-    async def close(self) -> None:
-        await self._http.close()
-
-    async def _attempt(self, body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
-        reader = OpenAIChunks(self._spec)
-        key = self._endpoint.api_key
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        async with (
-            aclosing(self._http.post("/chat/completions", headers, body)) as events,
-            aclosing(objects_of(events, lambda: reader.reason is not None, self._endpoint)) as objects,
-        ):
-            async for data in objects:
-                for chunk in reader.read(data):
-                    yield chunk
-            await read_to_end(events)
-        for chunk in reader.rest():
-            yield chunk
-        if reader.reason is not None:
-            yield EndChunk(reader.reason)
-
-    def _body(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> tuple[str, dict[str, str], dict[str, Any]]:
         body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}
-        if tools and self._spec.tools:
+        if tools and self.spec.tools:
             body["tools"] = tools_as_openai(tools)
-        body[self._limit_name] = self._spec.max_output
-        if self._spec.thinking and self._efforts[0]:
+        body[self._limit_name] = self.spec.max_output
+        if self.spec.thinking and self._efforts[0]:
             body["reasoning_effort"] = self._efforts[0]
         body["stream"] = True
         if self._usage_asked:
             body["stream_options"] = {"include_usage": True}
-        return body
+        key = self._endpoint.api_key
+        return "/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}, body
 
     def _learn(self, refusal: str) -> bool:
-        """Change the request feature that the server has just refused; False if it refused for another reason."""
         if self._usage_asked and "stream_options" in refusal:
             self._usage_asked = False
         elif re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal) and self._limit_name == "max_tokens":
             self._limit_name = "max_completion_tokens"
         elif self._limit_name != "max_tokens" and "max_completion_tokens" in refusal:
             self._limit_name = "max_tokens"
-        elif re.search(r"reasoning[_ .]?effort", refusal, re.IGNORECASE) and self._spec.thinking and self._efforts[0]:
+        elif re.search(r"reasoning[_ .]?effort", refusal, re.IGNORECASE) and self.spec.thinking and self._efforts[0]:
             del self._efforts[0]
         else:
             return False

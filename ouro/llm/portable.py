@@ -1,11 +1,15 @@
-"""Parts of a message in a form that any provider accepts, whichever model wrote them."""
+"""Messages and JSON in a form that any provider accepts, whichever model wrote them."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
 
@@ -64,6 +68,36 @@ def healed(text: str) -> str:
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def encoded(value: Any) -> bytes:
+    """`value` as JSON; the same bytes each time, for the provider's cache."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_healed_all(value))
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The JSON object that a model wrote; newlines in strings are allowed. {} for empty text, else None."""
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, strict=False)
+        # NaN and infinity cannot be sent back as JSON.
+        json.dumps(value, allow_nan=False)
+        value = _healed_all(value)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _healed_all(value: Any) -> Any:
+    if isinstance(value, str):
+        return healed(value)
+    if isinstance(value, Mapping):
+        return {_healed_all(key): _healed_all(item) for key, item in value.items()}
+    return [_healed_all(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class SurrogateJoiner:

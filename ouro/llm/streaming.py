@@ -11,8 +11,7 @@ import msgspec
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
 from ouro.llm.model import CallChunk, Chunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
-from ouro.llm.portable import healed
-from ouro.llm.sse import parse_object
+from ouro.llm.portable import healed, parse_object
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 
 MAX_CHARACTERS = 4_000_000

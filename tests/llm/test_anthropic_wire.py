@@ -23,7 +23,7 @@ def sent(anthropic, n=-1):
 
 def thinking(name, effort, *messages):
     wire = AnthropicWire(ModelSpec(name, max_output=64_000, thinking=True), Endpoint("http://x"), effort=effort)
-    body = wire._body(messages or [user("hi")], [])
+    body = wire._request(messages or [user("hi")], [])[2]
     return {key: body[key] for key in ("thinking", "output_config") if key in body}
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
-from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, endpoint, litellm_process
+from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, endpoint, litellm_model
 from ouro.llm.embeddings import EmbeddingWire
 from ouro.llm.litellm_model import LiteLLMEmbeddings
 
@@ -91,7 +91,7 @@ def test_what_is_no_answer_is_an_error_without_the_key(server, answer, error):
 
 def test_a_server_that_is_not_there_is_told():
     asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"), "small")
-    with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1 gives no vectors"):
+    with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1 cannot be reached"):
         asking.embed(["one"])
     asking.close()
 
@@ -155,13 +155,13 @@ def test_a_server_that_never_answers_is_not_waited_for_long(server, litellm_kept
 
 
 def test_the_process_is_started_by_the_first_question_and_ended_by_the_last_that_closes(monkeypatch, server):
-    monkeypatch.setattr(litellm_process, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
-    monkeypatch.setattr(litellm_process, "_shared", None)
-    monkeypatch.setattr(litellm_process, "_users", 0)
+    monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
+    monkeypatch.setattr(litellm_model, "_process", None)
+    monkeypatch.setattr(litellm_model, "_users", set())
     asking = cohere(server)
-    assert litellm_process._shared is None
+    assert litellm_model._process is None
     with pytest.raises(ModelUnavailable, match="no litellm here"):
         asking.embed(["one"])
-    assert litellm_process._shared is not None
+    assert litellm_model._process is not None
     asking.close()
-    assert litellm_process._shared is None
+    assert litellm_model._process is None

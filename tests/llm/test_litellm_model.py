@@ -14,7 +14,7 @@ from fakes.wires import KEY, Wire, chunks_of, first_text
 from msgspec.structs import replace
 
 from ouro.errors import ModelUnavailable, StreamCut
-from ouro.llm import Timeouts, litellm_process
+from ouro.llm import Timeouts, litellm_model
 from ouro.messages import system, user
 
 
@@ -29,11 +29,11 @@ def claude(model_server, litellm_kept):
 
 
 async def test_all_models_share_one_process_that_outlives_each(litellm, claude):
-    before = litellm_process.shared_process().pid
+    before = litellm_model.process_for("tests").pid
     litellm.server.script(["one", "two"])
     await litellm.ask()
     await claude.ask()
-    assert litellm_process.shared_process().pid == before
+    assert litellm_model.process_for("tests").pid == before
 
 
 async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the_process(litellm):
@@ -41,7 +41,7 @@ async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the
     model = litellm.model()
     async with aclosing(model.stream([user("hi")])) as chunks:
         await first_text(chunks)
-        process = Path(f"/proc/{litellm_process.shared_process().pid}")
+        process = Path(f"/proc/{litellm_model.process_for('tests').pid}")
         if not process.exists():
             pytest.skip("no /proc here")
         assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
@@ -51,7 +51,7 @@ async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the
 async def test_a_process_that_dies_is_told_and_replaced(litellm):
     litellm.server.script([Reply(["one", "two"], fault="stall", after=1), "Back."])
     model = litellm.model()
-    before = litellm_process.shared_process().pid
+    before = litellm_model.process_for("tests").pid
     async with aclosing(model.stream([user("hi")])) as chunks:
         await first_text(chunks)
         os.kill(before, signal.SIGKILL)
@@ -60,18 +60,18 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
     chunks = await chunks_of(model)
     await model.close()
     assert "".join(chunk.text for chunk in chunks if hasattr(chunk, "text")) == "Back."
-    assert litellm_process.shared_process().pid != before
+    assert litellm_model.process_for("tests").pid != before
 
 
 @pytest.mark.parametrize("when", ["at once", "after its death"])
 async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
     """The last line of its own complaint is what helps."""
-    monkeypatch.setattr(litellm_process, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
-    process = litellm_process.LiteLLMProcess()
+    monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
+    process = litellm_model.LiteLLMProcess()
     while when != "at once" and process.alive:
         await asyncio.sleep(0.01)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(process.ask({}, Timeouts(first=5)))
+        await anext(process.ask("ask", {}, Timeouts(first=5)))
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):
@@ -123,10 +123,10 @@ def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
     """A repository may hold a litellm.py: the process does not look there."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (
-        "import asyncio; from ouro.llm.litellm_process import LiteLLMProcess; from ouro.llm.endpoint import Timeouts\n"
+        "import asyncio; from ouro.llm.litellm_model import LiteLLMProcess; from ouro.llm.endpoint import Timeouts\n"
         "async def run():\n"
         "    process = LiteLLMProcess()\n"
-        "    lines = process.ask({'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}, Timeouts())\n"
+        "    lines = process.ask('ask', {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}, Timeouts())\n"
         "    print(await anext(lines))\n"
         "    process.stop()\n"
         "asyncio.run(run())\n"

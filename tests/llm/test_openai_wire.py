@@ -75,7 +75,7 @@ async def test_a_refusal_of_something_else_is_told(openai):
     ("url", "name"), [("https://api.openai.com/v1", "max_completion_tokens"), ("http://127.0.0.1:1/v1", "max_tokens")]
 )
 def test_the_limit_has_the_name_that_the_server_knows(url, name):
-    body = OpenAIWire(ModelSpec("openai/gpt"), Endpoint(url))._body([user("hi")], [])
+    body = OpenAIWire(ModelSpec("openai/gpt"), Endpoint(url))._request([user("hi")], [])[2]
     assert name in body
 
 
@@ -90,7 +90,7 @@ async def test_effort_is_asked_of_models_that_think(openai, effort, value):
 
 def test_the_name_on_the_wire_is_without_the_provider():
     for name, wire_name in (("openai/gpt-x", "gpt-x"), ("openrouter/a/b", "a/b"), ("plain", "plain")):
-        assert OpenAIWire(ModelSpec(name), Endpoint("http://x"))._body([], [])["model"] == wire_name
+        assert OpenAIWire(ModelSpec(name), Endpoint("http://x"))._request([], [])[2]["model"] == wire_name
 
 
 async def test_pictures_of_tools_follow_all_replies(openai):
@@ -111,7 +111,7 @@ async def test_thinking_goes_back_only_where_it_is_wanted():
     thought = Message("assistant", (Thinking("hm"), Text("Yes"), ToolCall("a", "read", {})))
     spec = ModelSpec("x/y", thinking=True)
     for url, wanted in (("https://api.deepseek.com/v1", True), ("https://api.example.invalid/v1", False)):
-        body = OpenAIWire(spec, Endpoint(url))._body([thought], [])
+        body = OpenAIWire(spec, Endpoint(url))._request([thought], [])[2]
         assert ("reasoning_content" in body["messages"][0]) == wanted
 
 
@@ -158,7 +158,7 @@ async def test_sloppy_servers_are_understood(openai):
 
 
 async def test_a_server_that_never_closes_does_not_hold_up_the_answer(openai, monkeypatch):
-    monkeypatch.setattr("ouro.llm.sse.AFTERWORD", 0.05)
+    monkeypatch.setattr("ouro.llm.http_stream.AFTERWORD", 0.05)
     openai.server.script([Reply("Yes.", fault="linger", done=False)])
     reply = await openai.ask()
     assert (reply.text, reply.usage.input) == ("Yes.", 100)

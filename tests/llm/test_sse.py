@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.errors import StreamCut
+from ouro.llm.http_stream import EventDecoder, ServerEvent
 from ouro.llm.portable import SurrogateJoiner, healed
-from ouro.llm.sse import EventDecoder, ServerEvent
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 EVENTS = st.lists(st.builds(ServerEvent, LINE.filter(lambda name: not name.startswith(" ")), LINE), max_size=5)
