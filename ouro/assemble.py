@@ -300,7 +300,7 @@ class _SessionBuilder:
             return models
 
         effort, roles = ground.settings.effort, ground.roles
-        return ModelSource(name, effort, make, lambda: _choices(catalog), roles, self.budget.refuse)
+        return ModelSource(name, effort, make, lambda: asyncio.to_thread(catalog.choices), roles, self.budget.refuse)
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -484,11 +484,6 @@ def _model_name(ground: _Ground, used_before: str = "") -> str:
             return used_before
         ground.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")
     return catalog.resolve(settings.model or catalog.default())
-
-
-async def _choices(catalog: Catalog) -> tuple[ModelChoice, ...]:
-    found = await asyncio.to_thread(catalog.choices)
-    return tuple(ModelChoice(choice.name, choice.usable, choice.reason) for choice in found)
 
 
 async def _no_choices() -> tuple[ModelChoice, ...]:

@@ -72,7 +72,7 @@ def only_loopback(monkeypatch) -> None:
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch) -> None:
     """A model that fails is asked again at once; who starts is told at once what was open last time."""
-    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 0.0)
     monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
 
 

@@ -12,7 +12,7 @@ from ouro.errors import NoModelError, UsageError
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.llm import Candidate, Catalog
+    from ouro.llm import Catalog, ModelChoice
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
@@ -48,7 +48,7 @@ def _default(catalog: Catalog, configured: str) -> str:
         return ""
 
 
-def _view(catalog: Catalog, choices: Sequence[Candidate], default: str) -> View:
+def _view(catalog: Catalog, choices: Sequence[ModelChoice], default: str) -> View:
     view: list[ViewItem] = [line(notice) for notice in catalog.notices]
     usable = [choice for choice in choices if choice.usable]
     if usable:
@@ -66,13 +66,13 @@ def _view(catalog: Catalog, choices: Sequence[Candidate], default: str) -> View:
     return view
 
 
-def _figures(catalog: Catalog, choice: Candidate) -> str:
+def _figures(catalog: Catalog, choice: ModelChoice) -> str:
     spec = catalog.spec(choice.name)
     price = f"${spec.prices.input:g}/${spec.prices.output:g}" if spec.prices else "price unknown"
     return f"{spec.window // 1000:>5}k  {price:<13}"
 
 
-def _data(catalog: Catalog, choice: Candidate) -> dict[str, Any]:
+def _data(catalog: Catalog, choice: ModelChoice) -> dict[str, Any]:
     spec = catalog.spec(choice.name)
     prices = spec.prices
     return {

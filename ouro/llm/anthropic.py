@@ -6,8 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from ouro.llm.endpoint import Endpoint, Timeouts
-from ouro.llm.model import CallChunk, Chunk, Effort, ModelSpec, Reason, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    Effort,
+    Endpoint,
+    ModelSpec,
+    Reason,
+    ThinkingChunk,
+    Timeouts,
+    ToolSpec,
+    UsageChunk,
+)
 from ouro.llm.portable import (
     arguments_of,
     base64_of,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,13 +14,22 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
-from ouro.llm.endpoint import Endpoint
-from ouro.llm.keys import Keys
-from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, find_model, known_spec, nearest, needs_litellm
-from ouro.llm.model import Effort, Model, ModelSpec, Prices
+from ouro.llm.known_models import KNOWN, NEEDS_LITELLM, OUTPUT_SHARE, find_model, known_spec, nearest
+from ouro.llm.model import Effort, Endpoint, Model, ModelChoice, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
-from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, is_litellm_provider, provider_of
+from ouro.llm.providers import (
+    HOSTED,
+    LOCAL,
+    PROVIDERS,
+    LocalModel,
+    LocalServer,
+    Provider,
+    WireName,
+    base_url,
+    is_litellm_provider,
+    look_around,
+    provider_of,
+)
 from ouro.utils.runtime import get_models_path, tilde
 
 if TYPE_CHECKING:
@@ -27,21 +38,12 @@ if TYPE_CHECKING:
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""
-NOTHING_SAID = ModelEntry()
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A model, and why it is not usable."""
-
-    name: str
-    usable: bool
-    reason: str = ""
-    origin: str = ""
-    """`models.yaml`, the variable with its key, or the server that offers it."""
+COMMAND_TIMEOUT = 30.0
+"""Seconds: a password manager may have to ask for a fingerprint."""
 
 
 class Route(msgspec.Struct, frozen=True):
-    wire: Wire
+    wire: WireName
     endpoint: Endpoint
 
 
@@ -51,7 +53,7 @@ class Catalog:
     def __init__(self, file: ModelsFile | None = None, environ: Mapping[str, str] | None = None) -> None:
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
-        self._keys = Keys(self._environ)
+        self._keys = _Keys(self._environ)
         self._servers: tuple[LocalServer, ...] | None = None
         self.notices: tuple[str, ...] = ()
         """Warnings from reading the file."""
@@ -79,7 +81,7 @@ class Catalog:
         if self._file.default:
             return self.resolve(self._file.default)
         found = next((name for name in self._written() if not self.unusable(name)), "")
-        found = found or next((f"{provider.name}/{provider.flagship}" for provider in self._with_key()), "")
+        found = found or next((provider.first_model for provider in self._with_key()), "")
         found = found or next((model.name for model in self._local()), "")
         if found:
             return found
@@ -98,13 +100,13 @@ class Catalog:
         named = getattr(self._file, role)
         return self.resolve(named) if named else ""
 
-    def choices(self) -> tuple[Candidate, ...]:
+    def choices(self) -> tuple[ModelChoice, ...]:
         """All models, usable ones first. Asks the local servers: up to 0.6 s."""
         names = [*self._written(), *self._known_with_key(), *(model.name for model in self._local())]
         with_key = self._with_key()
-        without = [f"{provider.name}/{provider.flagship}" for provider in HOSTED if provider not in with_key]
+        without = [provider.first_model for provider in HOSTED if provider not in with_key]
         listed = [
-            Candidate(name, not (reason := self.unusable(name)), reason, self._origin(name))
+            ModelChoice(name, not (reason := self.unusable(name)), reason, self._origin(name))
             for name in dict.fromkeys([*names, *without])
         ]
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
@@ -185,14 +187,11 @@ class Catalog:
             hint = f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro models --setup`)."
             raise NoModelError(f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else "")
         entry, provider, wire = self._entry(name), provider_of(name), self._wire(name)
-        key = self._keys.find(name, entry, provider)
-        if wire == "litellm":
-            moved = provider is not None and base_url(provider, self._environ) != provider.base_url
-            own = base_url(provider, self._environ) if provider and (moved or provider.local) else ""
-        else:
-            own = base_url(provider, self._environ) if provider else ""
-        url = (entry.api_base or own).rstrip("/")
-        return Route(wire, Endpoint(url, key.value if key else "", key_source=key.source if key else ""))
+        url = entry.api_base or (base_url(provider, self._environ) if provider else "")
+        if wire == "litellm" and provider and not provider.local and url == provider.base_url:
+            url = ""  # litellm knows it
+        key, source = self._keys.find(name, entry, provider)
+        return Route(wire, Endpoint(url.rstrip("/"), key, key_source=source))
 
     def make(self, name: str, effort: Effort = "off") -> Model:
         """Construct a model. Cheap: no connection is opened, litellm is not imported.
@@ -234,7 +233,7 @@ class Catalog:
 
     def key_values(self) -> tuple[str, ...]:
         """The values of all keys, for the secret mask; grows when `make` runs a key command."""
-        return self._keys.values(self._file.models)
+        return self._keys.values(self._file.models.values())
 
     def _written(self) -> list[str]:
         """The models in the file, in its order; without patterns such as `anthropic/*`."""
@@ -242,16 +241,16 @@ class Catalog:
 
     def _entry(self, name: str) -> ModelEntry:
         """The entry of a model in the file, merged over the entry of its provider (`anthropic/*`)."""
-        common = self._file.models.get(f"{name.partition('/')[0]}/*", NOTHING_SAID)
-        return self._file.models.get(name, NOTHING_SAID).over(common)
+        common = self._file.models.get(f"{name.partition('/')[0]}/*", ModelEntry())
+        return self._file.models.get(name, ModelEntry()).over(common)
 
-    def _wire(self, name: str) -> Wire:
+    def _wire(self, name: str) -> WireName:
         entry, provider = self._entry(name), provider_of(name)
         if entry.via == "litellm":
             return "litellm"
         if provider is None:
             return "openai" if entry.via == "direct" and entry.api_base else "litellm"
-        return "litellm" if needs_litellm(name) and entry.via != "direct" else provider.wire
+        return "litellm" if NEEDS_LITELLM.match(name) and entry.via != "direct" else provider.wire
 
     def _with_key(self) -> list[Provider]:
         return [provider for provider in HOSTED if not self._keys.missing(self._entry(f"{provider.name}/*"), provider)]
@@ -259,11 +258,7 @@ class Catalog:
     def _known_with_key(self) -> list[str]:
         usable = self._with_key()
         known = [spec.name for provider in usable for spec in KNOWN.values() if provider_of(spec.name) == provider]
-        return known + [
-            f"{provider.name}/{provider.flagship}"
-            for provider in usable
-            if f"{provider.name}/{provider.flagship}" not in known
-        ]
+        return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
     def _local(self) -> Sequence[LocalModel]:
         return [model for server in self.servers() for model in server.models]
@@ -277,6 +272,73 @@ class Catalog:
         if provider is None or provider.local:
             return base_url(provider, self._environ) if provider else ""
         return next((variable for variable in provider.key_variables if self._environ.get(variable)), "")
+
+
+class _Keys:
+    """Finds the key for a model in the environment and the user's own models.yaml, nowhere else."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._fetched: dict[str, str] = {}
+
+    def find(self, name: str, entry: ModelEntry, provider: Provider | None) -> tuple[str, str]:
+        """The key for a model, and its source; empty if there is none or none is needed.
+
+        Raises:
+            NoModelError: the command that prints the key failed.
+        """
+        if entry.api_key:
+            return entry.api_key, "`api_key` in models.yaml"
+        if command := entry.api_key_command:
+            if command not in self._fetched:
+                self._fetched[command] = _output(name, command)
+            return self._fetched[command], f"`{command}`"
+        found = [variable for variable in _variables(entry, provider) if self._value(variable)]
+        return (self._value(found[0]), found[0]) if found else ("", "")
+
+    def missing(self, entry: ModelEntry, provider: Provider | None) -> str:
+        """Why there is no key, without running a key command; empty if one is set or none is needed."""
+        variables = () if entry.api_key or entry.api_key_command else _variables(entry, provider)
+        return f"{variables[0]} is not set" if variables and not any(map(self._value, variables)) else ""
+
+    def values(self, entries: Iterable[ModelEntry]) -> tuple[str, ...]:
+        """The values of all keys so far; none may be written anywhere."""
+        entries = list(entries)
+        variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
+        variables |= {entry.api_key_env for entry in entries}
+        values = [*(entry.api_key for entry in entries), *map(self._value, sorted(variables)), *self._fetched.values()]
+        return tuple(dict.fromkeys(filter(None, values)))
+
+    def _value(self, variable: str) -> str:
+        return self._environ.get(variable, "").strip()
+
+
+def _variables(entry: ModelEntry, provider: Provider | None) -> tuple[str, ...]:
+    """The variables that may hold the key.
+
+    An entry with an `api_base` of its own never gets the provider's key: it belongs to another server.
+    """
+    if entry.api_key_env:
+        return (entry.api_key_env,)
+    return provider.key_variables if provider and not entry.api_base else ()
+
+
+def _output(name: str, command: str) -> str:
+    """The first line that a key command prints."""
+    hint = "See models.yaml."
+    try:
+        done = subprocess.run(
+            shlex.split(command), capture_output=True, timeout=COMMAND_TIMEOUT, stdin=subprocess.DEVNULL, check=False
+        )
+    except (OSError, ValueError) as error:
+        raise NoModelError(f"The key for {name} could not be fetched: `{command}`: {error}.", hint) from error
+    except subprocess.TimeoutExpired as error:
+        raise NoModelError(f"`{command}` gave no key for {name} within {COMMAND_TIMEOUT:.0f} s.", hint) from error
+    key = done.stdout.decode(errors="replace").strip()
+    if done.returncode or not key:
+        reason = done.stderr.decode(errors="replace").strip()[:200] or "it printed nothing"
+        raise NoModelError(f"`{command}` gave no key for {name} (exit {done.returncode}): {reason}", hint)
+    return key.splitlines()[0].strip()
 
 
 def _guess(name: str, provider: Provider | None, local: Iterable[LocalModel]) -> ModelSpec:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.llm.endpoint import Endpoint, timeouts_for_vectors
 from ouro.llm.http_stream import client_options, http_errors, load_httpx
-from ouro.llm.model import ModelSpec
+from ouro.llm.model import Endpoint, ModelSpec, timeouts_for_vectors
 from ouro.llm.openai import usage_from_openai
 from ouro.llm.provider_errors import error_from_status
 from ouro.messages import Usage

@@ -15,7 +15,7 @@ import msgspec
 
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
-from ouro.llm.endpoint import Endpoint, Timeouts
+from ouro.llm.model import Endpoint, Timeouts
 from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
 

@@ -6,7 +6,7 @@ Where a provider charges more beyond a length, the window ends there: no session
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -18,12 +18,8 @@ OUTPUT_SHARE = 6
 MAX_OUTPUT = 64_000
 VERSION_TAIL = re.compile(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
 
-OTHER_WIRE = re.compile(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
-
-
-def needs_litellm(name: str) -> bool:
-    """Whether a model is not served as chat completions (OpenAI's `codex` and `pro` ones): litellm translates."""
-    return OTHER_WIRE.match(name) is not None
+NEEDS_LITELLM = re.compile(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
+"""OpenAI's models that are not served as chat completions: litellm translates."""
 
 
 def known_spec(name: str) -> ModelSpec | None:
@@ -144,11 +140,21 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
         NoModelError: models of several providers match.
     """
     wanted = word.strip().lower()
-    listed = [list(group) for group in groups]
-    for fits in (_is_it, _is_its_tail, _is_a_part):
-        for group in listed:
-            if matches := [name for name in group if fits(wanted, name.lower())]:
-                return _one_of(word, matches)
+    part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z])")
+    ways: tuple[Callable[[str], object], ...] = (
+        lambda name: wanted == name,
+        lambda name: wanted in {(tail := _tail(name)), tail.partition(":")[0], tail.rpartition("/")[2]},
+        lambda name: part.search(_tail(name)),
+    )
+    groups = [list(group) for group in groups]
+    for fits in ways:
+        for group in groups:
+            matches = [name for name in group if fits(name.lower())]
+            if len({name.partition("/")[0] for name in matches}) > 1:
+                shown = ", ".join(f"`{name}`" for name in matches[:4])
+                raise NoModelError(f"`{word}` could be several models: {shown}.", "Give the name with its provider.")
+            if matches:
+                return matches[0]
     return None
 
 
@@ -163,26 +169,5 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(by_form[form] for form in near))[:3]
 
 
-def _one_of(word: str, matches: list[str]) -> str:
-    providers = {name.partition("/")[0] for name in matches}
-    if len(providers) == 1:
-        return matches[0]
-    shown = ", ".join(f"`{name}`" for name in matches[:4])
-    raise NoModelError(f"`{word}` could be several models: {shown}.", "Give the name with its provider.")
-
-
 def _tail(name: str) -> str:
     return name.partition("/")[2] or name
-
-
-def _is_it(wanted: str, name: str) -> bool:
-    return wanted == name
-
-
-def _is_its_tail(wanted: str, name: str) -> bool:
-    tail = _tail(name)
-    return wanted in {tail, tail.partition(":")[0], tail.rpartition("/")[2]}
-
-
-def _is_a_part(wanted: str, name: str) -> bool:
-    return bool(re.search(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z])", _tail(name)))

@@ -17,8 +17,17 @@ from typing import Any
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
 from ouro.llm.anthropic import MARKED_MESSAGES, marked, thinking_block
 from ouro.llm.embeddings import Embedded, embedded
-from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for, timeouts_for_vectors
-from ouro.llm.model import Chunk, Effort, ModelSpec, ThinkingChunk, ToolSpec
+from ouro.llm.model import (
+    Chunk,
+    Effort,
+    Endpoint,
+    ModelSpec,
+    ThinkingChunk,
+    Timeouts,
+    ToolSpec,
+    timeouts_for,
+    timeouts_for_vectors,
+)
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
 from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, redact

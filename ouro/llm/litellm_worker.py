@@ -16,7 +16,6 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from functools import partial
 from typing import IO, Any
 
 ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
@@ -67,19 +66,11 @@ class _Server:
         while True:
             line = await self._lines.get()
             number = line["id"]
-            if "ask" in line:
-                self._begin(number, self._stream(line["ask"]))
-            elif "embed" in line:
-                self._begin(number, self._embed(line["embed"]))
+            if "ask" in line or "embed" in line:
+                events = self._stream(line["ask"]) if "ask" in line else self._embed(line["embed"])
+                self._running[number] = asyncio.create_task(self._answer(number, events))
             elif number in self._running:
                 self._running[number].cancel()
-
-    def _begin(self, number: int, events: AsyncGenerator[dict[str, Any], None]) -> None:
-        task = self._running[number] = asyncio.create_task(self._answer(number, events))
-        task.add_done_callback(partial(self._forget, number))
-
-    def _forget(self, number: int, _task: asyncio.Task[None]) -> None:
-        self._running.pop(number, None)
 
     async def _answer(self, number: int, events: AsyncGenerator[dict[str, Any], None]) -> None:
         begun = False
@@ -91,50 +82,43 @@ class _Server:
             self._send({"id": number, "end": True})
         except Exception as error:  # noqa: BLE001 (whatever a provider's code raises is told to the other side)
             self._send({"id": number, "error": {**_error_fields(error), "begun": begun}})
+        finally:
+            self._running.pop(number, None)
 
     async def _stream(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
-        stream = await self._litellm.acompletion(**ask, **OURS, timeout=timeout)
+        stream = await self._litellm.acompletion(**_with_timeout(ask), **OURS)
         async with contextlib.aclosing(stream):
             async for chunk in stream:
                 yield _event(chunk, stream)
 
     async def _embed(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
-        yield _vectors(await self._litellm.aembedding(**ask, **ALWAYS, timeout=timeout))
-
-    def _timeout(self, first: float, connect: float) -> Any:
-        import httpx
-
-        return httpx.Timeout(first, connect=connect)
+        answer = await self._litellm.aembedding(**_with_timeout(ask), **ALWAYS)
+        data = answer.model_dump(exclude_none=True)
+        cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
+        yield {"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}}
 
     def _send(self, message: dict[str, Any]) -> None:
         self._sent.write(json.dumps(message, default=str) + "\n")
         self._sent.flush()
 
 
+def _with_timeout(ask: dict[str, Any]) -> dict[str, Any]:
+    import httpx
+
+    timeout = httpx.Timeout(ask.pop("first"), connect=ask.pop("connect"))
+    return {**ask, "timeout": timeout}
+
+
 def _event(chunk: Any, stream: Any) -> dict[str, Any]:
     """A chunk as plain data. litellm may add a "stop" that the provider did not send."""
     data = chunk.model_dump(exclude_none=True)
+    ended = getattr(stream, "received_finish_reason", "stop") or getattr(stream, "intermittent_finish_reason", None)
     choices = []
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}
-        finish = choice.get("finish_reason") if _provider_ended(stream) else None
+        finish = choice.get("finish_reason") if ended else None
         choices.append({"delta": {key: delta[key] for key in DELTA & delta.keys()}, "finish_reason": finish})
     return {"choices": choices, "usage": data.get("usage")}
-
-
-def _vectors(answer: Any) -> dict[str, Any]:
-    """Vectors as plain data, with the price if litellm knows it."""
-    data = answer.model_dump(exclude_none=True)
-    cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
-    return {"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}}
-
-
-def _provider_ended(stream: Any) -> bool:
-    return bool(
-        getattr(stream, "received_finish_reason", "stop") or getattr(stream, "intermittent_finish_reason", None)
-    )
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
@@ -146,7 +130,8 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     statuses = [status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)]
     headers: dict[str, str] = {}
     for cause in causes:
-        headers |= {name.lower(): value for name, value in dict(_headers(cause)).items()}
+        found = getattr(getattr(cause, "response", None), "headers", None) or {}
+        headers |= {name.lower(): value for name, value in dict(found).items()}
     return {
         "kind": type(error).__name__,
         # litellm reports 500 if there was no answer.
@@ -154,10 +139,6 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         "message": unreached[-1] if unreached else str(error),
         "headers": headers,
     }
-
-
-def _headers(error: BaseException) -> Any:
-    return getattr(getattr(error, "response", None), "headers", None) or {}
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

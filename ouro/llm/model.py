@@ -1,10 +1,12 @@
-"""Model: the protocol of all models, and the chunks that they stream."""
+"""Model: the protocol of all models, the chunks that they stream, and where a model is served."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -48,6 +50,16 @@ class ModelSpec(msgspec.Struct, frozen=True):
     thinking: bool = False
     patches: bool = False
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
+
+
+class ModelChoice(msgspec.Struct, frozen=True):
+    """A model, and why it is not usable."""
+
+    name: str
+    usable: bool
+    reason: str = ""
+    origin: str = ""
+    """`models.yaml`, the variable with its key, or the server that offers it."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -116,3 +128,52 @@ class Warmable(Protocol):
     """A model that can prepare before its first request."""
 
     async def warm(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    base_url: str = ""
+    """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
+    api_key: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request, in addition to those of the wire."""
+    key_source: str = ""
+    """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def is_local(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_private
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    connect: float = 10
+    first: float = 120
+    """Until the first byte of an answer."""
+    idle: float = 90
+    """Between two bytes of it."""
+
+
+LOCAL_TIMEOUTS = Timeouts(first=900)
+"""A local model on a CPU reads a long prompt for minutes before its first token."""
+
+VECTORS_SECONDS = 60.0
+
+
+def timeouts_for(endpoint: Endpoint) -> Timeouts:
+    return LOCAL_TIMEOUTS if endpoint.is_local else Timeouts()
+
+
+def timeouts_for_vectors(endpoint: Endpoint) -> Timeouts:
+    """Timeouts for an embedding model: it answers at once or must be loaded first, and the user waits for it."""
+    limits = timeouts_for(endpoint)
+    return replace(limits, first=min(limits.first, VECTORS_SECONDS))

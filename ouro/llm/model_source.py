@@ -5,26 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
-import msgspec
-
 from ouro.errors import NoModelError
-from ouro.llm.model import Effort, Model
+from ouro.llm.model import Effort, Model, ModelChoice
 from ouro.utils.log import log
 
 Role = Literal["compact", "classify", "retrieve"]
-_TRIED: Mapping[Role, tuple[Role, ...]] = {
-    "compact": ("compact",),
-    "classify": ("classify", "compact"),
-    "retrieve": ("retrieve",),
-}
-
-
-class ModelChoice(msgspec.Struct, frozen=True):
-    """A model, and why it is not usable."""
-
-    name: str
-    usable: bool
-    reason: str = ""
 
 
 class ModelSource:
@@ -69,10 +54,8 @@ class ModelSource:
             LimitReached: the budget allows no further call.
         """
         self._afford()
-        for tried in _TRIED[role]:
-            if models := self._named(tried):
-                return models
-        return () if role == "retrieve" else self._models
+        named = self._named(role) or (self._named("compact") if role == "classify" else ())
+        return named or (() if role == "retrieve" else self._models)
 
     def is_given(self, role: Role) -> bool:
         return bool(self._roles.get(role))

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ouro.llm.endpoint import Endpoint, Timeouts
-from ouro.llm.model import CallChunk, Chunk, Effort, ModelSpec, Reason, ToolSpec, UsageChunk
+from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, Timeouts, ToolSpec, UsageChunk
 from ouro.llm.portable import (
     arguments_of,
     base64_of,

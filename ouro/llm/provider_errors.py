@@ -17,7 +17,7 @@ from ouro.errors import (
     RateLimited,
     RequestRefused,
 )
-from ouro.llm.endpoint import Endpoint
+from ouro.llm.model import Endpoint
 
 MAX_MESSAGE = 600
 """Characters of a provider's message that are shown."""

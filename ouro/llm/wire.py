@@ -10,9 +10,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from ouro.errors import RequestRefused
-from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
 from ouro.llm.http_stream import HttpStream
-from ouro.llm.model import Chunk, Effort, EndChunk, ModelSpec, Reason, TextChunk, ThinkingChunk, ToolSpec
+from ouro.llm.model import (
+    Chunk,
+    Effort,
+    EndChunk,
+    Endpoint,
+    ModelSpec,
+    Reason,
+    TextChunk,
+    ThinkingChunk,
+    Timeouts,
+    ToolSpec,
+    timeouts_for,
+)
 from ouro.llm.portable import SurrogateJoiner
 from ouro.messages import Message, Usage
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ouro.tools.shell_jobs import JobInfo
 
 _HOMES = {
-    "ouro.llm.model_source": ("ModelChoice",),
+    "ouro.llm.model": ("ModelChoice",),
     "ouro.memory.backend": ("RewindScope", "SessionInfo"),
     "ouro.memory.long_term.browsing": ("Browsing",),
     "ouro.memory.long_term.overview": ("ListedEntry", "NoteDetails"),

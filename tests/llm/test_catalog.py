@@ -8,7 +8,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.errors import ConfigError, NoModelError
-from ouro.llm import Candidate, Catalog, Endpoint, ModelSpec, Prices, Route, providers
+from ouro.llm import Catalog, Endpoint, ModelChoice, ModelSpec, Prices, Route, providers
 
 NO_SERVERS = {
     "OLLAMA_HOST": "127.0.0.1:1",
@@ -257,10 +257,10 @@ class TestChoices:
             listed = catalog(models_file, "models:\n  openai/mine: {api_key_env: MINE}\n").choices()
         usable = [choice for choice in listed if choice.usable]
         assert usable == [
-            Candidate("deepseek/deepseek-v4-pro", True, "", "DEEPSEEK_API_KEY"),
-            Candidate("deepseek/deepseek-v4-flash", True, "", "DEEPSEEK_API_KEY"),
-            Candidate("deepseek/deepseek-v3.2", True, "", "DEEPSEEK_API_KEY"),
-            Candidate("ollama_chat/qwen3:8b", True, "", f"http://{server.address}/v1"),
+            ModelChoice("deepseek/deepseek-v4-pro", True, "", "DEEPSEEK_API_KEY"),
+            ModelChoice("deepseek/deepseek-v4-flash", True, "", "DEEPSEEK_API_KEY"),
+            ModelChoice("deepseek/deepseek-v3.2", True, "", "DEEPSEEK_API_KEY"),
+            ModelChoice("ollama_chat/qwen3:8b", True, "", f"http://{server.address}/v1"),
         ]
         rest = {choice.name: choice.reason for choice in listed if not choice.usable}
         assert rest["openai/mine"] == "MINE is not set"

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
-from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, endpoint, litellm_model
+from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, litellm_model, model
 from ouro.llm.embeddings import EmbeddingWire
 from ouro.llm.litellm_model import LiteLLMEmbeddings
 
@@ -146,7 +146,7 @@ def test_a_server_on_this_machine_by_its_litellm_name(server, litellm_kept):
 @pytest.mark.parametrize("kind", ["direct", "litellm"])
 def test_a_server_that_never_answers_is_not_waited_for_long(server, litellm_kept, monkeypatch, kind):
     server.silence = threading.Event()
-    monkeypatch.setattr(endpoint, "VECTORS_SECONDS", 0.2)
+    monkeypatch.setattr(model, "VECTORS_SECONDS", 0.2)
     asking = wire(server) if kind == "direct" else cohere(server)
     with pytest.raises(ModelUnavailable):
         asking.embed(["one"])

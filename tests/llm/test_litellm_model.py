@@ -123,7 +123,7 @@ def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
     """A repository may hold a litellm.py: the process does not look there."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (
-        "import asyncio; from ouro.llm.litellm_model import LiteLLMProcess; from ouro.llm.endpoint import Timeouts\n"
+        "import asyncio; from ouro.llm.litellm_model import LiteLLMProcess; from ouro.llm.model import Timeouts\n"
         "async def run():\n"
         "    process = LiteLLMProcess()\n"
         "    lines = process.ask('ask', {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}, Timeouts())\n"

@@ -79,7 +79,7 @@ async def test_what_is_no_answer_is_asked_again(failed):
 
 
 async def test_waits_grow_and_differ(monkeypatch):
-    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 1.0)
+    monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 1.0)
     clock = Clock()
     with pytest.raises(ModelUnavailable, match="asked 5 times"):
         await ask(Answers(*[ModelUnavailable("down")] * 9), clock=clock)

@@ -5,7 +5,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.llm import PROVIDERS, LocalServer
-from ouro.llm.discovery import LocalModel, base_url, look_around
+from ouro.llm.providers import LocalModel, base_url, look_around
 
 VARIABLES = {
     "ollama_chat": "OLLAMA_HOST",

@@ -1,19 +1,26 @@
-"""ReplyBuilder: builds a message from streamed chunks, with limits on its size."""
+"""One answer of a model: built from chunks by ReplyBuilder, requested with retries and fallbacks by ModelCall."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Literal
 
 import msgspec
 
-from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
-from ouro.llm.model import CallChunk, Chunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
+from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, TransientModelError
+from ouro.llm.model import CallChunk, Chunk, EndChunk, Model, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.llm.portable import healed, parse_object
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 
+ATTEMPTS = 5
+FIRST_WAIT = 1.0
+MAX_WAIT = 60.0
+"""Seconds. A longer wait is reported instead."""
 MAX_CHARACTERS = 4_000_000
 """Characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
 MAX_CALLS = 200
@@ -50,7 +57,7 @@ class ReplyBuilder:
         self._call_count = 0
         self._size = 0
         self._usage: Usage | None = None
-        self.reason: Literal["stop", "tools", "length", "filtered"] | None = None
+        self.reason: Reason | None = None
         """Why the provider ended the answer; None before."""
 
     def add(self, chunk: Chunk) -> None:
@@ -159,3 +166,125 @@ class ReplyBuilder:
         arguments = parse_object(text)
         malformed = text if arguments is None else ""
         return ToolCall(call_id, healed(block.name), arguments or {}, malformed)
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Discard what was streamed: `model` gets its `number`th attempt after `wait` seconds."""
+
+    model: str
+    number: int
+    reason: str
+    wait: float
+
+
+class ModelCall:
+    """One answer of the first of `models`, or of the next ones once its attempts are used up.
+
+    The answer is built here, once. This is the only place that retries.
+
+    Args:
+        models: the model to ask, then its fallbacks.
+        messages: the request.
+        tools: what the model may call.
+        attempts: how often each model is asked.
+        taken: the ids of tool calls that the transcript has already.
+        sleep: waits between attempts; takes seconds.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        *,
+        attempts: int = ATTEMPTS,
+        taken: Iterable[str] = (),
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._models = models
+        self._messages = messages
+        self._tools = tools
+        self._attempts = attempts
+        self._taken = frozenset(taken)
+        self._sleep = sleep
+        self._builder = ReplyBuilder(models[0].spec.name, self._taken)
+
+    def partial(self) -> Message:
+        """The answer so far of the current attempt, without tool calls, marked as cut."""
+        return self._builder.message(cut=True)
+
+    async def run(
+        self,
+        on_chunk: Callable[[Chunk], None] | None = None,
+        on_retry: Callable[[Retry], Awaitable[None]] | None = None,
+    ) -> Message:
+        """Return the whole answer.
+
+        Args:
+            on_chunk: gets every chunk as it comes.
+            on_retry: is called before an attempt is repeated; `partial` still returns the text of the failed one.
+
+        Raises:
+            TransientModelError: the last attempt of the last model failed.
+            ModelError: a model failed in a way that another attempt does not fix.
+        """
+        failure: TransientModelError | None = None
+        wait = 0.0
+        for model in self._models:
+            for number in range(1, self._attempts + 1):
+                if failure is not None:
+                    wait = wait if number > 1 else 0.0
+                    if on_retry:
+                        await on_retry(Retry(model.spec.name, number, failure.message.partition("\n")[0], wait))
+                    self._builder = ReplyBuilder(model.spec.name, self._taken)
+                    if number > 1:
+                        await self._sleep(wait)
+                try:
+                    return await self._attempt(model, on_chunk)
+                except TransientModelError as error:
+                    failure = error
+                wait = _wait(failure, number)
+                if wait > MAX_WAIT:
+                    break
+        assert failure is not None, "no model was given"
+        raise _with_attempts(failure, model.spec.name, number)
+
+    async def _attempt(self, model: Model, on_chunk: Callable[[Chunk], None] | None) -> Message:
+        builder = self._builder
+        async with aclosing(model.stream(self._messages, self._tools)) as chunks:
+            async for chunk in chunks:
+                builder.add(chunk)
+                if on_chunk:
+                    on_chunk(chunk)
+        return builder.finish()
+
+
+async def ask(
+    models: Sequence[Model], messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, attempts: int = ATTEMPTS
+) -> Message:
+    """One answer with its usage and model, for background work (summaries, titles, capture).
+
+    Raises:
+        ModelError: no model answered.
+    """
+    return await ModelCall(models, messages, tools, attempts=attempts).run()
+
+
+def _wait(failure: TransientModelError, number: int) -> float:
+    """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
+    if failure.retry_after is not None:
+        return failure.retry_after
+    longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
+    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
+
+
+def _with_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
+    """The error with the number of attempts or the requested wait."""
+    wait = failure.retry_after
+    if wait is not None and wait > MAX_WAIT:
+        message = f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
+        hint = "Try again later, or choose another model: `/model`."
+    else:
+        message = f"{failure.message} ({model} was asked {number} times.)" if number > 1 else failure.message
+        hint = failure.hint
+    return type(failure)(message, hint, wait)
