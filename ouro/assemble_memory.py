@@ -28,12 +28,10 @@ from ouro.memory.long_term import (
     MemoryPrompt,
     MemoryScopes,
     NoteFinder,
-    NoteWorkers,
     RecallLog,
     RecallSettings,
     ScopeMemory,
     SessionMemory,
-    SessionPart,
     Summaries,
     TurnMarks,
     TurnRecall,
@@ -51,7 +49,7 @@ from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term import Capture, Captured, CaptureMoment, SessionNotes
+    from ouro.memory.long_term import Capture, Crystallizer, NoteConsolidator, SessionNotes
 
 Ask = Callable[[list[Message]], Awaitable[str]]
 
@@ -122,9 +120,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             settings.retrieval_hypothesis_count,
             has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
         )
-        return TurnRecall(
-            self.memory, finder, self._mark, self.channel, settings.retrieval, hypotheses if has_model else None
-        )
+        return TurnRecall(self.memory, finder, self.channel, settings.retrieval, hypotheses if has_model else None)
 
     def _capture(self, manager: LongTermMemoryManager) -> CaptureObserver | None:
         memory, settings = self.memory, self.settings.memory
@@ -147,7 +143,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         settings = self.settings.memory
         notes = SessionNotes(self.scopes.opened, self.lookup, self._root, self.cwd, settings.half_life_days)
         categories, asks = categories_with(settings.categories), settings.write == "ask"
-        return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, root=str(self._root))
+        return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks)
 
     def _maintenance(
         self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
@@ -179,9 +175,10 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             )
         )
 
-    def _note_workers(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> NoteWorkers:
+    def _note_workers(
+        self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]
+    ) -> tuple[NoteConsolidator, Crystallizer]:
         from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator
-        from ouro.memory.sessions.session_reader import read_whole
 
         classify = asks("classify", "crystallization")
 
@@ -189,10 +186,6 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             return await classify([system(messages[0].text + CRYSTALLIZE_INSTRUCTIONS), *messages[1:]])
 
         notes, capture = self._capture_services(manager, ask)
-
-        async def read_part(part: SessionPart, messages: Sequence[Message], moment: CaptureMoment) -> Captured:
-            return await capture.run_in(part.spoken, moment, messages)
-
         repositories = {scope.scope: scope.store.repository for scope in self.scopes.opened}
         consolidator = NoteConsolidator(
             asks("compact", "consolidation"),
@@ -203,15 +196,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             notes.similar,
             manager.alone,
         )
-        crystallizer = Crystallizer(
-            read_part,
-            lambda: asyncio.run(self.session_catalog.here()),
-            lambda session_id: asyncio.run(read_whole(self.store, session_id)),
-            repositories.get("repo") or repositories["user"],
-            self.memory.project,
-            self.memory.session_id,
-        )
-        return NoteWorkers(consolidator, crystallizer)
+        repository = repositories.get("repo") or repositories["user"]
+        return consolidator, Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
 
     def _ask(self, role: Role, purpose: str) -> Ask:
         return ask_in_background(self.models, self.memory, role, purpose)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,26 +70,15 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
         raise UsageError(f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"])
     async with context.open_session() as session:
         maintenance = await _maintenance(context, session)
-        found = await maintenance.find_sessions(0 if every or age == "all" else int(age or days))
-        parts = sum(old.parts for old in found if not old.skipped)
-        plan = long_term.plan_of_sessions(found, maintenance.price(sum(old.tokens for old in found)))
+        found, plan = await maintenance.find_sessions(0 if every or age == "all" else int(age or days))
         skipped = [old for old in found if old.skipped]
         steps: list[CrystallizedPart] = []
-        if parts and await confirm(context, plan, "Read them", assume_yes=yes):
-            if context.session:
-                await context.run(maintenance.crystallize_as_turn(found))
-                return None
-            if yes:
-                context.say(plan)
-            async for step in maintenance.crystallize(found):
-                steps.append(step)
-                context.say(long_term.step_line(len(steps), parts, step))
-        view = [] if parts else [line("Every old session here was already read.")]
-        if steps:
-            view = [line(long_term.steps_line(steps, skipped, maintenance.used()))]
+        is_unread = len(found) > len(skipped)
+        if is_unread and await confirm(context, plan, "Read them", assume_yes=yes):
+            await _show_lines(context, maintenance, plan if yes else "", maintenance.crystallize(found, steps))
         left_out = [{"session": old.info.id, "why": old.skipped} for old in skipped]
         value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.used()}
-        return Answer(value, view)
+        return Answer(value, [] if is_unread else [line("Every old session here was already read.")])
 
 
 async def reindex(context: ShellContext) -> Answer:
@@ -181,21 +172,27 @@ async def _maintenance(context: ActionContext, session: Session) -> MemoryMainte
 
 
 async def _merge_notes(context: ActionContext, maintenance: MemoryMaintenance, yes: bool) -> list[Merge]:
-    found, tokens = await maintenance.find_notes()
-    plan, merges = long_term.plan_of_notes(found, tokens, maintenance.price(tokens)), list[Any]()
+    found, plan = await maintenance.find_notes()
+    merges: list[Merge] = []
     if not found:
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
-        if context.session:
-            await context.run(maintenance.merge_as_turn(found))
-            return []
-        if yes:
-            context.say(plan)
-        async for merge in maintenance.merge_notes(found):
-            merges.append(merge)
-            context.say(long_term.merge_line(len(merges), len(found), merge))
-        context.say(long_term.merges_line(merges, maintenance.used()))
+        await _show_lines(context, maintenance, plan if yes else "", maintenance.merge_notes(found, merges))
     return merges
+
+
+async def _show_lines(
+    context: ActionContext, maintenance: MemoryMaintenance, plan: str, lines: AsyncGenerator[str, None]
+) -> None:
+    """Do the work and show its lines: as a turn, if there is a session."""
+    if context.session:
+        await context.run(maintenance.as_turn(lines))
+        return
+    if plan:
+        context.say(plan)
+    async with aclosing(lines):
+        async for text in lines:
+            context.say(text)
 
 
 def _merge_data(merge: Merge) -> dict[str, Any]:

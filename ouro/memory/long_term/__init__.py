@@ -9,10 +9,10 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.browsing import Browsing
-    from ouro.memory.long_term.capture.backlog import CaptureBacklog, SessionPart
-    from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment
+    from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
+    from ouro.memory.long_term.capture.session_parts import CaptureBacklog
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.doctor import Finding, diagnose
     from ouro.memory.long_term.editor import MemoryEditor
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
     from ouro.memory.long_term.importing import Import, carry_out, plan_import
-    from ouro.memory.long_term.maintenance.background import MaintenanceOptions, MemoryMaintenance, NoteWorkers
+    from ouro.memory.long_term.maintenance.background import MaintenanceOptions, MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
         CRYSTALLIZE_INSTRUCTIONS,
         CrystallizedPart,
@@ -42,24 +42,15 @@ if TYPE_CHECKING:
         OldSession,
     )
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
-    from ouro.memory.long_term.maintenance.report import (
-        merge_line,
-        merges_line,
-        plan_of_notes,
-        plan_of_sessions,
-        step_line,
-        steps_line,
-    )
     from ouro.memory.long_term.maintenance.summaries import Summaries
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.overview import ListedEntry, NoteDetails, Overview
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
-    from ouro.memory.long_term.recall.finder import NoteFinder, RecallSettings
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
-    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, TurnRecall
+    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, RecallSettings, TurnRecall
     from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
     from ouro.memory.long_term.remember import (
         RememberResult,
@@ -98,10 +89,10 @@ __getattr__, __all__ = lazy_exports(
     __name__,
     {
         "browsing": "Browsing",
-        "capture.backlog": "CaptureBacklog SessionPart",
-        "capture.capture": "Capture CaptureMoment Captured",
+        "capture.capture": "Capture",
         "capture.observer": "CaptureObserver",
         "capture.session_notes": "SessionNotes",
+        "capture.session_parts": "CaptureBacklog",
         "consolidator": "LongTermMemoryConsolidator",
         "doctor": "Finding diagnose",
         "editor": "MemoryEditor",
@@ -115,20 +106,18 @@ __getattr__, __all__ = lazy_exports(
         "graph_picture": "html_page picture_of",
         "import_files": "is_trusted_text read_sources",
         "importing": "Import carry_out plan_import",
-        "maintenance.background": "MemoryMaintenance MaintenanceOptions NoteWorkers",
+        "maintenance.background": "MemoryMaintenance MaintenanceOptions",
         "maintenance.crystallizer": "CRYSTALLIZE_INSTRUCTIONS CrystallizedPart Crystallizer OldSession",
         "maintenance.note_consolidator": "Merge NoteConsolidator",
-        "maintenance.report": "merge_line merges_line plan_of_notes plan_of_sessions step_line steps_line",
         "maintenance.summaries": "Summaries",
         "manager": "LongTermMemoryManager",
         "notes.note": "categories_with",
         "notes.notebook": "Notebook",
         "overview": "ListedEntry NoteDetails Overview",
         "prompt_block": "MARK MemoryPrompt mark_of",
-        "recall.finder": "NoteFinder RecallSettings",
         "recall.recall": "Recall Situation",
         "recall.recall_log": "RecallLog",
-        "recall.turn_recall": "HypothesisModel TurnRecall",
+        "recall.turn_recall": "HypothesisModel NoteFinder RecallSettings TurnRecall",
         "receipt": "MemoryReceipt ReceiptLine",
         "remember": "RememberResult archive_note confirm_note find_to_forget "
         "forget_entries open_file remember_text restore_note save_file",

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
 from ouro.events import NoteKept, Reply
-from ouro.memory.backend import CapturedRecord, RecalledRecord
-from ouro.memory.long_term.capture.backlog import BacklogSession, CaptureBacklog, SessionPart, turns_since, uncaptured
+from ouro.memory.backend import CapturedRecord
+from ouro.memory.long_term.capture.session_parts import CaptureBacklog, turns_since, uncaptured
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.notes.note_events import note_event, notes_event, proposal_event
-from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event, proposal_event
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.side_calls import SessionChannel
-from ouro.memory.transcript import Transcript
 from ouro.utils.log import log
-from ouro.utils.repository import branch_in_note
 from ouro.utils.text import escaped
 
 if TYPE_CHECKING:
@@ -35,30 +31,14 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 20.0
 """After the start, or after the first turn, before the backlog is captured."""
-CAPTURE_TIMEOUT = 180.0
-"""Seconds for one request to the classifier."""
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
 )  # fmt: skip
-_CADENCE = range(1, 11)
+_MAX_CADENCE = 10
 _MAX_SKIPPED = 7
 """Triggers that are ignored after several failures in a row."""
 _PAGE = 200
 """Messages read at one time."""
-
-
-class _Snapshot(msgspec.Struct, frozen=True):
-    """A transcript as it was when a capture began: it grows meanwhile, and may be compacted."""
-
-    kept: Sequence[TranscriptEntry]
-    """What a compaction keeps from before the others."""
-    entries: Sequence[TranscriptEntry]
-    recalled: Mapping[int, RecalledRecord]
-    is_whole: bool
-
-    @classmethod
-    def of(cls, transcript: Transcript) -> _Snapshot:
-        return cls(transcript.kept_entries, transcript.entries, dict(transcript.recalled), transcript.is_whole)
 
 
 class CaptureObserver:
@@ -90,9 +70,8 @@ class CaptureObserver:
         self._make = make
         self._backlog = backlog
         self._channel = channel
-        self._cadence = min(max(cadence, _CADENCE[0]), _CADENCE[-1])
+        self._cadence = min(max(cadence, 1), _MAX_CADENCE)
         self._silent = silent
-        self._made: tuple[SessionNotes, Capture] | None = None
         self._has_answered = asyncio.Event()
         self.busy = asyncio.Lock()
         """Held while a model is asked in the background: one at a time, captures first."""
@@ -115,11 +94,9 @@ class CaptureObserver:
         """Capture in the background what a summary replaces now; returns at once."""
         self._begin("compaction")
 
-    @property
+    @cached_property
     def _services(self) -> tuple[SessionNotes, Capture]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        return self._make()
 
     def _begin(self, trigger: Trigger) -> None:
         if self._memory.read_only:
@@ -148,29 +125,19 @@ class CaptureObserver:
         self._failures += 1
 
     async def _capture(self, trigger: Trigger) -> None:
-        await self._load_uncaptured()
-        transcript, snapshot = self._memory.transcript, _Snapshot.of(self._memory.transcript)
-        for part in list(uncaptured(snapshot.entries, transcript.captured, branch_in_note, transcript.turns_gone)):
-            await self._capture_part(part, snapshot, self._memory.session_id, trigger)
-            self._memory.note(CapturedRecord(part.upto, self._memory.now()))
-        self._memory.pager.release()
-
-    async def _load_uncaptured(self) -> None:
-        """Uncaptured messages may have left memory with a compaction, or were never loaded."""
         memory = self._memory
         await memory.pager.loaded()
+        # Uncaptured messages may have left memory with a compaction, or were never loaded.
         while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
             await memory.pager.earlier(_PAGE)
-
-    async def _capture_part(self, part: SessionPart, snapshot: _Snapshot, session_id: str, trigger: Trigger) -> None:
-        from ouro.memory.long_term.capture.capture import CaptureMoment  # at start-up nothing is captured yet
-
-        messages = [entry.message for entry in (*snapshot.kept, *snapshot.entries[: part.place])]
-        moment = CaptureMoment(session_id, part.turn, trigger, _recalled(snapshot.recalled, part))
-        _, capture = self._services
-        async with asyncio.timeout(CAPTURE_TIMEOUT):
-            done = await capture.run_in(part.spoken, moment, messages, is_whole=snapshot.is_whole)
-        self._show(done)
+        transcript = memory.transcript
+        if parts := list(uncaptured(transcript.entries, transcript.captured, transcript.turns_gone)):
+            _, capture = self._services
+            async with aclosing(capture.run_parts(transcript, parts, memory.session_id, trigger)) as done:
+                async for part, captured in done:
+                    self._show(captured)
+                    memory.note(CapturedRecord(part.upto, memory.now()))
+        memory.pager.release()
 
     async def _catch_up(self) -> None:
         """Archive old notes, then capture the backlog; never before the first request."""
@@ -183,51 +150,46 @@ class CaptureObserver:
             await self._keep_up_notes()
             async with self.busy, aclosing(self._backlog.sessions()) as sessions:
                 async for session in sessions:
-                    await self._capture_backlog(session)
+                    _, capture = self._services
+                    parts = capture.run_parts(session.transcript, session.parts, session.id, "session-end")
+                    async with aclosing(parts) as done:
+                        async for part, captured in done:
+                            self._show(captured)
+                            await self._backlog.mark_captured(session, part)
         except (OuroError, OSError, TimeoutError) as error:
             self._fail(error)
 
-    async def _capture_backlog(self, session: BacklogSession) -> None:
-        snapshot = _Snapshot.of(session.transcript)
-        for part in session.parts:
-            await self._capture_part(part, snapshot, session.id, "session-end")
-            await self._backlog.mark_captured(session, part)
-
     async def _keep_up_notes(self) -> None:
         notes, _ = self._services
-        decayed, shared = await asyncio.to_thread(notes.due)
-        if decayed or shared:
-            done = await self._manager.alone(lambda: notes.keep_up(decayed, shared))
-            self._emit(notes_event("archive", done.archived, "that nothing has confirmed for long"))
-            self._emit(notes_event("share", done.shared, "of a branch that is merged now"))
+        decayed, merged = await asyncio.to_thread(notes.due)
+        if decayed or merged:
+            archived, shared = await self._manager.alone(lambda: notes.keep_up(decayed, merged))
+            self._emit(notes_event("archive", archived, "that nothing has confirmed for long"))
+            self._emit(notes_event("share", shared, "of a branch that is merged now"))
 
-    def _show(self, done: Captured) -> None:
-        self._emit(map(note_event, done.written))
-        if done.proposed:
-            self._channel.emit(proposal_event(done.proposed))
-        for written in done.written:
+    def _show(self, captured: Captured) -> None:
+        self._emit(map(note_event, captured.written))
+        if captured.proposed:
+            self._channel.emit(proposal_event(captured.proposed))
+        for written in captured.written:
             if written.change == "contradict":
                 self._channel.start("ask about notes", self._ask(written.note))
 
     async def _ask(self, new: Note) -> None:
         """Ask which of two notes holds; without an answer both stay."""
         notebook = self._services[0].notebook
-        old = await asyncio.to_thread(notebook.find, contradicted(new))
-        answer = await self._channel.ask(f"note:{new.id}", question_about(new, old.note, notebook.scopes))
+        contradicted = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
+        old = (await asyncio.to_thread(notebook.find, contradicted)).note
+        answer = await self._channel.ask(f"note:{new.id}", question_about(new, old, notebook.scopes))
         if isinstance(answer, Reply) and answer.answers:
             chosen = answer.answers[0]
-            done = await self._manager.alone(lambda: resolve(notebook, new.id, old.note.id, chosen))
-            if done is not None:
-                self._channel.emit(note_event(done))
+            written = await self._manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))
+            if written is not None:
+                self._channel.emit(note_event(written))
 
     def _emit(self, events: Iterable[NoteKept]) -> None:
         for event in () if self._silent else events:
             self._channel.emit(event)
-
-
-def contradicted(note: Note) -> str:
-    """The id of the note that this one contradicts; empty when it contradicts none."""
-    return next((edge.id for edge in note.related if edge.relationship == "contradicts"), "")
 
 
 def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:
@@ -254,10 +216,3 @@ def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Writte
     if answer == IN_REPO:
         return notebook.rewrite(replace(apart, scope="repo"), "person")
     return None
-
-
-def _recalled(recalled: Mapping[int, RecalledRecord], part: SessionPart) -> tuple[str, ...]:
-    """The notes that went to the model with these messages."""
-    records = (record for message in part.spoken if (record := recalled.get(message.number)))
-    items = (item for record in records for item in record.items if item.state == "loaded")
-    return tuple(dict.fromkeys(item.id for item in items))

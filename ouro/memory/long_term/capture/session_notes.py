@@ -7,11 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory
 from ouro.memory.index import Lookup
-from ouro.memory.long_term.capture.request import MAX_MESSAGE, Spoken
+from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -26,7 +24,7 @@ from ouro.utils.log import log
 from ouro.utils.text import cut
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Graph, MemoryHit, Search, SearchFilter
+    from ouro.memory.index import MemoryHit, Search
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
@@ -35,13 +33,6 @@ _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
 """From this cosine on, two notes mean about the same."""
 _NEIGHBOURS = 12
-
-
-class Upkeep(msgspec.Struct, frozen=True):
-    archived: tuple[Written, ...] = ()
-    """Nothing confirmed them."""
-    shared: tuple[Written, ...] = ()
-    """Their branch is merged: they are recalled everywhere."""
 
 
 class SessionNotes:
@@ -91,11 +82,16 @@ class SessionNotes:
 
     def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
         """The latest versions of the `count` notes nearest to what was said, best first."""
+        from ouro.memory.index import SearchFilter, project_of
+
+        repo = self._scopes.get("repo")
+        project = project_of(repo.store.folder) if repo else "-"
+        wanted = SearchFilter(kinds=("note",), project=project, archived=True)
         try:
             search = self._search()
             best: dict[str, float] = {}
             for message in [message for message in spoken if message.role == "user"][-_QUERIES:]:
-                for hit in search.find(message.text[:MAX_MESSAGE], count, self._filter()):
+                for hit in search.find(message.text[:MAX_MESSAGE], count, wanted):
                     best[hit.id] = max(hit.score, best.get(hit.id, 0.0))
             ids = dict.fromkeys(map(self._latest, sorted(best, key=lambda note_id: -best[note_id])))
         except SearchUnavailable as error:
@@ -124,7 +120,7 @@ class SessionNotes:
         return [hit.id for hit in hits if cosines.get(hit.place, 0.0) >= _MIN_SIMILARITY]
 
     def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
-        """Write a note as a pending proposal.
+        """Write a note as a pending proposal; `sources` came into the session before.
 
         Raises:
             SecretInMemory: it holds a secret; nothing was written.
@@ -134,8 +130,8 @@ class SessionNotes:
             raise SecretInMemory(f"This holds a secret ({kind}) and is not proposed.")
         store.ensure_repo()
         edits = (FileEdit(note.file_name, None, text),)
-        said = cut(note.text, _REASON_WIDTH)
-        reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{said}”"
+        shown = cut(note.text, _REASON_WIDTH)
+        reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
         Proposals(store.repository).add(
             by_agent(note.scope, edits, reason, sources, session_id, note.turn, note.created_at)
         )
@@ -158,15 +154,14 @@ class SessionNotes:
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
         return [note.id for note in notes if self._has_decayed(note)], shared
 
-    def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> Upkeep:
+    def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> tuple[list[Written], list[Written]]:
         """Archive notes, and let others be recalled on all branches.
 
         Raises:
             LongTermMemoryError, OSError: a file could not be written.
         """
-        archived = self.notebook.archive(decayed, "capture") if decayed else []
-        known = self.notebook.share([note for note in shared if note not in decayed], "capture") if shared else []
-        return Upkeep(tuple(archived), tuple(known))
+        archived = self.notebook.archive(decayed, "capture")
+        return archived, self.notebook.share([note_id for note_id in shared if note_id not in decayed], "capture")
 
     def _has_decayed(self, hit: MemoryHit) -> bool:
         """By the index first: of 10,000 notes few files are read."""
@@ -191,17 +186,7 @@ class SessionNotes:
         search.index.follow(Sources.of_notes(scope.store for scope in self._scopes.values()))
         return search
 
-    def _filter(self) -> SearchFilter:
-        from ouro.memory.index import SearchFilter, project_of
-
-        repo = self._scopes.get("repo")
-        project = project_of(repo.store.folder) if repo else "-"
-        return SearchFilter(kinds=("note",), project=project, archived=True)
-
     def _latest(self, note_id: str) -> str:
-        return self._graph().latest_of([note_id])[note_id]
-
-    def _graph(self) -> Graph:
         from ouro.memory.index import Graph
 
-        return Graph(self._lookup.search().index)
+        return Graph(self._lookup.search().index).latest_of([note_id])[note_id]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from ouro.utils.files import lock_descriptor, write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
+_State = TypeVar("_State", bound=msgspec.Struct)
 BRANCH = "main"
 _MAX_FILE_BYTES = 1 << 24
 _MAX_CACHED_TREES = 16
@@ -264,6 +266,19 @@ class GitRepository:
 
     def keep(self, name: str, text: str) -> None:
         write_private(self.own_dir / name, f"{text}\n")
+
+    def load_state(self, name: str, kind: type[_State]) -> _State:
+        """What `save_state` has recorded under a name; a new one where there is none, or it cannot be read."""
+        text = self.own(name)
+        try:
+            return msgspec.json.decode(text, type=kind) if text else kind()
+        except msgspec.DecodeError as error:
+            log.warning("the state `%s` cannot be read, it begins anew: %s", name, error)
+            return kind()
+
+    def save_state(self, name: str, state: msgspec.Struct) -> None:
+        self.create()
+        self.keep(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
         """Pack loose objects, where they are more than `max_loose`; returns whether it did. Nothing is dropped."""

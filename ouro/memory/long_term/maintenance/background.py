@@ -5,46 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, NoteKept, Said, TurnFinished
-from ouro.memory.long_term.maintenance.report import merge_line, merges_line, step_line, steps_line
+from ouro.events import Event, Said, TurnFinished
 from ouro.memory.long_term.maintenance.summaries import Summaries
-from ouro.memory.long_term.notes.note_events import note_event, proposal_event
+from ouro.memory.long_term.notes.notebook import note_event, proposal_event
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
 from ouro.utils.log import log
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:  # made when they are first needed
-    from ouro.memory.long_term.capture.capture import Captured
     from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, Crystallizer, OldSession
-    from ouro.memory.long_term.maintenance.near_duplicates import Clusters
-    from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
+    from ouro.memory.long_term.maintenance.note_consolidator import Clusters, Merge, NoteConsolidator
 
-DAYS = 7
-"""The age at which a session is read."""
 SETTLE_SECONDS = 1.0
 """Delay after the start, in seconds, before the open task of the last session is shown."""
-
-
-class NoteWorkers:
-    """What merges and crystallizes notes; made when first needed."""
-
-    def __init__(self, consolidator: NoteConsolidator, crystallizer: Crystallizer) -> None:
-        self.consolidator = consolidator
-        self.crystallizer = crystallizer
+_WIDTH = 80
+"""Of the text of a note and the title of a session in a line."""
 
 
 class MaintenanceOptions(msgspec.Struct, frozen=True):
     summaries: Summaries | None
     """None if `sessions.summaries` is off."""
-    work: Callable[[], NoteWorkers] | None
-    """Makes the workers when they are first needed; None where memory is off."""
+    work: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
+    """Makes what maintains notes when it is first needed; None where memory is off."""
     lock: Path
     """A lock file: one process at a time maintains memory."""
     price: Callable[[int], float | None]
@@ -52,11 +43,11 @@ class MaintenanceOptions(msgspec.Struct, frozen=True):
     usage: Callable[[], Usage]
     """Returns the usage of all model calls of the session."""
     channel: SessionChannel
-    is_automatic: bool = False
+    is_automatic: bool
     """Maintain memory after turns, in the background: for interactive sessions."""
-    is_new: bool = True
+    is_new: bool
     """The session was not resumed."""
-    silent: bool = False
+    silent: bool
 
 
 class MemoryMaintenance:
@@ -64,64 +55,19 @@ class MemoryMaintenance:
 
     def __init__(self, options: MaintenanceOptions) -> None:
         self._options = options
-        self._workers: NoteWorkers | None = None
-        self._channel = options.channel
         self._has_caught_up = False
         self._is_running = False
 
     def start(self) -> None:
         """Show in the background, in one line, what the last session left open; returns at once."""
         if self._options.is_automatic and self._options.is_new and self._options.summaries:
-            self._channel.start("last time", self._show_last_time(self._options.summaries))
+            self._options.channel.start("last time", self._show_last_time(self._options.summaries))
 
     def after_turn(self) -> None:
         """Start what is due in the background; returns at once."""
         if self._options.is_automatic and not self._is_running:
             self._is_running = True
-            self._channel.start("digest", self._run())
-
-    def price(self, tokens: int) -> float | None:
-        """The estimated price of reading so many tokens, in US dollars; None if not known."""
-        return self._options.price(tokens)
-
-    async def find_notes(self, *, every: bool = True) -> tuple[Clusters, int]:
-        """The clusters of notes to merge, and an estimate of the tokens that merging takes.
-
-        Raises:
-            UsageError: memory is off here.
-        """
-        consolidator = self._notes.consolidator
-        found = await asyncio.to_thread(lambda: consolidator.find(every=every))
-        return found, await asyncio.to_thread(consolidator.tokens, found)
-
-    async def merge_notes(self, found: Clusters) -> AsyncGenerator[Merge, None]:
-        """Merge these clusters, one after the other.
-
-        Raises:
-            UsageError: another process maintains memory, or memory is off here.
-            ModelError: the model did not answer; finished clusters stay merged.
-        """
-        with self._locked():
-            async with aclosing(self._notes.consolidator.merge(found)) as merges:
-                async for merge in merges:
-                    self._emit_merge(merge)
-                    yield merge
-
-    def merge_as_turn(self, found: Clusters) -> AsyncGenerator[Event, None]:
-        """`merge_notes` as a turn, with one line for each cluster.
-
-        Raises:
-            UsageError: a turn is running.
-        """
-        return self._channel.run_as_turn(lambda: self._merge_as_turn(found))
-
-    def crystallize_as_turn(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
-        """`crystallize` as a turn, with one line for each part.
-
-        Raises:
-            UsageError: a turn is running.
-        """
-        return self._channel.run_as_turn(lambda: self._crystallize_as_turn(sessions))
+            self._options.channel.start("digest", self._run())
 
     def used(self, since: Usage | None = None) -> Usage:
         """The usage of this session's model calls since `since`."""
@@ -129,35 +75,88 @@ class MemoryMaintenance:
         cost = None if now.cost is None else now.cost - (then.cost or 0.0)
         return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
 
-    async def find_sessions(self, days: int = DAYS) -> tuple[OldSession, ...]:
-        """The sessions to read, oldest first, also those that are skipped, with the reason.
+    async def find_notes(self) -> tuple[Clusters, str]:
+        """The clusters of notes to merge, and a line with an estimate of the cost.
 
         Raises:
             UsageError: memory is off here.
         """
-        crystallizer = self._notes.crystallizer
-        return await asyncio.to_thread(crystallizer.pending, days)
+        consolidator, _ = self._workers
+        found = await asyncio.to_thread(lambda: consolidator.find(every=True))
+        tokens = await asyncio.to_thread(consolidator.tokens, found)
+        return found, f"{plural(len(found), 'cluster')} of notes that say about the same; {self._estimate(tokens)}."
 
-    async def crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Crystallize these sessions part by part; after an interruption the next call continues there.
+    async def find_sessions(self, days: int) -> tuple[Sequence[OldSession], str]:
+        """The sessions last used so many days ago that are to be read, oldest first, also those that are skipped with
+        the reason; and a line with an estimate of the cost.
+
+        Raises:
+            UsageError: memory is off here.
+        """
+        _, crystallizer = self._workers
+        found = await crystallizer.pending(days)
+        unread = [session for session in found if not session.skipped]
+        skipped = f", {plural(len(found) - len(unread), 'session')} left out" if len(found) > len(unread) else ""
+        estimate = self._estimate(sum(session.tokens for session in unread))
+        return found, f"{plural(len(unread), 'session')} to read{skipped}; {estimate}."
+
+    async def merge_notes(self, found: Clusters, done: list[Merge]) -> AsyncGenerator[str, None]:
+        """Merge these clusters, one after the other, into `done`; yields a line for each, and one for all.
+
+        Raises:
+            UsageError: another process maintains memory, or memory is off here.
+            ModelError: the model did not answer; finished clusters stay merged.
+        """
+        before = self._options.usage()
+        with self._locked():
+            async with aclosing(self._merge(found)) as merges:
+                async for merge in merges:
+                    done.append(merge)
+                    yield f"{len(done)} of {len(found)} · {_merge_line(merge)}"
+        merged = [merge for merge in done if merge.written is not None]
+        fewer = sum(len(merge.notes) - 1 for merge in merged)
+        yield f"{plural(len(merged), 'cluster')} merged, {plural(fewer, 'note')} fewer; {_cost(self.used(before))}."
+
+    async def crystallize(
+        self, sessions: Sequence[OldSession], done: list[CrystallizedPart]
+    ) -> AsyncGenerator[str, None]:
+        """Crystallize these sessions part by part into `done`; yields a line for each part, and the summary.
+
+        After an interruption the next call continues there.
 
         Raises:
             UsageError: another process maintains memory, or memory is off here.
             ModelError: the answer was missing or not usable; finished parts stay done.
         """
+        before = self._options.usage()
+        count = sum(session.parts for session in sessions if not session.skipped)
         with self._locked():
-            async with aclosing(self._notes.crystallizer.read(sessions)) as steps:
-                async for step in steps:
-                    self._emit_captured(step.captured)
-                    yield step
+            async with aclosing(self._crystallize(sessions)) as parts:
+                async for part in parts:
+                    done.append(part)
+                    yield f"{len(done)} of {count} · {_part_line(part)}"
+        yield _crystallized_lines(done, sessions, self.used(before))
 
-    @property
-    def _notes(self) -> NoteWorkers:
+    def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
+        """Run `merge_notes` or `crystallize` as a turn that shows the lines.
+
+        Raises:
+            UsageError: a turn is running.
+        """
+
+        async def events() -> AsyncGenerator[Event, None]:
+            async with aclosing(lines):
+                async for line in lines:
+                    yield Said(line)
+            yield TurnFinished("answered")
+
+        return self._options.channel.run_as_turn(events)
+
+    @cached_property
+    def _workers(self) -> tuple[NoteConsolidator, Crystallizer]:
         if self._options.work is None:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
-        if self._workers is None:
-            self._workers = self._options.work()
-        return self._workers
+        return self._options.work()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -165,6 +164,26 @@ class MemoryMaintenance:
             if not is_mine:
                 raise UsageError("Another ouro is maintaining memory.", "Try again when it has finished.")
             yield
+
+    async def _merge(self, found: Clusters) -> AsyncGenerator[Merge, None]:
+        """Merge, and show what was written."""
+        async with aclosing(self._workers[0].merge(found)) as merges:
+            async for merge in merges:
+                if merge.written is not None and not self._options.silent:
+                    event = note_event(merge.written)
+                    text = f"{event.text} (out of {len(merge.notes)} notes)"
+                    self._options.channel.emit(msgspec.structs.replace(event, text=text))
+                yield merge
+
+    async def _crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
+        """Crystallize, and show what was written or proposed."""
+        async with aclosing(self._workers[1].read(sessions)) as parts:
+            async for part in parts:
+                for written in () if self._options.silent else part.captured.written:
+                    self._options.channel.emit(note_event(written))
+                if part.captured.proposed:
+                    self._options.channel.emit(proposal_event(part.captured.proposed))
+                yield part
 
     async def _run(self) -> None:
         try:
@@ -193,61 +212,64 @@ class MemoryMaintenance:
             log.warning("%s: %s", name, error)
 
     async def _merge_new_notes(self) -> None:
-        consolidator = self._notes.consolidator
-        if not await asyncio.to_thread(consolidator.is_due):
-            return
-        found = await asyncio.to_thread(consolidator.find)
-        async with aclosing(consolidator.merge(found)) as merges:
-            async for merge in merges:
-                self._emit_merge(merge)
+        consolidator, _ = self._workers
+        if await asyncio.to_thread(consolidator.is_due):
+            async with aclosing(self._merge(await asyncio.to_thread(consolidator.find))) as merges:
+                _ = [merge async for merge in merges]
 
     async def _crystallize_old_sessions(self) -> None:
         from ouro.memory.long_term.maintenance.crystallizer import for_one_run
 
-        crystallizer = self._notes.crystallizer
-        if not await asyncio.to_thread(crystallizer.is_due):
-            return
-        sessions = for_one_run(await asyncio.to_thread(crystallizer.pending))
-        async with aclosing(crystallizer.read(sessions)) as steps:
-            async for step in steps:
-                self._emit_captured(step.captured)
-        await asyncio.to_thread(crystallizer.note_done)
-
-    async def _merge_as_turn(self, found: Clusters) -> AsyncGenerator[Event, None]:
-        before, done = self._options.usage(), []
-        async with aclosing(self.merge_notes(found)) as merges:
-            async for merge in merges:
-                done.append(merge)
-                yield Said(merge_line(len(done), len(found), merge))
-        yield Said(merges_line(done, self.used(before)))
-        yield TurnFinished("answered")
-
-    async def _crystallize_as_turn(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
-        before, done = self._options.usage(), []
-        whole = sum(session.parts for session in sessions if not session.skipped)
-        async with aclosing(self.crystallize(sessions)) as steps:
-            async for step in steps:
-                done.append(step)
-                yield Said(step_line(len(done), whole, step))
-        skipped = [session for session in sessions if session.skipped]
-        yield Said(steps_line(done, skipped, self.used(before)))
-        yield TurnFinished("answered")
+        _, crystallizer = self._workers
+        if await asyncio.to_thread(crystallizer.is_due):
+            async with aclosing(self._crystallize(for_one_run(await crystallizer.pending()))) as parts:
+                _ = [part async for part in parts]
+            await asyncio.to_thread(crystallizer.note_done)
 
     async def _show_last_time(self, summaries: Summaries) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
         if left := await summaries.open_line():
-            self._emit(Said(f"Last time: {left} · /resume latest"))
+            self._options.channel.emit(Said(f"Last time: {left} · /resume latest"))
 
-    def _emit_merge(self, merge: Merge) -> None:
-        if merge.written is not None and not self._options.silent:
-            event = note_event(merge.written)
-            text = f"{event.text} (out of {len(merge.notes)} notes)"
-            self._emit(msgspec.structs.replace(event, text=text))
+    def _estimate(self, tokens: int) -> str:
+        price = self._options.price(tokens)
+        return f"about {tokens:,} tokens" + (f", ${price:.4f}" if price is not None else "")
 
-    def _emit_captured(self, captured: Captured) -> None:
-        events: list[NoteKept] = [] if self._options.silent else [note_event(change) for change in captured.written]
-        for event in [*events, *([proposal_event(captured.proposed)] if captured.proposed else [])]:
-            self._emit(event)
 
-    def _emit(self, event: Event) -> None:
-        self._channel.emit(event)
+def _merge_line(merge: Merge) -> str:
+    """The result for one cluster: `3 notes merged: Run the tests … · /memory undo 3f6c1ea`."""
+    if merge.written is None:
+        return f"{len(merge.notes)} notes not merged: {merge.reason} ({one_line(merge.notes[-1].text, _WIDTH)})"
+    undo = f" · /memory undo {merge.written.commit[:7]}" if merge.written.commit else ""
+    return f"{len(merge.notes)} notes merged: {one_line(merge.written.note.text, _WIDTH)}{undo}"
+
+
+def _part_line(part: CrystallizedPart) -> str:
+    """The result for one part: `0d9f3c52 Mend the import: kept 2, proposed 1`."""
+    session, captured = part.session, part.captured
+    number = f" (part {part.part} of {session.parts})" if session.parts > 1 else ""
+    counts = (("kept", captured.written), ("proposed", captured.proposed), ("refused", captured.refused))
+    results = ", ".join(f"{name} {len(items)}" for name, items in counts if items) or "no notes"
+    return f"{_named(session)}{number}: {results}"
+
+
+def _crystallized_lines(parts: Sequence[CrystallizedPart], sessions: Sequence[OldSession], used: Usage) -> str:
+    """The summary: what was read, the results, what was skipped and why, and the cost."""
+    read = {part.session.info.id for part in parts}
+    kept = sum(len(part.captured.written) for part in parts)
+    proposed = sum(len(part.captured.proposed) for part in parts)
+    refused = [operation for part in parts for operation in part.captured.refused]
+    counts = f"kept {kept}, proposed {proposed}, refused {len(refused)}"
+    lines = [f"{plural(len(read), 'session')} read: {counts}; {_cost(used)}."]
+    lines += [f"Refused: {one_line(operation.said, _WIDTH)} ({operation.reason})" for operation in refused]
+    lines += [f"Left out: {_named(session)} ({session.skipped})" for session in sessions if session.skipped]
+    return "\n".join(lines)
+
+
+def _named(session: OldSession) -> str:
+    return f"{session.info.id[:8]} {one_line(session.info.title, _WIDTH)}"
+
+
+def _cost(used: Usage) -> str:
+    cost = f", ${used.cost:.4f}" if used.cost is not None else ""
+    return f"{used.input:,} tokens read, {used.output:,} written{cost}"

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
-from ouro.errors import SaveFailed, SessionError, SessionInUse
+from ouro.errors import SaveFailed, SessionError
 from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
-from ouro.memory.long_term.capture.request import Spoken, words_of
+from ouro.memory.long_term.capture.session_parts import (
+    Spoken,
+    load_closed,
+    newest_lines,
+    save_closed,
+    shorten,
+    turns_since,
+    words_in,
+)
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -71,13 +79,11 @@ class Summaries:
         Raises:
             ModelError: the model did not answer.
         """
-        memory = self._memory
-        line = memory.transcript
-        known = line.summary.message if line.summary else 0
-        if memory.read_only or line.last_number - known < GROWN or not _is_worth_it(line):
+        memory, transcript = self._memory, self._memory.transcript
+        last = transcript.last_number
+        if memory.read_only or last - _summarized(transcript) < GROWN or not _is_worth_it(transcript):
             return
-        last = line.last_number
-        text = await self._summary_of(line)
+        text = await self._summary_of(transcript)
         memory.note(SummaryRecord(text, memory.now(), last))
 
     async def catch_up(self) -> None:
@@ -87,12 +93,15 @@ class Summaries:
             ModelError: the model did not answer.
         """
         done = 0
-        for info in await self._candidates():
-            line = await self._load_unsummarized(info.id)
-            if line is None:
+        for info in (await self._others())[:_MAX_EXAMINED]:
+            transcript = await self._load_unsummarized(info.id) if info.messages >= 2 * TURNS else None
+            if transcript is None:
                 continue
-            text = await self._summary_of(line)
-            await self._save(info.id, line, text)
+            record = SummaryRecord(await self._summary_of(transcript), transcript.last_at, transcript.last_number)
+            try:
+                await save_closed(self._store, info.id, record)
+            except (SessionError, SaveFailed, OSError) as error:
+                log.info("summary: session %s summary not saved: %s", info.id[:8], error)
             done += 1
             if done == MAX_CATCH_UP:
                 return
@@ -112,49 +121,25 @@ class Summaries:
         own = self._memory.session_id
         return [session for session in await self._session_catalog.here() if session.id != own]
 
-    async def _candidates(self) -> list[SessionInfo]:
-        return [other for other in (await self._others())[:_MAX_EXAMINED] if other.messages >= 2 * TURNS]
-
     async def _load_unsummarized(self, session_id: str) -> Transcript | None:
         """The transcript of a session that needs a summary; None if it has one, is in use, or is too short."""
-        store = self._store
-        try:
-            loaded = await store.load_session(session_id, reach="context")
-            await store.close_session(session_id)
-        except SessionInUse:
+        loaded = await load_closed(self._store, session_id)
+        if loaded is None:
             return None
-        except (SessionError, SaveFailed, OSError) as error:
-            log.info("summary: session %s is left out: %s", session_id[:8], error)
-            return None
-        line = Transcript.of(loaded)
-        known = line.summary.message if line.summary else 0
-        newer = any(item.role == "user" for item in _words(line, known))
-        return line if newer and not loaded.read_only and _is_worth_it(line) else None
+        transcript = Transcript.of(loaded)
+        newer = turns_since(transcript.entries, _summarized(transcript), with_private=True)
+        return transcript if newer and _is_worth_it(transcript) else None
 
-    async def _save(self, session_id: str, line: Transcript, text: str) -> None:
-        store = self._store
-        try:
-            loaded = await store.load_session(session_id, reach="screen")
-            try:
-                if not loaded.read_only:
-                    await store.save_memory(session_id, SummaryRecord(text, line.last_at, line.last_number))
-            finally:
-                await store.close_session(session_id)
-        except (SessionError, SaveFailed, OSError) as error:
-            log.info("summary: session %s summary not saved: %s", session_id[:8], error)
-
-    async def _summary_of(self, line: Transcript) -> str:
+    async def _summary_of(self, transcript: Transcript) -> str:
         """The summary; empty if the answer is unusable: it is saved too, so that the model is not asked again."""
-        text = cleaned(await self._ask(self._request(line)))
+        mark, earlier = self._mark, transcript.compaction.summary if transcript.compaction else ""
+        before = f"What came earlier:\n<{mark}>\n{quoted(shorten(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
+        session = quoted(excerpt(words_in(transcript.entries)))
+        asked = f"{before if earlier else ''}The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three lines:"
+        text = cleaned(await self._ask([system(INSTRUCTIONS), user(asked)]))
         if not text:
             log.info("summary: the answer cannot be used")
         return text
-
-    def _request(self, line: Transcript) -> list[Message]:
-        mark, earlier = self._mark, line.compaction.summary if line.compaction else ""
-        before = f"What came earlier:\n<{mark}>\n{quoted(_cut(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
-        said = f"The session:\n<{mark}>\n{quoted(excerpt(_words(line, 0)))}\n</{mark}>\n\nThe three lines:"
-        return [system(INSTRUCTIONS), user(f"{before if earlier else ''}{said}")]
 
 
 def cleaned(answer: str) -> str:
@@ -163,7 +148,7 @@ def cleaned(answer: str) -> str:
     for line in clean(answer).splitlines():
         if matched := _LINE.match(line):
             words = " ".join(matched[2].split())
-            found.setdefault(matched[1].capitalize(), _cut_line("–" if _NOTHING.fullmatch(words) else words))
+            found.setdefault(matched[1].capitalize(), cut("–" if _NOTHING.fullmatch(words) else words, _MAX_LINE))
     if not {"Asked", "Done"} <= {name for name, words in found.items() if words != "–"}:
         return ""
     return "\n".join(f"{name}: {found.get(name, '–')}" for name in LABELS)
@@ -176,34 +161,18 @@ def still_open(summary: str) -> str:
     return "" if matched is None or _NOTHING.fullmatch(matched[2]) else matched[2]
 
 
-def excerpt(spoken: Iterable[Spoken]) -> str:
+def excerpt(spoken: Sequence[Spoken]) -> str:
     """The first message, and as much of the end of the session as fits into `_MAX_EXCERPT`."""
-    lines = [
-        f"{'User' if message.role == 'user' else 'Agent'}: {_cut(message.text, _MAX_MESSAGE)}" for message in spoken
-    ]
-    kept: list[str] = []
-    room = _MAX_EXCERPT - len(lines[0]) if lines else 0
-    for line in reversed(lines[1:]):
-        room -= len(line)
-        if room < 0:
-            kept.append("[…]")
-            break
-        kept.append(line)
-    return "\n\n".join([*lines[:1], *reversed(kept)])
+    first = newest_lines(spoken[:1], _MAX_EXCERPT, _MAX_MESSAGE)
+    newest = newest_lines(spoken[1:], _MAX_EXCERPT - sum(map(len, first)), _MAX_MESSAGE)
+    gap = ["[…]"] if len(newest) < len(spoken) - 1 else []
+    return "\n\n".join([*first, *gap, *newest])
 
 
-def _words(line: Transcript, after: int) -> list[Spoken]:
-    found = (words_of(entry.number, entry.message) for entry in line.entries if entry.number > after)
-    return [item for item in found if item is not None]
+def _summarized(transcript: Transcript) -> int:
+    """The number of the last message that the summary covers."""
+    return transcript.summary.message if transcript.summary else 0
 
 
-def _is_worth_it(line: Transcript) -> bool:
-    return line.compaction is not None or sum(item.role == "user" for item in _words(line, 0)) >= TURNS
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"
-
-
-def _cut_line(line: str) -> str:
-    return cut(line, _MAX_LINE)
+def _is_worth_it(transcript: Transcript) -> bool:
+    return transcript.compaction is not None or turns_since(transcript.entries, 0, with_private=True) >= TURNS

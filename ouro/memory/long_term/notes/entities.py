@@ -5,13 +5,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal, get_args
 
-Kind = Literal["file", "cmd", "pkg", "symbol", "tool", "config"]
-KINDS: frozenset[str] = frozenset(get_args(Kind))
+_KINDS = {"file", "cmd", "pkg", "symbol", "tool", "config"}
 """An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`, `tool:ruff`,
 `config:line-length`."""
 
+_SYNONYMS = {
+    "command": "cmd", "package": "pkg", "class": "symbol", "function": "symbol", "path": "file", "setting": "config",
+    "option": "config", "env": "config", "configuration": "config",
+}  # fmt: skip
 _MAX_NAME = 120
 _CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 _FENCE = re.compile(r"```\w*")
@@ -28,9 +30,21 @@ _INSTALLED = re.compile(
     r"\s+([A-Za-z][\w.@/-]*)"
 )
 _IMPORTED = re.compile(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE)
-_PLAIN_WORDS = frozenset(
-    ["bash", "black", "bundle", "composer", "go", "helm", "just", "make", "node", "perl", "rake", "sh", "swift"]
-)
+_PLAIN_WORDS = {
+    "bash",
+    "black",
+    "bundle",
+    "composer",
+    "go",
+    "helm",
+    "just",
+    "make",
+    "node",
+    "perl",
+    "rake",
+    "sh",
+    "swift",
+}
 """Programs whose names are plain words: recognized in code only."""
 _WORD = re.compile(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(
@@ -49,8 +63,7 @@ def entities_in(text: str) -> tuple[str, ...]:
 
     By form only, no file is read: `./src/../api.py` and `api.py` are both `file:api.py`.
     """
-    found = [*_in_code(text), *_named(text)]
-    return tuple(dict.fromkeys(entity for entity in found if entity))
+    return normalized_all((*_in_code(text), *_named(text)))
 
 
 def normalized(entity: str, root: str = "") -> str:
@@ -62,18 +75,8 @@ def normalized(entity: str, root: str = "") -> str:
     """
     kind, colon, name = entity.strip().partition(":")
     kind, name = kind.strip().casefold(), " ".join(name.split())
-    kind = {
-        "command": "cmd",
-        "package": "pkg",
-        "class": "symbol",
-        "function": "symbol",
-        "path": "file",
-        "setting": "config",
-        "option": "config",
-        "env": "config",
-        "configuration": "config",
-    }.get(kind, kind)
-    if not colon or kind not in KINDS or not name or len(name) > _MAX_NAME:
+    kind = _SYNONYMS.get(kind, kind)
+    if not colon or kind not in _KINDS or not name or len(name) > _MAX_NAME:
         return ""
     match kind:
         case "file":
@@ -106,30 +109,21 @@ def _in_code(text: str) -> Iterator[str]:
     """Code that begins with a program is a command; `NAME = VALUE` in code is a setting."""
     for block, inline in _CODE.findall(text):
         for line in (block or inline).splitlines():
-            if setting := _SETTING.fullmatch(line):
-                yield normalized(f"config:{setting[1]}")
-                continue
             words = line.strip().removeprefix("$ ").split()
-            if words and words[0] in _PROGRAMS:
-                yield normalized(f"tool:{words[0]}")
+            if setting := _SETTING.fullmatch(line):
+                yield f"config:{setting[1]}"
+            elif words and words[0] in _PROGRAMS:
+                yield f"tool:{words[0]}"
                 if len(words) > 1:
-                    yield normalized(f"cmd:{' '.join(words)}")
+                    yield f"cmd:{' '.join(words)}"
 
 
 def _named(text: str) -> Iterator[str]:
-    for match in (*_INSTALLED.finditer(text), *_IMPORTED.finditer(text)):
-        yield normalized(f"pkg:{match[1]}")
+    yield from (f"pkg:{package}" for package in (*_INSTALLED.findall(text), *_IMPORTED.findall(text)))
     text = _FENCE.sub(" ", _IMPORTED.sub(" ", _INSTALLED.sub(" ", text)))
-    for match in _PATH.finditer(text):
-        if not _NOT_FILES.fullmatch(match[0]):
-            yield normalized(f"file:{match[0]}")
+    yield from (f"file:{path}" for path in _PATH.findall(text) if not _NOT_FILES.fullmatch(path))
     text = _PATH.sub(" ", text)
-    for match in _FOLDER.finditer(text):
-        yield normalized(f"file:{match[0]}")
-    for match in _ENVIRONMENT.finditer(text):
-        yield normalized(f"config:{match[0]}")
-    for match in _SYMBOL.finditer(text):
-        yield normalized(f"symbol:{match[0]}")
-    for match in _WORD.finditer(text):
-        if match[0] in _PROGRAMS and match[0] not in _PLAIN_WORDS:
-            yield normalized(f"tool:{match[0]}")
+    yield from (f"file:{folder}" for folder in _FOLDER.findall(text))
+    yield from (f"config:{name}" for name in _ENVIRONMENT.findall(text))
+    yield from (f"symbol:{name}" for name in _SYMBOL.findall(text))
+    yield from (f"tool:{word}" for word in _WORD.findall(text) if word in _PROGRAMS and word not in _PLAIN_WORDS)

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.utils.git import Git, GitError
@@ -33,17 +31,13 @@ _MERGE = re.compile(
 )
 
 
-class _HashedFile(msgspec.Struct, frozen=True):
-    fingerprint: tuple[int, int, int]
-    blob: str
-
-
 class Anchors:
     """Hashes of the files below `root`. A file is read again only when its time, size or inode changed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._known: dict[str, _HashedFile] = {}
+        self._hashes: dict[str, tuple[tuple[int, int, int], str]] = {}
+        """Path -> time, size and inode of the file when it was read, and the hash of its content."""
 
     def of(self, entities: Iterable[str]) -> tuple[Anchor, ...]:
         """Anchors for the existing files among `entities`; none when there are more than `MAX_ANCHORS`."""
@@ -63,17 +57,14 @@ class Anchors:
         try:
             found = place.stat(follow_symlinks=False)
             fingerprint = (found.st_mtime_ns, found.st_size, found.st_ino)
-            known = self._known.get(path)
-            if known is not None and known.fingerprint == fingerprint:
-                return known.blob
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
-                return ""
-            with os.fdopen(os.open(place, _READ), "rb") as file:
-                blob = blob_id(file.read(_MAX_FILE_BYTES + 1))
+            if path not in self._hashes or self._hashes[path][0] != fingerprint:
+                if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+                    return ""
+                with os.fdopen(os.open(place, _READ), "rb") as file:
+                    self._hashes[path] = fingerprint, blob_id(file.read(_MAX_FILE_BYTES + 1))
         except (OSError, ValueError):  # deleted, unreadable, or not a file name
             return ""
-        self._known[path] = _HashedFile(fingerprint, blob)
-        return blob
+        return self._hashes[path][1]
 
 
 def default_branch(root: Path) -> str:

@@ -1,26 +1,36 @@
-"""TurnRecall finds the notes relevant to each user message, by words and vectors or by hypotheses of a model (HyDE)."""
+"""TurnRecall: finds the notes relevant to each user message, within the time that a turn may wait."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ouro.errors import OuroError
+import msgspec
+
+from ouro.errors import ModelError, OuroError, SearchUnavailable
 from ouro.events import NotesRecalled, Remembered, Said
 from ouro.memory.backend import RecalledItem, RecalledRecord
-from ouro.memory.long_term.capture.request import Spoken
+from ouro.memory.index import Lookup
+from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
+from ouro.memory.long_term.git.values import LoadedScope
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
-from ouro.memory.long_term.recall.finder import NoteFinder
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
 from ouro.utils.log import log
+from ouro.utils.repository import git_branch
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.recall.recall import Recalled
+    from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
+    from ouro.memory.long_term.recall.recall_log import RecallLog
 
 _T = TypeVar("_T")
 HYDE_TIMEOUT = 2.0
@@ -30,8 +40,12 @@ INDEX_TIMEOUT = 0.6
 """Of these, for the index to read changed notes; then recall uses what it knows."""
 VECTOR_TIMEOUT = 0.2
 """Of these, after that, for the vector of the message; then recall uses words only."""
+FOLLOW_TIMEOUT = 0.4
+"""Seconds of a turn for the index to read changed notes; the rest is read in later turns."""
 RESERVED_TOKENS = 2_000
 """Of the model's window: the instructions and the answer."""
+_NO_REPOSITORY = "-"
+"""As project, so that notes of a repository whose memory is off are not found."""
 _MAX_SENTENCE = 300
 _MARKS = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
 _INSTRUCTIONS = """\
@@ -42,28 +56,140 @@ Answer with {count} lines, one sentence a line."""
 Retrieval = Literal["auto", "local", "hyde", "off"]
 
 
-class HypothesisModel:
-    """The model that writes hypotheses.
+class RecallSettings(msgspec.Struct, frozen=True):
+    top_k: int = 10
+    hops: int = 1
+    budget: int = 1_500
+    """Tokens of notes that go with one message."""
+    half_life_days: float = 30
+    history_versions: int = 2
+    """Earlier versions that go with a note; 0: all."""
+
+
+class HypothesisModel(msgspec.Struct, frozen=True):
+    """The model that writes hypotheses."""
+
+    ask: Callable[[list[Message]], Awaitable[str]]
+    """Raises ModelError."""
+    window: Callable[[], int]
+    """Returns its window, in tokens."""
+    count: int
+    """Hypotheses to ask for."""
+    has_embedding_model: bool
+    """One is chosen in the settings or models.yaml: then `auto` uses hypotheses."""
+
+
+class NoteFinder:
+    """Finds notes in the scopes of a session. Every method but `has_notes` blocks.
 
     Args:
-        ask: asks it. Raises ModelError.
-        window: returns its window, in tokens.
-        count: hypotheses to ask for.
-        has_embedding_model: one is chosen in the settings or models.yaml: then `auto` uses hypotheses.
+        lookup: has the index; opened when first needed.
+        scopes: those in use.
+        root: of the repository.
+        mark: surrounds quoted memory.
+        settings: of recall.
+        recall_log: counts recalled notes.
     """
 
     def __init__(
         self,
-        ask: Callable[[list[Message]], Awaitable[str]],
-        window: Callable[[], int],
-        count: int = 5,
-        *,
-        has_embedding_model: bool = False,
+        lookup: Lookup,
+        scopes: tuple[ScopeMemory, ...],
+        root: Path,
+        mark: str,
+        settings: RecallSettings,
+        recall_log: RecallLog,
     ) -> None:
-        self.ask = ask
-        self.window = window
-        self.count = count
-        self.has_embedding_model = has_embedding_model
+        self.mark = mark
+        self.recall_log = recall_log
+        self._lookup = lookup
+        self._scopes = scopes
+        self._root = root
+        self._settings = settings
+        self._followed: tuple[str, tuple[LoadedScope, ...]] | None = None
+        """The index and the files it was brought up to date with."""
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether there are any notes, as the scopes were last read."""
+        return any(scope.loaded.notes for scope in self._scopes)
+
+    def follow(self, seconds: float = FOLLOW_TIMEOUT) -> None:
+        """Bring the index up to date with the notes, as the scopes were read when the turn began.
+
+        When nothing changed since the last call, no file is read.
+        """
+        from ouro.memory.index import Sources
+
+        deadline = monotonic() + seconds
+
+        def check(_done: int, _all: int) -> None:
+            if monotonic() > deadline:
+                raise TimeoutError
+
+        index = self._lookup.search().index
+        made, loaded = index.made(), tuple(scope.loaded for scope in self._scopes)
+        if self._followed is not None and self._followed[0] == made:
+            pairs = zip(self._followed[1], loaded, strict=True)  # a scope that was read again is another object
+            if all(before is now for before, now in pairs):
+                return
+        try:
+            index.follow(Sources.of_notes(scope.store for scope in self._scopes), check)
+        except TimeoutError:
+            log.info("recall: not all notes are in the index yet")
+        except SearchUnavailable as error:
+            log.warning("recall: the index is not up to date: %s", error)
+        else:
+            self._followed = made, loaded
+
+    def embed(self, text: str) -> bool:
+        """Make the vector of a text; False without vectors, or when the model does not answer."""
+        from ouro.memory.index import question_of
+        from ouro.memory.long_term.recall.recall import gist
+
+        vectors = self._lookup.search().vectors
+        try:
+            return vectors is not None and vectors.question(question_of(gist(text)).spoken) is not None
+        except ModelError:
+            return False  # the embedder has logged it
+
+    def local(self, text: str, sent: frozenset[str], *, by_words: bool) -> Recalled:
+        """As `Recall.local`, for what was `sent` before."""
+        return self._recall.local(text, self._situation(sent), by_words=by_words)
+
+    def by_hypotheses(self, hypotheses: Sequence[str], sent: frozenset[str]) -> Recalled:
+        """As `Recall.by_hypotheses`; notes that have no vector get theirs first."""
+        self._lookup.fill_notes()
+        return self._recall.by_hypotheses(hypotheses, self._situation(sent))
+
+    def has_vectors(self) -> bool:
+        return self._lookup.search().vectors is not None
+
+    def texts(self, note_ids: Sequence[str]) -> dict[str, str]:
+        """The texts of these notes as of now; a deleted note is left out."""
+        return Timeline([scope.store for scope in self._scopes]).texts_of(note_ids)
+
+    @cached_property
+    def _recall(self) -> Recall:
+        from ouro.memory.long_term.notes.notebook import Notebook
+        from ouro.memory.long_term.notes.validity import Anchors
+        from ouro.memory.long_term.recall.recall import Recall
+
+        notebook = Notebook({scope.scope: scope.store for scope in self._scopes})
+        search, anchors = self._lookup.search(), Anchors(self._root)
+        return Recall(search, notebook, self.mark, self._settings, anchors, self.recall_log.count)
+
+    def _situation(self, sent: frozenset[str]) -> Situation:
+        from ouro.memory.index import project_of
+        from ouro.memory.long_term.notes.validity import default_branch, merged_branches
+        from ouro.memory.long_term.recall.recall import Situation
+
+        def merged(branches: frozenset[str]) -> frozenset[str]:
+            return merged_branches(self._root, branches, default_branch(self._root))
+
+        untrusted = frozenset((scope.scope, name) for scope in self._scopes for name in scope.untrusted)
+        projects = (project_of(scope.store.folder) for scope in self._scopes if scope.scope == "repo")
+        return Situation(next(projects, _NO_REPOSITORY), git_branch(self._root), merged, sent, untrusted)
 
 
 class TurnRecall:
@@ -72,7 +198,6 @@ class TurnRecall:
     Args:
         memory: the messages of the session.
         finder: finds the notes.
-        mark: surrounds quoted memory in this session.
         channel: to the user.
         retrieval: by the settings.
         hypotheses: None when no model is configured for it.
@@ -82,14 +207,12 @@ class TurnRecall:
         self,
         memory: MemoryManager,
         finder: NoteFinder,
-        mark: str,
         channel: SessionChannel,
-        retrieval: Retrieval = "auto",
-        hypotheses: HypothesisModel | None = None,
+        retrieval: Retrieval,
+        hypotheses: HypothesisModel | None,
     ) -> None:
         self._memory = memory
         self._finder = finder
-        self._mark = mark
         self._channel = channel
         self._retrieval = retrieval
         self._hypotheses = hypotheses
@@ -112,7 +235,12 @@ class TurnRecall:
         number = next((entry.number for entry in reversed(transcript.entries) if entry.message.role == "user"), 0)
         record = transcript.recalled.get(number)
         if record is not None and number != self._recorded:
-            return self._from_record(record)
+            texts = self._finder.texts([item.id for item in record.items])
+            items = (
+                Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
+                for item in record.items
+            )
+            return NotesRecalled(tuple(items), record.way)
         is_of_it = record is not None or not self._recorded  # no record yet: the message was just sent
         return self._last if self._last is not None and is_of_it else NotesRecalled((), "local")
 
@@ -147,22 +275,12 @@ class TurnRecall:
         self._memory.note(RecalledRecord(number, self._memory.now(), tuple(items), self._last.way))
         self._recorded = number
         if loaded := [item.id for item in items if item.state == "loaded"]:
-            _begin(self._finder.count_recall, loaded)
-
-    def _from_record(self, record: RecalledRecord) -> NotesRecalled:
-        texts = self._finder.texts(item.id for item in record.items)
-        items = (
-            Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
-            for item in record.items
-        )
-        return NotesRecalled(tuple(items), record.way)
+            _begin(self._finder.recall_log.add, loaded)
 
     def _way(self) -> Literal["local", "hyde", "off"]:
         if self._retrieval == "auto":
             return "hyde" if self._hypotheses and self._hypotheses.has_embedding_model else "local"
-        if self._retrieval == "hyde":
-            return "off" if self._missing else "hyde"
-        return self._retrieval
+        return "off" if self._missing else self._retrieval
 
     async def _check(self) -> None:
         if not self._missing and not await asyncio.to_thread(self._finder.has_vectors):
@@ -182,32 +300,29 @@ class TurnRecall:
         return await asyncio.to_thread(self._finder.local, text, self._sent(), by_words=not has_vector)
 
     async def _by_hypotheses(self, text: str) -> Recalled:
-        from ouro.memory.long_term.capture.request import words_of
-
         model, transcript = self._hypotheses, self._memory.transcript
         assert model is not None
         await self._follow()
         since = transcript.compaction.covers[1] if transcript.compaction else 0
-        entries = (entry for entry in transcript.entries if entry.number > since)
-        spoken = [said for entry in entries if (said := words_of(entry.number, entry.message))]
-        answer = await model.ask(hypotheses_request(spoken, text, model.count, self._mark, model.window()))
+        spoken = words_in(entry for entry in transcript.entries if entry.number > since)
+        answer = await model.ask(hypotheses_request(spoken, text, model.count, self._finder.mark, model.window()))
         return await asyncio.to_thread(self._finder.by_hypotheses, read_hypotheses(answer, model.count), self._sent())
 
     def _sent(self) -> frozenset[str]:
         contexts = [part.text for message in self._memory.context() for part in message.parts_of(Context)]
-        return recalled_marks(contexts, self._mark)
+        return recalled_marks(contexts, self._finder.mark)
 
 
 def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
     """Start work in a thread; a failure is logged."""
+
+    def log_failure(task: asyncio.Task[_T]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("recall: %s", error)
+
     task = asyncio.create_task(asyncio.to_thread(work, *arguments))
-    task.add_done_callback(_log_failure)
+    task.add_done_callback(log_failure)
     return task
-
-
-def _log_failure(task: asyncio.Task[_T]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.warning("recall: %s", error)
 
 
 def hypotheses_request(spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int) -> list[Message]:
@@ -221,15 +336,7 @@ def hypotheses_request(spoken: Sequence[Spoken], text: str, count: int, mark: st
     """
     room = max(0, window - RESERVED_TOKENS)
     now = text[: 3 * room]  # at least three characters a token
-    room -= estimate(now)
-    lines: list[str] = []
-    for message in reversed(spoken):
-        line = f"{'User' if message.role == 'user' else 'Assistant'}: {message.text}"
-        room -= estimate(line)
-        if room < 0:
-            break
-        lines.append(line)
-    before = "\n".join(reversed(lines)) or "nothing yet"
+    before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"
     asked = f"Before:\n<{mark}>\n{quoted(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quoted(now)}\n</{mark}>"
     return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
 

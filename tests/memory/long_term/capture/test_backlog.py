@@ -3,7 +3,7 @@
 import shutil
 
 from ouro.memory.backend import MessageRecord, SessionHeader, timestamp
-from ouro.memory.long_term.capture.backlog import CaptureBacklog
+from ouro.memory.long_term.capture.session_parts import CaptureBacklog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, TransientModelError
-from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment
-from ouro.memory.long_term.capture.request import MAX_CHARACTERS, MAX_MESSAGE, Spoken, capture_request, words_of
+from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment, capture_request
+from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, words_of
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
@@ -58,7 +58,7 @@ class Bench:
         self.anchors = Anchors(folder)
 
     async def run(self, classifier, spoken=(PERSON, ANSWER), sources=(), recalled=(), asks=False):
-        capture = Capture(self, classifier, "memory-0123", CATEGORIES, asks=asks, root=str(self.root))
+        capture = Capture(self, classifier, "memory-0123", CATEGORIES, asks=asks)
         return await capture.run(list(spoken), replace(MOMENT, recalled=tuple(recalled)), sources)
 
     def main_branch(self) -> str:

@@ -13,8 +13,7 @@ from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import ForkRecord, MessageRecord, RewindRecord
-from ouro.memory.long_term.capture.backlog import without_outputs
-from ouro.memory.long_term.maintenance import crystallizer as crystallizer_module
+from ouro.memory.long_term.capture.session_parts import without_outputs
 from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS, OldSession, for_one_run
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
@@ -61,8 +60,13 @@ class Opened:
         self.session, self.model = session, model
 
     async def read(self, days=7):
-        found = await self.session.memory.maintenance.find_sessions(days)
-        return [each async for each in self.session.memory.maintenance.crystallize(found)]
+        found, done = await self.find(days), []
+        _ = [line async for line in self.session.memory.maintenance.crystallize(found, done)]
+        return done
+
+    async def find(self, days=7):
+        found, _ = await self.session.memory.maintenance.find_sessions(days)
+        return found
 
     async def notes(self):
         folder = self.session.memory.manager.folder("repo")
@@ -93,7 +97,7 @@ async def test_an_old_session_is_read_once_and_its_notes_know_whence_they_are(re
     old_session(repository.parent, 3, 30, *TALK)
     here = await open_with(repository, [TESTS])
 
-    (found,) = await here.session.memory.maintenance.find_sessions()
+    (found,) = await here.find()
     assert (found.info.id, found.parts, found.skipped) == (session_id(1), 1, "")
     assert 1_500 < found.tokens < 1_700
     (step,) = await here.read()
@@ -103,7 +107,7 @@ async def test_an_old_session_is_read_once_and_its_notes_know_whence_they_are(re
         TESTS["text"], session_id(1), 2, "crystallization", "user",
     )  # fmt: skip
     assert here.model.orders[0].endswith(CRYSTALLIZE_INSTRUCTIONS)
-    assert await here.session.memory.maintenance.find_sessions() == ()
+    assert await here.find() == []
     assert await here.read() == []
     await here.close()
 
@@ -130,7 +134,7 @@ async def test_what_was_taken_back_or_copied_or_said_without_memory_is_not_read(
     old_session(repository, 4, 30, *TALK, memory=False, origin={"from": "claude-code"})
     old_session(repository, 5, 30, *TALK, private=(3, 4))
     here = await open_with(repository, "[]")
-    found = {each.info.id: each.skipped for each in await here.session.memory.maintenance.find_sessions()}
+    found = {each.info.id: each.skipped for each in await here.find()}
     assert found == {
         session_id(1): "",
         session_id(2): "it has no messages of the user",
@@ -151,18 +155,18 @@ async def test_a_failure_leaves_all_as_it_was_and_after_three_a_session_is_left_
         with pytest.raises(ModelError):
             await here.read()
     assert await here.notes() == []
-    found = await here.session.memory.maintenance.find_sessions()
+    found = await here.find()
     assert [each.skipped for each in found] == ["the model failed 3 times"]
     await here.close()
 
 
 async def test_a_slow_model_is_given_up_and_asked_again_the_next_time(repository, monkeypatch):
-    monkeypatch.setattr(crystallizer_module, "PART_TIMEOUT", 0.05)
+    monkeypatch.setattr("ouro.memory.long_term.capture.capture.PART_TIMEOUT", 0.05)
     old_session(repository, 1, 30, *TALK)
     here = await open_with(repository, ScriptedReply("[]", hold=asyncio.Event().wait))
     with pytest.raises(ModelError, match="longer than"):
         await here.read()
-    assert [each.skipped for each in await here.session.memory.maintenance.find_sessions()] == [""]
+    assert [each.skipped for each in await here.find()] == [""]
     await here.close()
 
 
@@ -170,14 +174,14 @@ async def test_it_goes_on_where_it_was_stopped(repository):
     for number in (1, 2, 3):
         old_session(repository, number, 40 - number, *TALK)
     here = await open_with(repository, [TESTS], [{"op": "confirm", "target": 1}])
-    found = await here.session.memory.maintenance.find_sessions()
-    reading = here.session.memory.maintenance.crystallize(found)
+    found = await here.find()
+    reading = here.session.memory.maintenance.crystallize(found, [])
     await anext(reading)
     await reading.aclose()
     await here.close()
 
     again = await open_with(repository, [{"op": "confirm", "target": 1}])
-    left = await again.session.memory.maintenance.find_sessions()
+    left = await again.find()
     assert [each.info.id for each in left if not each.skipped] == [session_id(2), session_id(3)]
     await again.close()
 
@@ -218,7 +222,7 @@ def test_at_one_time_only_so_much_is_read():
 
     many = [sized(1_000) for _ in range(9)]
     assert len(for_one_run(many)) == 5
-    assert for_one_run([sized(0, "why"), sized(50_000), sized(10)]) == (sized(50_000),)
+    assert for_one_run([sized(0, "why"), sized(50_000), sized(10)]) == [sized(50_000)]
 
 
 def test_a_record_is_kept_without_what_tools_said():

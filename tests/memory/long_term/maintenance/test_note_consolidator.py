@@ -7,8 +7,7 @@ import pytest
 from fakes.knowledge import Conversation
 
 from ouro.errors import ModelError
-from ouro.memory.long_term.maintenance.near_duplicates import clusters
-from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator
+from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator, clusters
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 
@@ -35,7 +34,8 @@ class Bench:
 
     def keep(self, *notes):
         for each in notes:
-            self.book._write("add", each, "capture")
+            text = {each.file_name: note_text(each)}
+            self.stores[each.scope].save_and_commit(text, "Add", {"Ouro-Origin": "capture"})
         return notes
 
     def consolidator(self, *answers, **options):

@@ -163,7 +163,7 @@ def test_the_three_lines_are_found_in_what_small_models_say():
 
 
 def test_of_a_long_talk_its_beginning_and_end_are_shown():
-    from ouro.memory.long_term.capture.request import Spoken
+    from ouro.memory.long_term.capture.session_parts import Spoken
 
     spoken = [Spoken(n, "user", f"{n} {'x' * 1_400}") for n in range(60)]
     text = excerpt(spoken)

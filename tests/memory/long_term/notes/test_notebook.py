@@ -1,5 +1,3 @@
-from datetime import UTC, datetime
-
 import pytest
 from msgspec.structs import replace
 
@@ -26,8 +24,9 @@ def stores(tmp_path):
 
 
 @pytest.fixture
-def notebook(stores):
-    return Notebook(stores, now=lambda: datetime(2026, 11, 21, 20, 31, tzinfo=UTC))
+def notebook(stores, monkeypatch):
+    monkeypatch.setattr("ouro.memory.long_term.notes.notebook.timestamp", lambda: NOW)
+    return Notebook(stores)
 
 
 def note(number: int = 1, **fields) -> Note:

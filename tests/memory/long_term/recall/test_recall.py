@@ -4,15 +4,14 @@ import pytest
 from fakes.word_embedder import WordEmbedder
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, vectors_for
-from ouro.memory.long_term.capture.request import Spoken
+from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks
-from ouro.memory.long_term.recall.finder import RecallSettings
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.recall.recall_log import RecallLog
-from ouro.memory.long_term.recall.turn_recall import hypotheses_request
+from ouro.memory.long_term.recall.turn_recall import RecallSettings, hypotheses_request
 from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = datetime.now(UTC)

@@ -14,7 +14,7 @@ from ouro.events import NotesRecalled, Prompted, Said
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import CompactionRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.recall.finder import NoteFinder
+from ouro.memory.long_term.recall.turn_recall import NoteFinder
 from ouro.session import OpenRequest
 
 BREAD = Note(id="mem_00000001", scope="user", text="Sourdough loaves rise for fourteen hours.")
@@ -66,7 +66,7 @@ async def test_without_notes_nothing_is_opened(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
     finder = session.memory._recall._finder
-    assert (finder._recalls, finder._followed, session.status().memories) == (None, None, 0)
+    assert ("_recall" in vars(finder), finder._followed, session.status().memories) == (False, None, 0)
     await session.close()
 
 
