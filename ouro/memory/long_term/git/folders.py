@@ -24,8 +24,7 @@ OWN = "ouro"
 """What ouro records about a memory, below its state folder."""
 COMMON = "common"
 """The configuration that git reads in place of the one in `.git`, below the state folder."""
-_MAX_BYTES = 4096
-_MAX_EXCLUDE_BYTES = 1 << 20
+_MAX_BYTES = 1 << 24
 _RECORD = f"{OWN}/folder"
 _MOVED = f"{OWN}/moved"
 _LABEL = "ouro-state"
@@ -36,11 +35,7 @@ _EXCLUDED_ALREADY = {".ouro", ".ouro/", "/.ouro", "/.ouro/", ".ouro/*", "/.ouro/
 
 
 def repo_folder(project: Path) -> Path:
-    """The memory folder of a project; nothing is created, no process started.
-
-    Args:
-        project: the root of the repository or worktree; without git, the folder itself.
-    """
+    """The memory folder of a project: of the root of a repository or worktree, or of a folder without git."""
     project = Path(os.path.realpath(project))
     own, common = git_dirs(project)
     if own is None or common is None or own == common:
@@ -58,18 +53,16 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     git = project / ".git"
     if git.is_dir():
         return git, git
-    named = _after("gitdir: ", _small(git))
+    named = _named_by(git)
     own = Path(os.path.realpath(project / named)) if named else git
-    common = _small(own / "commondir").strip()
+    common = read_text(own / "commondir").strip()
     if not common:
         is_known = any(parent / ".git" in own.parents for parent in project.parents)  # a submodule
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))
-    back = _small(own / "gitdir").strip()
-    is_known = (
-        bool(back) and os.path.realpath(own / back) == os.path.realpath(git) and own.parent == shared / "worktrees"
-    )
-    return (own, shared) if is_known else (None, None)
+    back = read_text(own / "gitdir").strip()
+    is_named_back = bool(back) and os.path.realpath(own / back) == os.path.realpath(git)
+    return (own, shared) if is_named_back and own.parent == shared / "worktrees" else (None, None)
 
 
 def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
@@ -82,7 +75,8 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
         is_shared: there is no `.git`, and the host's git may make the folder anew: its path is enough.
     """
     histories = Path(os.path.realpath(histories))
-    stem = f"{_slug(folder)}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.parent.parent.name).strip(".-")[:40] or "project"
+    stem = f"{name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
     named = _named_state_dir(folder, histories)
     if named is not None:
         path, identity = _recorded(named)
@@ -138,7 +132,7 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             shutil.rmtree(inside)
         return
     if (state_dir / "HEAD").exists():
-        if _small(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(inside):
+        if read_text(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(inside):
             target = _gitfile_target(folder)
             is_ours = target is not None and (target.parent == state_dir.parent or not target.exists())
             if os.path.lexists(inside) and not is_ours:
@@ -149,7 +143,7 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             write_private(state_dir / _MOVED, _identity(copy))
             inside.unlink(missing_ok=True)
             copy.rename(inside)
-            _sync(folder)
+            os.sync()
         (state_dir / "HEAD").unlink()
     for path in state_dir.iterdir():
         if path.name not in (OWN, COMMON):
@@ -186,7 +180,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
     if git_dir == state_dir or not is_real_folder(git_dir):
         return f"{folder / '.git'} is not ouro's: plain git there shows another history."
     label = git_dir / _LABEL
-    if _small(label).strip() != state_dir.name and not label.is_symlink():
+    if read_text(label).strip() != state_dir.name and not label.is_symlink():
         write_private(label, f"{state_dir.name}\n")
     return ""
 
@@ -194,15 +188,20 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
 def _named_state_dir(folder: Path, histories: Path) -> Path | None:
     """The state folder that the label in `.git` names, or the `.git` file of an earlier version; else None."""
     target = _gitfile_target(folder)
-    if target is None and (name := _small(folder / ".git" / _LABEL).strip()):
+    if target is None and (name := read_text(folder / ".git" / _LABEL).strip()):
         target = histories / name
     return target if target is not None and target.parent == histories else None
 
 
 def _gitfile_target(folder: Path) -> Path | None:
     """What a `.git` file of a memory folder names; None where there is no such file."""
-    named = _after("gitdir: ", _small(folder / ".git"))
+    named = _named_by(folder / ".git")
     return Path(os.path.normpath(folder / named)) if named else None
+
+
+def _named_by(gitfile: Path) -> str:
+    prefix, _, named = read_text(gitfile).partition("gitdir: ")
+    return "" if prefix else named.strip()
 
 
 def exclude(folder: Path) -> None:
@@ -210,50 +209,35 @@ def exclude(folder: Path) -> None:
     _, common = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
     if common is None:
         return
+    path = common / "info" / "exclude"
+    text = read_text(path)
+    if not _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.splitlines()):
+        return
     try:
-        _add_line(common / "info" / "exclude")
+        path.parent.mkdir(exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o644), "w") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.write("\n" * (text != "" and not text.endswith("\n")) + f"{_EXCLUDED}\n")
     except OSError as error:
         log.warning("memory: %s cannot be excluded from git: %s", _EXCLUDED, error)
 
 
-def _add_line(path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o644)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return
-        text = os.pread(descriptor, _MAX_EXCLUDE_BYTES, 0)
-        if _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.decode(errors="replace").splitlines()):
-            os.write(descriptor, b"\n" * (text != b"" and not text.endswith(b"\n")) + f"{_EXCLUDED}\n".encode())
-    finally:
-        os.close(descriptor)
-
-
 def _recorded(state_dir: Path) -> tuple[str, str]:
-    path, _, identity = _small(state_dir / _RECORD).rstrip("\n").rpartition("\n")
+    path, _, identity = read_text(state_dir / _RECORD).rstrip("\n").rpartition("\n")
     return path, identity
 
 
 def _identity(folder: Path) -> str:
     """Tells a folder from another one that is made at the same path later; empty where there is none."""
-    try:
+    with suppress(OSError):
         found = folder.stat()
-    except OSError:
-        return ""
-    return f"{found.st_dev}:{found.st_ino}"
+        return f"{found.st_dev}:{found.st_ino}"
+    return ""
 
 
-def _slug(folder: Path) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.parent.parent.name).strip(".-")[:40] or "project"
-
-
-def _after(prefix: str, text: str) -> str:
-    return text.removeprefix(prefix).strip() if text.startswith(prefix) else ""
-
-
-def _small(path: Path) -> str:
-    """The text of a small regular file; empty where there is none."""
+def read_text(path: Path) -> str:
+    """The text of a regular file, up to 16 MB; empty where there is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -261,13 +245,5 @@ def _small(path: Path) -> str:
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         return os.fsdecode(os.read(descriptor, _MAX_BYTES)) if is_file else ""
-    finally:
-        os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

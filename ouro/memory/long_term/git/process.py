@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, SubprocessError, TimeoutExpired
-from typing import TYPE_CHECKING
 
 from ouro.errors import MemoryUnusable
-
-if TYPE_CHECKING:
-    from git.cmd import Git
 
 # A commit is on disk when it returns. The pack that fast-import makes on the way need not be.
 _DURABLE_COMMIT = ("-c", "core.fsync=none,loose-object,reference")
@@ -45,15 +38,9 @@ _LOCAL = {
 _USER_VARIABLES = {
     "GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_PROXY_COMMAND",
 }  # fmt: skip
-_REFRESH = "GIT_PYTHON_REFRESH"
-_MISSING = ("git is not installed.", "Install git. What changes until then is committed later.")
-_importing = threading.Lock()
+_MISSING = ("git is not installed.", "Install git. Changes made until then are committed later.")
 _TIMEOUT = 30.0
 _REMOTE_TIMEOUT = 120.0
-
-
-class GitMissing(MemoryUnusable):
-    """git is not installed, or does not start."""
 
 
 def run_git(
@@ -73,7 +60,7 @@ def run_git(
         environment["GIT_INDEX_FILE"] = str(index)
     command = ["git", f"--git-dir={git_dir}", f"--work-tree={git_dir}", *_FLAGS, *arguments]
     try:
-        return _execute(command, git_dir, environment, frozenset(), given, _TIMEOUT)
+        return _execute(command, git_dir, environment, given, _TIMEOUT)
     except TimeoutExpired as error:
         raise MemoryUnusable(f"git could not be run: {error}") from error
 
@@ -92,34 +79,37 @@ def run_remote_git(
     Raises:
         MemoryUnusable: git is missing, or took too long.
     """
-    environment = {**_ALWAYS, "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_COMMON_DIR": str(common_dir)}
+    own = {name: value for name, value in os.environ.items() if name in _USER_VARIABLES}
+    allowed = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_COMMON_DIR": str(common_dir)}
     command = ["git", f"--git-dir={git_dir}", *_REMOTE_FLAGS, *arguments]
     if max_bytes:
         # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
         command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(max_bytes // 512), *command]
     try:
-        return _execute(command, git_dir, environment, frozenset(_USER_VARIABLES), b"", _REMOTE_TIMEOUT)
+        return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", _REMOTE_TIMEOUT)
     except TimeoutExpired as error:
         raise MemoryUnusable(f"The remote did not answer in {_REMOTE_TIMEOUT:.0f} seconds.", "Try again.") from error
 
 
 def _execute(
-    command: list[str], folder: Path, environment: Mapping[str, str], kept: frozenset[str], given: bytes, timeout: float
+    command: list[str], folder: Path, environment: dict[str, str], given: bytes, timeout: float
 ) -> CompletedProcess[bytes]:
     """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole."""
+    try:
+        from git.cmd import Git  # 150 ms
+        from git.exc import GitCommandNotFound
+    except ImportError as error:  # GitPython looks for git
+        raise MemoryUnusable(*_MISSING) from error
     # GitPython adds to the environment of ouro. `env` removes what another git has left there.
-    foreign = [name for name in os.environ if name.startswith("GIT_") and name not in {*environment, *kept}]
+    foreign = [name for name in os.environ if name.startswith("GIT_") and name not in environment]
     if foreign:
         command = ["env", *(word for name in foreign for word in ("-u", name)), *command]
-    git, not_found = _gitpython()
     try:
-        running = git(folder).execute(
-            command, istream=PIPE, as_process=True, env=dict(environment), shell=False, start_new_session=True
+        running = Git(folder).execute(
+            command, istream=PIPE, as_process=True, env=environment, shell=False, start_new_session=True
         )
-    except not_found as error:
-        raise GitMissing(
-            "git is not installed.", "Install git. Changes made until then are committed later."
-        ) from error
+    except GitCommandNotFound as error:
+        raise MemoryUnusable(*_MISSING) from error
     except (OSError, SubprocessError, ValueError) as error:
         raise MemoryUnusable(f"git could not be run: {error}") from error
     process = running.proc
@@ -132,26 +122,8 @@ def _execute(
         process.wait()
         raise
     if process.returncode == 127 and command[0] == "env":
-        raise GitMissing(*_MISSING)
+        raise MemoryUnusable(*_MISSING)
     return CompletedProcess(command, process.returncode, output, errors)
-
-
-def _gitpython() -> tuple[type[Git], type[Exception]]:
-    """GitPython, imported late (150 ms) and without its own check that git is installed, which raises ImportError."""
-    with _importing:
-        if "git" not in sys.modules:
-            before = os.environ.get(_REFRESH)
-            os.environ[_REFRESH] = "quiet"
-            try:
-                importlib.import_module("git")
-            finally:
-                os.environ.pop(_REFRESH)
-                if before is not None:
-                    os.environ[_REFRESH] = before
-    from git.cmd import Git
-    from git.exc import GitCommandNotFound
-
-    return Git, GitCommandNotFound
 
 
 def import_stream(

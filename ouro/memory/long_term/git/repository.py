@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, OWN, exclude, git_dir_of, is_real_folder
+from ouro.memory.long_term.git.folders import COMMON, OWN, exclude, git_dir_of, is_real_folder, read_text
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import DURABLE_PACKS, import_stream, last_line, run_git, run_remote_git
 from ouro.safety import GIT_CONFIG
@@ -29,10 +28,9 @@ from ouro.utils.runtime import ensure_private_dir
 
 _State = TypeVar("_State", bound=msgspec.Struct)
 BRANCH = "main"
-_MAX_FILE_BYTES = 1 << 24
 _MAX_CACHED_TREES = 16
 _TRIES = 7
-_STALE_LOCK_SECONDS = 10.0
+_STALE_LOCK_SECONDS = 5.0
 """git holds a lock on a ref for milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
@@ -125,7 +123,7 @@ class GitRepository:
         if not tip and not (git_dir / "HEAD").exists():  # there is none, or another thread is just making it
             return Head("", f"refs/heads/{BRANCH}")
         self._demand_safe(git_dir)
-        text = _read(git_dir / "HEAD")
+        text = read_text(git_dir / "HEAD")
         if _ID.fullmatch(text.strip()):
             return Head(text.strip(), "")
         found = _REF.fullmatch(text)
@@ -154,23 +152,26 @@ class GitRepository:
             self._trees.clear()
         self._trees[commit] = tree
 
-    def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """Blob -> its content, by one process; raises MemoryUnusable where one cannot be read or was forged."""
+    def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Kind and content of each object, by one process; raises MemoryUnusable where one cannot be read."""
         if not ids:
-            return {}
-        answer = self.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in ids).encode())
-        found, at = {}, 0
-        for blob in ids:
+            return
+        answer = self.git("cat-file", "--batch", given="".join(f"{name}\n" for name in ids).encode())
+        at = 0
+        for name in ids:
             end = answer.index(b"\n", at)
-            kind = answer[at:end].split()
-            if len(kind) != 3 or kind[1] != b"blob":
-                raise self._damaged(f"{blob[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
-            size = int(kind[2])
-            content = answer[end + 1 : end + 1 + size]
+            about = answer[at:end].split()
+            if len(about) != 3:
+                raise self._damaged(f"{name[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
+            at = end + 2 + int(about[2])
+            yield about[1].decode(), answer[end + 1 : at - 1]
+
+    def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """Blob -> its content; raises MemoryUnusable where one cannot be read or was forged."""
+        found = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
+        for blob, content in found.items():
             if blob_id(content) != blob:  # git does not check what it reads
                 raise self._damaged(f"{blob[:12]} of the history is forged", f"git --git-dir {self.git_dir} fsck")
-            found[blob] = content
-            at = end + 2 + size
         return found
 
     def commit(
@@ -190,7 +191,8 @@ class GitRepository:
         for attempt in range(_TRIES):
             head = self._head_to_commit_on()
             tree = self.tree(head.commit)
-            new = {name: data for name, data in changes.items() if _differs(data, tree.get(name))}
+            blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
+            new = {name: changes[name] for name, blob in blobs.items() if tree.get(name) != blob}
             if not new and not merged:
                 return head.commit
             parents = [parent for parent in (head.commit, merged) if parent]
@@ -198,15 +200,16 @@ class GitRepository:
                 commit = self._import(head.ref, parents, new, message, time.time() if at is None else at)
             except _Outrun as outrun:
                 why = outrun.args or why
-                self._drop_stale_locks(head.ref)
+                self.drop_stale_locks()
                 time.sleep(0.02 * 2**attempt)
                 continue
             self._note_tip(commit)
             PlainIndex(self).update(commit, new)
-            made = {name: blob_id(data) for name, data in new.items() if data is not None}
-            kept = {name: blob for name, blob in tree.items() if name not in new}
-            self._remember(commit, {**kept, **made})
-            self._pack_when_crowded()
+            self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
+            try:
+                self.pack(MAX_LOOSE_OBJECTS)  # once in some hundred commits
+            except MemoryUnusable as error:
+                log.warning("memory: the history cannot be packed: %s", error)
             return commit
         raise self._damaged(*why)
 
@@ -262,7 +265,7 @@ class GitRepository:
 
     def own(self, name: str) -> str:
         """What ouro has recorded about this memory under a name; empty where it has not."""
-        return _read(self.own_dir / name).strip()
+        return read_text(self.own_dir / name).strip()
 
     def keep(self, name: str, text: str) -> None:
         write_private(self.own_dir / name, f"{text}\n")
@@ -292,13 +295,6 @@ class GitRepository:
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def _pack_when_crowded(self) -> None:
-        """Once in some hundred commits."""
-        try:
-            self.pack(MAX_LOOSE_OBJECTS)
-        except MemoryUnusable as error:
-            log.warning("memory: the history cannot be packed: %s", error)
-
     def _note_tip(self, commit: str) -> None:
         """To notice that a branch is gone; not flushed to the disk."""
         try:
@@ -318,12 +314,12 @@ class GitRepository:
     def _resolved(self, ref: str) -> str:
         loose = self.git_dir / ref
         if loose.is_file():
-            commit = _read(loose).strip()
+            commit = read_text(loose).strip()
             if not _ID.fullmatch(commit):
                 hint = f"write the last commit into {loose}: {self.own('tip') or 'git fsck --lost-found lists it'}"
                 raise self._damaged(f"{ref} is empty or unreadable", hint)
             return commit
-        for line in _read(self.git_dir / "packed-refs").splitlines():
+        for line in read_text(self.git_dir / "packed-refs").splitlines():
             commit, _, name = line.partition(" ")
             if name == ref and _ID.fullmatch(commit):
                 return commit
@@ -334,33 +330,36 @@ class GitRepository:
     ) -> str:
         for data in changes.values():
             if data is not None:
-                self._drop_if_empty(blob_id(data))
-        stream = import_stream(ref, parents, changes, message, at)
-        done = self.run("fast-import", "--quiet", "--done", "--date-format=raw", given=stream)
+                blob = blob_id(data)
+                with suppress(OSError):  # a power cut may leave an empty object, which git would not replace
+                    path = self.git_dir / "objects" / blob[:2] / blob[2:]
+                    if path.stat().st_size == 0:
+                        path.unlink()
+        done = self.fast_import(import_stream(ref, parents, changes, message, at), "--done", "--date-format=raw")
         if done.returncode == 0:
             return done.stdout.decode().split()[0]
-        for report in self.git_dir.glob("fast_import_crash_*"):
-            report.unlink(missing_ok=True)
-        said = done.stderr.decode(errors="replace")
-        if "not updating" in said.lower() or "cannot lock ref" in said or "Unable to create" in said:
+        words = done.stderr.decode(errors="replace")
+        if "not updating" in words.lower() or "cannot lock ref" in words or "Unable to create" in words:
             raise _Outrun
-        said = f"the last commit cannot be built on ({last_line(done.stderr)})"
-        raise _Outrun(said, f"git --git-dir {self.git_dir} fsck")
+        reason = f"the last commit cannot be built on ({last_line(done.stderr)})"
+        raise _Outrun(reason, f"git --git-dir {self.git_dir} fsck")
 
-    def _drop_if_empty(self, blob: str) -> None:
-        """A power cut may leave an empty object, which git would not replace."""
-        with suppress(OSError):
-            path = self.git_dir / "objects" / blob[:2] / blob[2:]
-            if path.stat().st_size == 0:
-                path.unlink()
+    def fast_import(self, stream: bytes, *flags: str, durable: bool = False) -> CompletedProcess[bytes]:
+        """Run `git fast-import`; a report of a crash, which quotes the stream, is removed."""
+        done = self.run(*(DURABLE_PACKS if durable else ()), "fast-import", "--quiet", *flags, given=stream)
+        if done.returncode:
+            for report in self.git_dir.glob("fast_import_crash_*"):
+                report.unlink(missing_ok=True)
+        return done
 
-    def _drop_stale_locks(self, ref: str) -> None:
-        """Call it while `alone`: locks that no running git can hold."""
-        for name in ("HEAD.lock", f"{ref}.lock", "packed-refs.lock"):
-            path = self.git_dir / name
+    def drop_stale_locks(self) -> bool:
+        """Drop locks on refs that no running git can hold, while `alone`; returns whether others are left."""
+        locks = [self.git_dir / "HEAD.lock", self.git_dir / "packed-refs.lock", *self.git_dir.glob("refs/**/*.lock")]
+        for lock in locks:
             with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
-                    path.unlink()
+                if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    lock.unlink()
+        return any(lock.exists() for lock in locks)
 
     def _demand_safe(self, git_dir: Path) -> None:
         """Nothing in the git directory leads git to write or read elsewhere, and ouro knows its format."""
@@ -371,7 +370,7 @@ class GitRepository:
                 raise self._damaged(f"{name} in it is no folder", "put the folder back that was there")
         if os.path.lexists(git_dir / "commondir"):
             raise self._damaged("`commondir` in it leads to another repository", "remove that file")
-        if _UNKNOWN_FORMAT.search(_read(git_dir / "config")):
+        if _UNKNOWN_FORMAT.search(read_text(git_dir / "config")):
             raise self._damaged("it has a format that ouro does not know", "use SHA-1 and the files format of refs")
 
     def _common_dir(self, git_dir: Path) -> Path:
@@ -398,23 +397,6 @@ class GitRepository:
 
     def _damaged(self, what: str, hint: str) -> MemoryUnusable:
         return MemoryUnusable(f"The history of memory in {self.git_dir} is left alone: {what}.", hint)
-
-
-def _differs(data: bytes | None, blob: str | None) -> bool:
-    return blob is not None if data is None else blob_id(data) != blob
-
-
-def _read(path: Path) -> str:
-    """The text of a small file of the git directory; empty where it is not there."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.read(descriptor, _MAX_FILE_BYTES).decode(errors="replace") if is_file else ""
-    finally:
-        os.close(descriptor)
 
 
 class PlainIndex:
