@@ -131,7 +131,7 @@ def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
 
     assert before != every_byte(told, tmp_path)
     assert is_gone(told, tmp_path)
-    assert done.left == ()
+    assert done.left == []
     assert {each.place for each in found.places if each.count} == {
         "your memory: core, notes, archive",
         "your memory: pending changes",
@@ -209,7 +209,7 @@ def test_m8_a_session_that_is_open_is_named_and_left(told):
 
     assert len(done.left) == 1
     assert "2026-11-21_00000001" in done.left[0]
-    assert TrueForget(SECRET, told).forget().left == ()
+    assert TrueForget(SECRET, told).forget().left == []
     assert TrueForget(SECRET, told).look().count == 0
 
 
@@ -232,7 +232,7 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
 
     done = TrueForget(SECRET, told).forget()
 
-    assert done.left == ()
+    assert done.left == []
     assert is_gone(told, tmp_path)
     assert (memory(told).folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
     assert memory(told).outside_edits() == ()

@@ -15,7 +15,7 @@ from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.edits import change_of
+from ouro.memory.long_term.trust.proposals import change_of
 from ouro.session import OpenRequest, TurnObserver, TurnQueue
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))

@@ -17,8 +17,7 @@ from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_p
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.placement import Placement, place
 from ouro.memory.long_term.remember import appended, checked, folded, note_of
-from ouro.memory.long_term.trust.edits import change_of
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, proposal_id
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, change_of, proposal_id
 from ouro.memory.tokens import estimate
 
 CORE_TOKENS = 1_500

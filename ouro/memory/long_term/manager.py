@@ -18,8 +18,7 @@ from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline, undo_commit
-from ouro.memory.long_term.trust.edits import subject_of
-from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, memory_note, question_about
+from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, memory_note, question_about, subject_of
 from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.memory.side_calls import SessionChannel

@@ -24,8 +24,17 @@ from ouro.memory.long_term.git.values import (
 )
 from ouro.memory.long_term.store import GitMemoryStore, has_made
 from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
-from ouro.memory.long_term.trust.edits import change_of, digest, edit_of, subject_of
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, by_agent, carried_over, proposal_id
+from ouro.memory.long_term.trust.proposals import (
+    Proposal,
+    Proposals,
+    by_agent,
+    carried_over,
+    change_of,
+    digest,
+    edit_of,
+    proposal_id,
+    subject_of,
+)
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.tokens import estimate
 

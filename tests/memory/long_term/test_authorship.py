@@ -92,7 +92,7 @@ async def test_it_is_known_still_when_something_else_was_forgotten(home):
     await conversation.close()
 
     place = OuroHome(home, home / "history.git", home / "sessions", home / "cache" / "index.db")
-    assert TrueForget("says Zebedee", place).forget().left == ()
+    assert TrueForget("says Zebedee", place).forget().left == []
 
     assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
 

@@ -123,7 +123,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
         if each.is_file() and not {".git", "history.git"}.intersection(each.parts)
     }
 
-    assert TrueForget("Blackbird-77", place).forget().left == ()
+    assert TrueForget("Blackbird-77", place).forget().left == []
 
     for path, data in files.items():
         if b"Blackbird-77" not in data and path.name != "lock":
@@ -199,9 +199,9 @@ def test_settings_are_named_and_left(place):
     done = TrueForget("Blackbird-77", place).forget()
 
     assert (place.path / "models.yaml").read_text() == "api_key: Blackbird-77\n"
-    assert done.left == (
-        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself, if it does not belong.",
-    )
+    assert done.left == [
+        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself, if it does not belong."
+    ]
 
 
 def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_persons_own_memory(place, tmp_path):
@@ -215,7 +215,7 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_pe
 
     found = TrueForget("Lives in Trondheim", place).forget()
 
-    assert found.left == ()
+    assert found.left == []
     assert [each.place for each in found.places if each.count] == [
         "your memory: core, notes, archive",
         "your memory: git history (objects that can be read)",
@@ -233,8 +233,8 @@ def test_what_is_too_large_to_be_read_is_named(place):
         file.truncate(257 << 20)
 
     for found in (TrueForget("gray owl", place).look(), TrueForget("blue heron", place).forget()):
-        assert found.unsearched == (f"{large}: 257 MB, larger than the 256 MB that are read.",)
-        assert found.left == ()
+        assert found.unsearched == [f"{large}: 257 MB, larger than the 256 MB that are read."]
+        assert found.left == []
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import os
 import tarfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
 from ouro.errors import OuroError, SessionError, SessionInUse, UsageError
 from ouro.memory.index import writing_alone
-from ouro.memory.long_term.forget.memories import forget_in_memory, memory_folder
-from ouro.memory.long_term.forget.text import (
-    ForgetTally,
-    ForgottenText,
-    Progress,
-    forget_in_file,
-    regular_files,
-)
+from ouro.memory.long_term.forget.memories import ForgettingMemory, memory_folder
+from ouro.memory.long_term.forget.text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.remember import EDITED
 from ouro.memory.sessions.session_file import (
@@ -45,28 +40,6 @@ _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MAX_BYTES = 256 << 20
 """Maximum size of a searched file; model weights are larger."""
 _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
-
-
-class PlaceCount(msgspec.Struct, frozen=True):
-    place: str
-    count: int
-
-
-class ForgetReport(msgspec.Struct, frozen=True):
-    """What was searched and found, and what could not be changed."""
-
-    places: tuple[PlaceCount, ...]
-    """All that were searched, also those without it."""
-    left: tuple[str, ...] = ()
-    """What stays, and what the user can do about it."""
-    sessions: tuple[str, ...] = ()
-    """The folders of sessions that hold it."""
-    unsearched: tuple[str, ...] = ()
-    """What was not searched, and why."""
-
-    @property
-    def count(self) -> int:
-        return sum(place.count for place in self.places)
 
 
 class OuroHome(msgspec.Struct, frozen=True):
@@ -109,73 +82,72 @@ class TrueForget:
         left = [*found.left, *still.left]
         if still.count and not left:
             left = [f"{place.place}: {place.count} times, written meanwhile." for place in still.places if place.count]
-        return ForgetReport(found.places, tuple(dict.fromkeys(left)), found.sessions, found.unsearched)
+        found.left = list(dict.fromkeys(left))
+        return found
 
     def _search(self, progress: Progress, *, changes: bool) -> ForgetReport:
-        tally, home = ForgetTally(), self._home
+        report, home = ForgetReport(), self._home
         states = home.states()
         for state_dir in states:
             progress(f"memory: {state_dir.stem}")
             try:
-                forget_in_memory(state_dir, self._text, tally, changes=changes)
+                memory = ForgettingMemory(state_dir, self._text, report)
+                if memory.look() and changes:
+                    memory.forget()
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else error
-                tally.left.append(f"{state_dir}: {reason} Correct that, and forget again.")
-        self._in_sessions(tally, progress, changes)
+                report.left.append(f"{state_dir}: {reason} Correct that, and forget again.")
+        self._in_sessions(report, progress, changes)
         progress("other files")
         done = (*states, *map(memory_folder, states), home.sessions, *home.index_files())
         for path in regular_files(home.path):
             if not any(folder == path or folder in path.parents for folder in done):
-                self._in_other_file(path, tally, changes)
+                self._in_other_file(path, report, changes)
         try:
-            self._in_index(tally, changes)
+            self._in_index(report, changes)
         except OSError as error:
-            tally.left.append(f"{home.index}: {error}. Delete it yourself: ouro makes it again.")
-        places = tuple(PlaceCount(place, count) for place, count in tally.found.items())
-        return ForgetReport(places, tuple(tally.left), tuple(tally.sessions), tuple(tally.unsearched))
+            report.left.append(f"{home.index}: {error}. Delete it yourself: ouro makes it again.")
+        return report
 
-    def _in_sessions(self, tally: ForgetTally, progress: Progress, changes: bool) -> None:
+    def _in_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
         root = self._home.sessions
         for place in (root, root / TRASH):
             folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
             for number, folder in enumerate(path for path in folders if path.name != TRASH):
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
-                self._in_session(folder, tally, changes)
+                self._in_session(folder, report, changes)
         index = root / INDEX_NAME
-        if (
-            index.is_file()
-            and tally.add("the list of sessions", self._text.count_bytes(index.read_bytes()))
-            and changes
-        ):
+        count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
+        if index.is_file() and report.add("the list of sessions", count) and changes:
             index.unlink()  # it is made again from the sessions
 
-    def _in_session(self, folder: Path, tally: ForgetTally, changes: bool) -> None:
+    def _in_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
         found = {path: count for path in files if (count := self._text.count_bytes(path.read_bytes()))}
         for path, count in found.items():
-            tally.add(_place_in_session(path.relative_to(folder)), count)
+            place = "tool outputs" if path.parent.name == "outputs" else "damaged data"
+            words = "what was said in sessions, their summaries and titles"
+            report.add(words if path.name == FILE_NAME else f"{place} beside sessions", count)
         if not (found and changes):
             return
-        tally.sessions.append(folder.name)
+        report.sessions.append(folder.name)
         try:
-            lock = SessionLock(folder)
-            try:
+            with ExitStack() as stack:
+                stack.callback(SessionLock(folder).release)
                 for path in found:
                     if path.name == FILE_NAME:
-                        self._in_records(folder, tally)
+                        self._in_records(folder, report)
                     else:
-                        forget_in_file(path, self._text, tally)
-            finally:
-                lock.release()
+                        forget_in_file(path, self._text, report)
         except SessionInUse as error:
-            tally.left.append(f"Session {folder.name} is unchanged: {error.message} Close it, then forget again.")
+            report.left.append(f"Session {folder.name} is unchanged: {error.message} Close it, then forget again.")
         except (SessionError, OSError) as error:
-            tally.left.append(
+            report.left.append(
                 f"Session {folder.name}: it could not be written ({error}). Correct that, and forget again."
             )
 
-    def _in_records(self, folder: Path, tally: ForgetTally) -> None:
+    def _in_records(self, folder: Path, report: ForgetReport) -> None:
         data = read_file(folder)
         pieces: list[bytes] = []
         at = 0
@@ -189,7 +161,7 @@ class TrueForget:
         if made != data:
             replace(folder, FILE_NAME, made)
         if left := self._text.count_bytes(made):
-            tally.left.append(
+            report.left.append(
                 f"Session {folder.name}: {left} times in fields that are needed to read it (the name of a tool, of a "
                 "model or of the project's folder)."
             )
@@ -205,22 +177,27 @@ class TrueForget:
         is_intact = is_readable(msgspec.structs.replace(record, data=made[4:-4]), folder=folder)
         return made if is_intact or not is_readable(record, folder=folder) else raw
 
-    def _in_other_file(self, path: Path, tally: ForgetTally, changes: bool) -> None:
+    def _in_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
         if (size := path.stat().st_size) > _MAX_BYTES:
-            tally.unsearched.append(f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read.")
+            report.unsearched.append(f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read.")
             return
         place = self._place(path)
-        count = tally.add(place, self._text.count_bytes(path.read_bytes()))
+        count = report.add(place, self._text.count_bytes(path.read_bytes()))
         if count and path.parent == self._home.path and path.name in _SETTINGS:
-            tally.left.append(f"{path}: these are your settings. Remove it there yourself, if it does not belong.")
+            report.left.append(f"{path}: these are your settings. Remove it there yourself, if it does not belong.")
         elif count and changes:
             try:
-                if place == "the log":
-                    self._overwrite(path)
+                if place == "the log":  # in place: other processes continue to write to this very file
+                    with path.open("r+b") as file:
+                        starred = self._text.starred(file.read())
+                        file.seek(0)
+                        file.write(starred)
+                        file.flush()
+                        os.fsync(file.fileno())
                 else:
-                    forget_in_file(path, self._text, tally)
+                    forget_in_file(path, self._text, report)
             except OSError as error:
-                tally.left.append(f"{path}: it could not be written ({error}). Correct that, and forget again.")
+                report.left.append(f"{path}: it could not be written ({error}). Correct that, and forget again.")
 
     def _place(self, path: Path) -> str:
         parts = path.relative_to(self._home.path).parts
@@ -232,29 +209,14 @@ class TrueForget:
             return "edits that could not be saved"
         return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
 
-    def _overwrite(self, path: Path) -> None:
-        """In place: other processes continue to write to this very file."""
-        with path.open("r+b") as file:
-            data = file.read()
-            file.seek(0)
-            file.write(self._text.starred(data))
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _in_index(self, tally: ForgetTally, changes: bool) -> None:
+    def _in_index(self, report: ForgetReport, changes: bool) -> None:
         """Delete the index where anything held the text: words and vectors stay in an old one."""
         files = [path for path in self._home.index_files() if path.is_file()]
-        tally.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
-        if changes and files and any(tally.found.values()):
+        report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
+        if changes and files and report.count:
             with writing_alone(self._home.index):
                 for path in files:
                     path.unlink(missing_ok=True)
-
-
-def _place_in_session(path: Path) -> str:
-    if path.name == FILE_NAME:
-        return "what was said in sessions, their summaries and titles"
-    return "tool outputs beside sessions" if path.parent.name == "outputs" else "damaged data beside sessions"
 
 
 def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:

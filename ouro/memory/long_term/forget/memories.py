@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from ouro.errors import LongTermMemoryError
-from ouro.memory.long_term.forget.text import ForgetTally, ForgottenText, forget_in_file, regular_files
+from ouro.memory.long_term.forget.text import ForgetReport, ForgottenText, forget_in_file, regular_files
 from ouro.memory.long_term.git import rewrite
 from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
 from ouro.memory.long_term.git.ledger import LEDGER_FILES, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, Scope
-from ouro.memory.long_term.notes.note import is_note_name, note_text, parse_note
+from ouro.memory.long_term.notes.note import Note, is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
@@ -33,20 +34,14 @@ def memory_folder(state_dir: Path) -> Path:
     return (state_dir.parent.parent if state_dir.name == _USER_STATE else state_dir) / "memory"
 
 
-def forget_in_memory(state_dir: Path, needle: ForgottenText, tally: ForgetTally, *, changes: bool) -> None:
-    """Search a memory and its history; where `changes`, rewrite both without the text.
+class ForgettingMemory:
+    """One memory and its history, in which a text is counted, then replaced.
 
-    Raises:
-        MemoryUnusable, OSError: the history cannot be read, or a file not written; the rest is unchanged.
+    Both methods raise MemoryUnusable or OSError where the history cannot be read, or a file not written.
     """
-    memory = _Memory(state_dir, needle, tally)
-    if memory.look() and changes:
-        memory.forget()
 
-
-class _Memory:
-    def __init__(self, state_dir: Path, needle: ForgottenText, tally: ForgetTally) -> None:
-        self._needle, self._tally = needle, tally
+    def __init__(self, state_dir: Path, needle: ForgottenText, report: ForgetReport) -> None:
+        self._needle, self._report = needle, report
         self._folder = memory_folder(state_dir)
         scope: Scope = "user" if state_dir.name == _USER_STATE else "repo"
         is_shared = not (self._folder / ".git").exists()
@@ -59,19 +54,19 @@ class _Memory:
 
     def look(self) -> bool:
         """Count; returns whether anything holds the text."""
-        tally, needle = self._tally, self._needle
+        report, needle = self._report, self._needle
         files = sum(needle.count(path.name) + needle.count_bytes(path.read_bytes()) for path in self._files())
-        tally.add(f"{self._name}: core, notes, archive", files)
+        report.add(f"{self._name}: core, notes, archive", files)
         own = sum(needle.count_bytes(path.read_bytes()) for path in self._own_files())
-        tally.add(f"{self._name}: pending changes", own)
+        report.add(f"{self._name}: pending changes", own)
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or own)
         held = sum(1 for content in rewrite.objects(self._repository) if needle.count_bytes(content))
-        tally.add(f"{self._name}: git history (objects that can be read)", held)
+        report.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
         root = self._folder.parent.parent
         if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
-            tally.unsearched.append(
+            report.unsearched.append(
                 f"{root}: its own git history, which this memory is shared in. "
                 f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` removes that folder from all its "
                 "commits: then commit it again, and tell everyone who has a copy."
@@ -79,7 +74,7 @@ class _Memory:
         was_sent = held and self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
         remote = self._repository.own("remote") or ("a remote" if was_sent else "")
         if held and remote:
-            tally.left.append(
+            report.left.append(
                 f"{self._name}: it was sent to {remote}, which still has it. Delete "
                 "the branch there, or the repository, and forget it on your other machines; hosts may keep deleted "
                 "commits for a while."
@@ -96,12 +91,12 @@ class _Memory:
                 self._write_files(pending)
             for path in self._own_files():
                 if self._needle.count_bytes(path.read_bytes()):
-                    forget_in_file(path, self._needle, self._tally)
+                    forget_in_file(path, self._needle, self._report)
         if self._folder.is_dir():
             self._tidy(pending)
         for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
             if path.is_file() and self._needle.count_bytes(path.read_bytes()):
-                self._tally.left.append(f"{path}: it is in the name of a branch or the address of a remote.")
+                self._report.left.append(f"{path}: it is in the name of a branch or the address of a remote.")
 
     def _files(self) -> list[Path]:
         if not self._folder.is_dir() or self._folder.is_symlink():
@@ -118,26 +113,15 @@ class _Memory:
             return data
         if data.startswith(b"---\nid: mem_"):
             name = data[8 : data.index(b"\n", 8)].decode(errors="replace").strip() + ".md"
-            if is_note_name(name):
-                return self._in_note(name, data)
+            with suppress(FileRefused):
+                parsed = parse_note(name, decode_text(data)) if is_note_name(name) else None
+                if parsed is not None and not parsed.problems:
+                    fields = msgspec.to_builtins(parsed.note)
+                    for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
+                        fields[name] = self._needle.in_data(fields[name], name)
+                    note = msgspec.convert(fields, Note)
+                    data = note_text(note).encode()
         return self._needle.bytes_without(data)
-
-    def _in_note(self, name: str, data: bytes) -> bytes:
-        try:
-            parsed = parse_note(name, decode_text(data))
-        except FileRefused:
-            return self._needle.bytes_without(data)
-        if parsed.problems:
-            return self._needle.bytes_without(data)
-        note = self._needle.in_data(msgspec.to_builtins(parsed.note))
-        fields = {name: value for name, value in note.items() if name not in ("text", "extra")}
-        made = msgspec.structs.replace(parsed.note, text=note["text"], extra=note["extra"])
-        kept = msgspec.convert({**fields, "text": "", "extra": {}}, type(parsed.note))
-        made = msgspec.structs.replace(
-            made, entities=kept.entities, relations=kept.relations, anchors=kept.anchors, branch=kept.branch
-        )
-        text = note_text(made).encode()
-        return text if not self._needle.count_bytes(text) else self._needle.bytes_without(text)
 
     def _in_name(self, data: bytes) -> bytes:
         if not self._needle.count_bytes(data):
@@ -152,7 +136,7 @@ class _Memory:
             if (new, new_name) == (data, name):
                 continue
             if not is_memory_name(name):
-                forget_in_file(path, self._needle, self._tally)
+                forget_in_file(path, self._needle, self._report)
                 continue
             if name not in pending:
                 ledger.approve({new_name: blob_id(new)})
@@ -161,35 +145,27 @@ class _Memory:
                 if new_name != name:
                     files.write(name, None)
             except (FileRefused, OSError) as error:
-                self._tally.left.append(f"{path}: it could not be written ({error}).")
+                self._report.left.append(f"{path}: it could not be written ({error}).")
 
     def _tidy(self, pending: set[str]) -> None:
         """Remove lines and files that hold nothing but the placeholder."""
-        changes = {name: text for name, text in self._tidied() if name not in pending}
-        if changes:
-            try:
-                self._store.save_and_commit(changes, "Forget", {ORIGIN: "person"})
-            except (LongTermMemoryError, FileRefused, OSError) as error:
-                self._tally.left.append(f"{self._name}: empty lines are left ({error}).")
-
-    def _tidied(self) -> list[tuple[str, str | None]]:
-        found: list[tuple[str, str | None]] = []
+        changes: dict[str, str | None] = {}
         for path in self._files():
-            name = str(path.relative_to(self._folder))
-            text = path.read_text(errors="replace")
-            if not is_memory_name(name) or self._needle.placeholder not in text:
+            name, text = str(path.relative_to(self._folder)), path.read_text(errors="replace")
+            if name in pending or not is_memory_name(name):
                 continue
+            lines = text.splitlines()
             if is_note_name(path.name):
-                note = parse_note(path.name, text).note
-                if self._is_empty(note.text):
-                    found.append((name, None))
-            elif any(map(self._is_only_that, text.splitlines())):
-                lines = [line for line in text.splitlines() if not self._is_only_that(line)]
-                found.append((name, "\n".join(lines) + "\n" if any(line.strip() for line in lines) else None))
-        return found
-
-    def _is_only_that(self, line: str) -> bool:
-        return self._needle.placeholder in line and self._is_empty(line)
+                if self._is_empty(parse_note(path.name, text).note.text):
+                    changes[name] = None
+            elif (left := [line for line in lines if not self._is_empty(line)]) != lines:
+                changes[name] = "\n".join(left) + "\n" if any(line.strip() for line in left) else None
+        try:
+            if changes:
+                self._store.save_and_commit(changes, "Forget", {ORIGIN: "person"})
+        except (LongTermMemoryError, FileRefused, OSError) as error:
+            self._report.left.append(f"{self._name}: empty lines are left ({error}).")
 
     def _is_empty(self, text: str) -> bool:
-        return _MARKS.fullmatch(text.replace(self._needle.placeholder, "")) is not None
+        without = text.replace(self._needle.placeholder, "")
+        return without != text and _MARKS.fullmatch(without) is not None

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ouro.errors import UsageError
 from ouro.utils.files import open_folder, replace_file
 
@@ -23,6 +25,8 @@ _MIN_BASE64 = 8
 _PLACEHOLDERS = ("[forgotten]", "[gone]", "[…]")
 _SPACE = r"(?:(?:\s|\\[nrt]|%20|%0[ad]|\\(?=\n)|(?<=\n)[|>#])+|\+)"
 _BREAK = r"(?:\\?\r?\n[ \t]*(?:\\|[|>#] ?)?)?"
+_ARGUMENT = "arguments"
+"""Below the arguments of a tool call no key has a meaning."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _FIXED = {"role", "at", "id", "kind", "media_type", "file", "signature", "model", "format", "created_at", "project"}
 """Fields of records that are needed to read the others."""
@@ -46,18 +50,19 @@ class ForgottenText:
             raise UsageError(f"The text to forget may have {MAX_CHARACTERS:,} characters.", "Give a part of it.")
         self.text = text
         forms = dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
-        self._pattern = re.compile("|".join(map(_written, forms)), re.IGNORECASE)
+        self._patterns = [re.compile("|".join(map(_written, forms)), re.IGNORECASE)]
         cores = [core for form in forms for core in _in_base64(form.encode("utf-8", "replace"))]
-        self._base64 = re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores)) if cores else None
+        if cores:
+            self._patterns.append(re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores)))
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
-        found = sum(1 for _ in self._pattern.finditer(text))
-        return found + (sum(1 for _ in self._base64.finditer(text)) if self._base64 else 0)
+        return sum(1 for pattern in self._patterns for _ in pattern.finditer(text))
 
     def without(self, text: str) -> str:
-        text = self._pattern.sub(lambda _found: self.placeholder, text)
-        return self._base64.sub(lambda _found: self.placeholder, text) if self._base64 else text
+        for pattern in self._patterns:
+            text = pattern.sub(lambda _found: self.placeholder, text)
+        return text
 
     def count_bytes(self, data: bytes) -> int:
         return self.count(data.decode("utf-8", "surrogateescape"))
@@ -70,7 +75,7 @@ class ForgottenText:
     def starred(self, data: bytes) -> bytes:
         """The bytes of a file with stars instead of it, in the same length."""
         text = data.decode("utf-8", "surrogateescape")
-        for pattern in filter(None, (self._pattern, self._base64)):
+        for pattern in self._patterns:
             text = pattern.sub(lambda found: "*" * len(found[0].encode("utf-8", "surrogateescape")), text)
         return text.encode("utf-8", "surrogateescape")
 
@@ -81,7 +86,9 @@ class ForgottenText:
             return value if is_fixed else self.without(value)
         if isinstance(value, Mapping):
             keys = {key: self.without(key) if name == _ARGUMENT else key for key in value}
-            made = {keys[key]: self.in_data(item, _inside(name, key)) for key, item in value.items()}
+            made = {
+                keys[key]: self.in_data(item, _ARGUMENT if name == _ARGUMENT else key) for key, item in value.items()
+            }
             if made.get("signature") and made.get("text") != value.get("text"):
                 made["signature"] = ""  # it signs a text that has changed
             return made
@@ -91,18 +98,9 @@ class ForgottenText:
         return self.placeholder if is_number and name == _ARGUMENT and self.count(str(value)) else value
 
 
-_ARGUMENT = "arguments"
-
-
-def _inside(name: str, key: str) -> str:
-    """Below the arguments of a tool call no key has a meaning."""
-    return _ARGUMENT if name == _ARGUMENT else key
-
-
 def _written(text: str) -> str:
     between = _BREAK if len(text) >= _MIN_WRAPPED else ""
-    words = (between.join(_character(character) for character in word) for word in text.split())
-    return _SPACE.join(words)
+    return _SPACE.join(between.join(map(_character, word)) for word in text.split())
 
 
 def _character(character: str) -> str:
@@ -135,20 +133,33 @@ def _in_base64(data: bytes) -> list[str]:
     return cores
 
 
-class ForgetTally:
-    def __init__(self) -> None:
-        self.found: dict[str, int] = {}
-        """Place -> how often it is there."""
-        self.left: list[str] = []
-        """What stays, and what the user can do about it."""
-        self.sessions: list[str] = []
-        """Folders of sessions that hold it."""
-        self.unsearched: list[str] = []
-        """What was not searched, and why."""
+class PlaceCount(msgspec.Struct):
+    place: str
+    count: int
 
-    def add(self, place: str, count: int) -> int:
+
+class ForgetReport(msgspec.Struct):
+    """What was searched and found, and what could not be changed."""
+
+    places: list[PlaceCount] = []
+    """All that were searched, also those without the text."""
+    left: list[str] = []
+    """What stays, and what the user can do about it."""
+    sessions: list[str] = []
+    """The folders of sessions that hold it."""
+    unsearched: list[str] = []
+    """What was not searched, and why."""
+
+    @property
+    def count(self) -> int:
+        return sum(place.count for place in self.places)
+
+    def add(self, name: str, count: int) -> int:
         """Count what a place holds; returns `count`."""
-        self.found[place] = self.found.get(place, 0) + count
+        place = next((place for place in self.places if place.place == name), None)
+        if place is None:
+            self.places.append(place := PlaceCount(name, 0))
+        place.count += count
         return count
 
 
@@ -163,14 +174,14 @@ def regular_files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def forget_in_file(path: Path, forgotten: ForgottenText, tally: ForgetTally) -> None:
+def forget_in_file(path: Path, forgotten: ForgottenText, report: ForgetReport) -> None:
     """Replace a file by one without the text (0600); a binary file is left, and reported."""
     data = path.read_bytes()
     try:
         if "\0" in data.decode():
             raise ValueError("NUL bytes")
     except ValueError:
-        tally.left.append(f"{path}: it is not text. Look at it, and remove it yourself.")
+        report.left.append(f"{path}: it is not text. Look at it, and remove it yourself.")
         return
     with open_folder(path.parent) as folder:
         replace_file(folder, path.name, forgotten.bytes_without(data))

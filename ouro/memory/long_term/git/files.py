@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable
 from ouro.utils.files import replace_file
@@ -76,23 +77,26 @@ class MemoryFiles:
         return _without_twins(sorted(found, key=lambda file: file.name))
 
     def read(self, name: str) -> str:
-        """The text of a file.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-            FileRefused: it is not a plain file of the user, not text, or too long.
-        """
+        """The text of a file; raises as `read_bytes`, and FileRefused where it is not text."""
         return decode_text(self.read_bytes(name))
 
     def read_bytes(self, name: str) -> bytes:
-        """The bytes of a file, under the checks of `read`."""
+        """The bytes of a file.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+            FileRefused: it is not a plain file of the user, or too long.
+        """
         with self._place(name) as (folder, base):
             try:
                 descriptor = os.open(base, _READ, dir_fd=folder)
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise FileRefused(_why_not_open(folder, base, error)) from error
+                with suppress(OSError):
+                    if reason := _why_not(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                        raise FileRefused(reason) from error
+                raise FileRefused(f"cannot be opened: {error.strerror}") from error
             try:
                 if reason := _why_not(os.fstat(descriptor)):
                     raise FileRefused(reason)
@@ -125,18 +129,14 @@ class MemoryFiles:
         for file in self.look():
             known = self._blobs.get(file.name)
             if known is None or known[0] != file.fingerprint:
-                known = file.fingerprint, UNREADABLE if file.reason else self._blob(file.name)
+                known = file.fingerprint, UNREADABLE
+                with suppress(FileRefused, OSError):
+                    data = self.read_bytes(file.name) if not file.reason else b"\0"
+                    decode_text(data)
+                    known = file.fingerprint, blob_id(data)
             now[file.name] = known
         self._blobs = now
         return {name: blob for name, (_, blob) in now.items()}
-
-    def _blob(self, name: str) -> str:
-        try:
-            data = self.read_bytes(name)
-            decode_text(data)
-        except (FileRefused, OSError):
-            return UNREADABLE
-        return blob_id(data)
 
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None).
@@ -176,20 +176,18 @@ class MemoryFiles:
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(below, 0o700, dir_fd=descriptor)
-                root, descriptor = descriptor, _open_below(descriptor, below)
+                root = descriptor
+                try:
+                    descriptor = os.open(below, _FOLDER, dir_fd=root)
+                except NotADirectoryError as error:
+                    text = f"{below} in the memory folder is not a folder; it is left alone."
+                    raise MemoryUnusable(text) from error
                 os.close(root)
             if os.fstat(descriptor).st_uid != os.getuid():
                 raise MemoryUnusable(f"{self.folder / below} belongs to another user; ouro does not read it as memory.")
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def _open_below(root: int, name: str) -> int:
-    try:
-        return os.open(name, _FOLDER, dir_fd=root)
-    except NotADirectoryError as error:
-        raise MemoryUnusable(f"{name} in the memory folder is not a folder; it is left alone.") from error
 
 
 def _listed(folder: int, prefix: str) -> Iterator[ListedFile]:
@@ -214,13 +212,13 @@ def fingerprint(found: os.stat_result) -> str:
 def _without_twins(found: list[ListedFile]) -> list[ListedFile]:
     """On some disks two of the names would be one file: the name that ouro would choose counts, else the first."""
     last_first = sorted(found, key=lambda file: (not _USUAL_NAME.fullmatch(file.name), file.name), reverse=True)
-    keys = {portable_name(file.name): file.name for file in last_first}
-    files = []
-    for file in found:
-        first = keys[portable_name(file.name)]
-        reason = file.reason or (f"its name is the same as {first} on some disks" if first != file.name else "")
-        files.append(ListedFile(file.name, file.fingerprint, reason))
-    return files
+    first = {portable_name(file.name): file.name for file in last_first}
+    return [
+        file
+        if file.reason or (name := first[portable_name(file.name)]) == file.name
+        else replace(file, reason=f"its name is the same as {name} on some disks")
+        for file in found
+    ]
 
 
 def portable_name(name: str) -> str:
@@ -245,13 +243,6 @@ def _why_not(found: os.stat_result) -> str:
 
 def _too_long(size: int) -> str:
     return f"{size:,} bytes: longer than the {MAX_FILE_BYTES:,} that a memory file may have"
-
-
-def _why_not_open(folder: int, name: str, error: OSError) -> str:
-    with suppress(OSError):
-        if reason := _why_not(os.stat(name, dir_fd=folder, follow_symlinks=False)):
-            return reason
-    return f"cannot be opened: {error.strerror}"
 
 
 def blob_id(data: bytes) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from itertools import takewhile
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.repository import GitRepository
@@ -52,7 +53,7 @@ def log(repo: GitRepository, limit: int, path: str = "", *, before: str = "", si
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
-    """One commit, by its id or the beginning of it; raises MemoryUnusable where there is none."""
+    """One commit, by its id or the beginning of it."""
     return _log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
 
 
@@ -124,7 +125,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, 
     Texts whose lines repeat too often to be compared are one change from their first difference to their last.
     """
     head = _common_lines(old, new)
-    tail = min(_common_lines(old[::-1], new[::-1]), len(old) - head, len(new) - head)
+    tail = _common_lines(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     counts, others = Counter(before), Counter(after)
     if sum(count * others[line] for line, count in counts.items()) > _MAX_LINE_PAIRS:
@@ -136,8 +137,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, 
 
 
 def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((count for count, (one, other) in pairs if one != other), min(len(old), len(new)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 # -- turns of commits without trailers: the agent commits in the shell as a user would
@@ -145,11 +145,12 @@ def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
 
 def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
     """Record, outside of the repository, that commits after `since` and uncommitted changes belong to a turn."""
-    repo.keep(_OPEN_TURN, _turn_line(trailers))
+    turn = f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
+    repo.keep(_OPEN_TURN, turn)
     head = repo.head().commit
     if head != since:
         ids = repo.git("rev-list", f"{since}..{head}" if since else head).decode().split()
-        _note_commits(repo, ids, _turn_line(trailers))
+        _note_commits(repo, ids, turn)
 
 
 def note_sync(repo: GitRepository, commits: str) -> None:
@@ -170,10 +171,10 @@ def open_turn(repo: GitRepository) -> Trailers:
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
     """Take over the records of a history that was rewritten: old commit -> new one."""
-    known = _turns(repo)
-    if not renamed.keys().isdisjoint(known):
-        lines = [f"{renamed.get(commit, commit)} {_turn_line(trailers)}\n" for commit, trailers in known.items()]
-        write_private(repo.own_dir / _TURNS, "".join(lines))
+    lines = (line.partition(" ") for line in repo.own(_TURNS).splitlines())
+    write_private(
+        repo.own_dir / _TURNS, "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines)
+    )
 
 
 def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
@@ -186,12 +187,6 @@ def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> Non
 def _turns(repo: GitRepository) -> dict[str, Trailers]:
     lines: Iterable[list[str]] = (line.split() for line in repo.own(_TURNS).splitlines())
     return {words[0]: _turn_trailers(words[1:]) for words in lines if words}
-
-
-def _turn_line(trailers: Trailers) -> str:
-    if trailers.get(ORIGIN) == _SYNC:
-        return _SYNC
-    return f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
 
 
 def _turn_trailers(words: list[str]) -> Trailers:

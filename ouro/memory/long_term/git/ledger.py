@@ -67,13 +67,12 @@ class ApprovalLedger:
         """
         if not contents:
             return
-        if self._size() > _MAX_BYTES:
+        if self._approved.exists() and self._approved.stat().st_size > _MAX_BYTES:
             # The older half was committed and accepted long ago.
             lines = self._approved.read_text().splitlines()
             write_private(self._approved, "".join(f"{line}\n" for line in lines[len(lines) // 2 :]))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self._approved, flags, 0o600)
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(os.open(self._approved, flags, 0o600), "w") as file:
             file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
 
     def approved(self) -> frozenset[tuple[str, str]]:
@@ -91,12 +90,6 @@ class ApprovalLedger:
         except (OSError, UnicodeDecodeError):
             return "", ""
         return commit, digest
-
-    def _size(self) -> int:
-        try:
-            return self._approved.stat().st_size
-        except OSError:
-            return 0
 
 
 def _digest(files: Mapping[str, str]) -> str:

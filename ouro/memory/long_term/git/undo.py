@@ -56,14 +56,22 @@ def plan_undo(
         base = ""  # commits that others made meanwhile are not of the turn
     steps: list[Sequence[DiffHunk]] = [history.changes(repo, commit.id) for commit in commits]
     if hunk or base:
-        steps = [_choose(tuple(history.hunks_between(repo, base or found.parent, found.id)), hunk, found)]
+        steps = [tuple(history.hunks_between(repo, base or found.parent, found.id))]
+    if hunk:
+        if not 1 <= hunk <= len(steps[0]):
+            raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(steps[0])}.")
+        one = steps[0][hunk - 1]
+        other = one.other_half(steps[0])  # half of a move would leave the note twice, or not at all
+        steps = [[one, other] if other else [one]]
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
     for hunks in steps:
         for name in dict.fromkeys(step.name for step in hunks):
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
-            after, left = _revert_file(edit.after, [step for step in hunks if step.name == name])
-            edits[name] = FileEdit(name, edit.before, after)
+            own = [step for step in hunks if step.name == name]
+            text, left = _revert_hunks(edit.after or "", own)
+            was_made = not left and not text and not any(step.before for step in own)  # by this commit
+            edits[name] = FileEdit(name, edit.before, None if was_made else text)
             conflicts += left
     changed = tuple(edit for edit in edits.values() if (edit.before or None) != (edit.after or None))
     return UndoPlan(scope, found, changed, tuple(conflicts), commits)
@@ -89,24 +97,7 @@ def _turn(commit: Commit) -> tuple[str, str] | None:
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
 
 
-def _choose(hunks: tuple[DiffHunk, ...], hunk: int, found: Commit) -> Sequence[DiffHunk]:
-    if not hunk:
-        return hunks
-    if not 1 <= hunk <= len(hunks):
-        raise UsageError(f"There is no hunk {hunk} in {found.id[:7]}: it has {len(hunks)}.")
-    one = hunks[hunk - 1]
-    other = one.other_half(hunks)  # half of a move would leave the note twice, or not at all
-    return [one, other] if other else [one]
-
-
-def _revert_file(now: str | None, hunks: Sequence[DiffHunk]) -> tuple[str | None, Sequence[DiffHunk]]:
-    """One file without these hunks, and those that conflict; None: the commit made the file, and nothing is left."""
-    text, left = revert_hunks(now or "", hunks)
-    was_made = not left and not text and not any(hunk.before for hunk in hunks)
-    return None if was_made else text, left
-
-
-def revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[DiffHunk]]:
+def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[DiffHunk]]:
     """`text` without these hunks of one file, and those that conflict: their lines have changed since.
 
     What was written since stays. A hunk is looked for at its place, and from there outwards.
@@ -120,8 +111,7 @@ def revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[Di
         if not places:
             left.append(hunk)
             continue
-        start = hunk.start
-        at = min(places, key=lambda at: abs(at - start))
+        at = min(places, key=lambda at: abs(at - hunk.start))
         lines[at : at + len(hunk.after)] = hunk.before
     return "".join(lines), left[::-1]
 

@@ -36,54 +36,44 @@ class MemoryChange(msgspec.Struct, frozen=True):
     """Why it is pending or was refused."""
 
 
-class TurnApproval:
-    """Decides about the changes that a turn leaves in one memory folder: one method for each event.
+class TurnApproval(msgspec.Struct, frozen=True):
+    """Decides about the changes that a turn leaves in one memory folder: one method for each event."""
 
-    Args:
-        provenance: what the messages of the turn say about who wrote what.
-        folder: the memory folder.
-        finds_secret: returns which kind of secret a text holds; empty where it holds none.
-        asks: the user wants to confirm every change (`memory.write: ask`).
-    """
-
-    def __init__(self, provenance: Provenance, folder: Path, finds_secret: Callable[[str], str], *, asks: bool) -> None:
-        self._provenance = provenance
-        self._folder = folder
-        self._finds_secret = finds_secret
-        self._asks = asks
+    provenance: Provenance
+    """What the messages of the turn say about who wrote what."""
+    folder: Path
+    finds_secret: Callable[[str], str]
+    """Returns which kind of secret a text holds; empty where it holds none."""
+    asks: bool
+    """The user wants to confirm every change (`memory.write: ask`)."""
 
     def after_tool(self, edit: FileEdit) -> MemoryChange:
         """WRITTEN → TRUSTED, where a call can have written it, in words of the user; else it stays WRITTEN."""
-        is_ours = self._provenance.may_have_written(self._folder, edit.name)
-        is_trusted = (
-            is_ours and not self._asks and not self._provenance.reason_to_confirm(edit.before or "", edit.after or "")
-        )
-        return MemoryChange(edit, ChangeState.TRUSTED if is_trusted else ChangeState.WRITTEN)
+        if self.asks or not self.provenance.may_have_written(self.folder, edit.name) or self._reason(edit):
+            return MemoryChange(edit, ChangeState.WRITTEN)
+        return MemoryChange(edit, ChangeState.TRUSTED)
 
     def after_turn(self, edit: FileEdit, *, is_approved: bool, was_approved: bool) -> MemoryChange:
         """WRITTEN → FOREIGN, REFUSED, PENDING or TRUSTED: the first whose condition holds.
 
         Args:
-            edit: the change.
             is_approved: the content of the file is approved, since a tool ended or ouro itself wrote it.
             was_approved: the file was approved after a tool; where it no longer is, it has changed since.
         """
-        if not is_approved and self._is_foreign(edit.name, was_approved):
+        # No call of the turn can have left the file as it is (M3).
+        has_changed_since = was_approved and self.provenance.knows_all_writing
+        if not is_approved and (has_changed_since or not self.provenance.may_have_written(self.folder, edit.name)):
             return MemoryChange(edit, ChangeState.FOREIGN)
-        if kind := self._finds_secret(f"{edit.name}\n{edit.after or ''}"):
+        if kind := self.finds_secret(f"{edit.name}\n{edit.after or ''}"):
             return MemoryChange(edit, ChangeState.REFUSED, f"holds a secret ({kind})")
-        if is_approved and not self._asks:
+        if is_approved and not self.asks:
             return MemoryChange(edit, ChangeState.TRUSTED)
-        reason = self._provenance.reason_to_confirm(edit.before or "", edit.after or "")
-        if reason := reason or (ASKS if self._asks else ""):
+        if reason := self._reason(edit) or (ASKS if self.asks else ""):
             return MemoryChange(edit, ChangeState.PENDING, reason)
         return MemoryChange(edit, ChangeState.TRUSTED)
 
-    def _is_foreign(self, name: str, was_approved: bool) -> bool:
-        """Whether no call of the turn can have left a file as it is (M3)."""
-        if was_approved and self._provenance.knows_all_writing:
-            return True
-        return not self._provenance.may_have_written(self._folder, name)
+    def _reason(self, edit: FileEdit) -> str:
+        return self.provenance.reason_to_confirm(edit.before or "", edit.after or "")
 
 
 def after_pause(*, agent_was_idle: bool, has_pending: bool) -> ChangeState:

@@ -1,25 +1,31 @@
-"""Proposals: pending changes of memory, and the question about them. Stored beside the history; they never expire."""
+"""Changes of memory files in words, and Proposals: the pending ones, stored beside the history. They never expire."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from ouro.display import Question
+from ouro.display import Diff, Display, FileChange, Question
+from ouro.events import CoreChanged
 from ouro.memory.long_term.git.history import line_changes
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import is_note_name
-from ouro.memory.long_term.trust.edits import subject_of, words_of
 from ouro.utils.log import log
-from ouro.utils.text import escaped
+from ouro.utils.text import cut, escaped
 
 _NAME = "proposals"
 _MAX_SOURCES = 5
+KEEP, LEAVE = "keep it", "leave it out"
+_MAX_LINES = 40
+_SUBJECT, _WORDS = 200, 100
+"""Characters of a whole summary, and of what it says about one file."""
+_ID = 12
+"""Characters of a note id in a line."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -73,8 +79,8 @@ class Proposals:
         found = ((raw, _read(raw)) for raw in stored)
         return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
 
-    def _write(self, waiting: Sequence[msgspec.Raw]) -> None:
-        self._history.keep(_NAME, msgspec.json.encode(waiting).decode())
+    def _write(self, pending: Sequence[msgspec.Raw]) -> None:
+        self._history.keep(_NAME, msgspec.json.encode(pending).decode())
 
 
 def _read(raw: msgspec.Raw) -> Proposal | None:
@@ -125,10 +131,6 @@ def _places(before: Sequence[str], now: Sequence[str]) -> dict[int, int]:
     return places
 
 
-KEEP, LEAVE = "keep it", "leave it out"
-_MAX_LINES = 40
-
-
 def question_about(proposal: Proposal) -> Question:
     """The question, with why the change is pending, what was read before it, and the lines that change."""
     why = [f"Pending because {proposal.reason}."]
@@ -148,8 +150,63 @@ def memory_note(text: str) -> str:
 def _changed(edit: FileEdit) -> list[str]:
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
     if not old and is_note_name(edit.name.rpartition("/")[2]):  # the text before its metadata
-        said = words_of(new)
-        return [edit.name, *(f"+ {line}" for line in (*said, *new[: len(new) - len(said)]))]
+        text = _words_of(new)
+        return [edit.name, *(f"+ {line}" for line in (*text, *new[: len(new) - len(text)]))]
     changes = list(line_changes(old, new))
     gone = [f"- {line}" for start, end, _, _ in changes for line in old[start:end]]
     return [edit.name, *gone, *(f"+ {line}" for _, _, start, end in changes for line in new[start:end])]
+
+
+def subject_of(edits: Iterable[FileEdit]) -> str:
+    """The edits in one line: `preferences.md: + Answer in German`."""
+    return cut("; ".join(map(_summary, edits)), _SUBJECT) or "Nothing"
+
+
+def change_of(
+    scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = ""
+) -> CoreChanged:
+    """The event of the edits, with invisible characters written out; of a note, its text."""
+    shown = tuple(
+        FileChange(edit.name, edit.before and escaped(edit.before), edit.after and escaped(edit.after))
+        for edit in map(_without_front_matter, edits)
+    )
+    display = Display(f"{scope}: {subject_of(edits)}", Diff(shown))
+    return CoreChanged(scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
+
+
+def digest(texts: Mapping[str, str]) -> str:
+    parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
+    return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
+
+
+def _words_of(lines: list[str]) -> list[str]:
+    """The text of a note, without its front matter."""
+    end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
+    return lines[end + 1 :]
+
+
+def _summary(edit: FileEdit) -> str:
+    name, old, new = edit.name, (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    if is_note_name(edit.name.rpartition("/")[2]):
+        name = name.removesuffix(".md")[: name.find("mem_") + _ID]
+        old, new = _words_of(old), _words_of(new)
+    before, after = set(old), set(new)
+    gone = [line.lstrip("-*# ").strip() for line in old if line not in after and line.strip()]
+    come = [line.lstrip("-*# ").strip() for line in new if line not in before and line.strip()]
+    words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
+    more = len(come) + (0 if come else len(gone)) - 1
+    return f"{name}: {cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
+
+
+def _without_front_matter(edit: FileEdit) -> FileEdit:
+    """A note by its text, unless only its front matter has changed."""
+    if not is_note_name(edit.name.rpartition("/")[2]):
+        return edit
+    texts = (edit.before, edit.after)
+    before, after = (None if text is None else "\n".join(_words_of(text.splitlines())) for text in texts)
+    return edit if before == after else FileEdit(edit.name, before, after)
+
+
+def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
+    """The edit of a category between two states of the core."""
+    return FileEdit(f"{name}.md", before.get(name), after.get(name))

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
-
-import msgspec
 
 from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.memory.long_term.git.history import line_changes
@@ -31,22 +29,11 @@ _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n")
 _WORD = re.compile(r"[^\W_]+")
 _NEGATIONS = {
-    "no",
-    "not",
-    "never",
-    "dont",
-    "without",
-    "kein",
-    "keine",
-    "nicht",
-    "nie",
-    "niemals",
-    "ne",
-    "pas",
-    "jamais",
-}
+    "no", "not", "never", "dont", "without", "kein", "keine", "nicht", "nie", "niemals", "ne", "pas", "jamais",
+}  # fmt: skip
 _SMALL = {
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "could", "default", "do", "does", "for", "from",
     "has", "have", "i", "in", "is", "it", "its", "like", "likes", "me", "my", "of", "on", "or", "our", "please",
@@ -57,9 +44,8 @@ _SMALL = {
 """Words without a meaning of their own, and those with which a memory begins."""
 
 
-class _Sentence(msgspec.Struct, frozen=True):
-    words: frozenset[str]
-    is_negative: bool
+Sentence = tuple[frozenset[str], bool]
+"""Its content words, and whether one negates them."""
 
 
 class Provenance:
@@ -85,7 +71,8 @@ class Provenance:
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
         """What came into the transcript from outside, the latest last, as it is shown to the user."""
-        self._messages = [list(_sentences(message.text)) for message in messages if _is_own(message)]
+        own = (_SENTENCE_END.split(message.text) for message in messages if _is_own(message))
+        self._messages = [list(map(_content, sentences)) for sentences in own]
         turn = _last_turn(messages)
         self._calls = [call for item in turn for call in item.tool_calls if call.name not in {*_READING, *_HARMLESS}]
         self.knows_all_writing = bool(turn) and all(map(self._is_trusted, self._calls))
@@ -95,7 +82,9 @@ class Provenance:
         """The reason why the user has to confirm a change of a memory file; empty if it is trusted."""
         if not self.sources:
             return ""
-        for gone, new in _hunks(before, after):
+        old_lines, new_lines = before.splitlines(), after.splitlines()
+        for a, b, c, d in line_changes(old_lines, new_lines):
+            gone, new = old_lines[a:b], new_lines[c:d]
             if line := next((line for line in new if not self._is_covered(line)), ""):
                 return f"`{line.strip()[:80]}` is not in the user's own words"
             if line := next((line for line in gone if not self._may_remove(line, new)), ""):
@@ -121,8 +110,8 @@ class Provenance:
     def _may_remove(self, line: str, new: Sequence[str]) -> bool:
         """Whether a line may be removed: a new line on the same subject replaces it, or the user said so."""
         words, _ = _content(line)
-        replaced = any(_shared(words, _content(other)[0]) for other in new)
-        return not words or replaced or any(_covers(message, words, None) for message in self._messages)
+        is_replaced = any(_shared(words, _content(other)[0]) for other in new)
+        return not words or is_replaced or any(_covers(message, words, None) for message in self._messages)
 
     def _is_trusted(self, call: ToolCall) -> bool:
         if call.name in _HARMLESS:
@@ -131,11 +120,9 @@ class Provenance:
             paths = _paths(call)
             return bool(paths) and all(map(self._is_memory, paths))
         line = call.arguments.get("command")
-        return call.name == "shell" and isinstance(line, str) and self._only_commits(line)
-
-    def _only_commits(self, line: str) -> bool:
-        folders = [found[1] for found in re.finditer(_COMMIT, line)]
-        return bool(_COMMITS.fullmatch(line)) and all(self._is_memory(folder.strip("\"'")) for folder in folders)
+        if call.name != "shell" or not isinstance(line, str) or not _COMMITS.fullmatch(line):
+            return False
+        return all(self._is_memory(found[1].strip("\"'")) for found in re.finditer(_COMMIT, line))
 
 
 def _paths(call: ToolCall) -> list[str]:
@@ -157,13 +144,11 @@ def _moves(line: str, name: str) -> bool:
 
 def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     """The messages from the user's last message on, not counting one sent during tool calls; empty if none."""
-    said = (
-        place
-        for place in range(len(messages) - 1, -1, -1)
-        if messages[place].role == "user" and messages[place].text and (not place or messages[place - 1].role != "tool")
-    )
-    place = next(said, None)
-    return () if place is None else messages[place:]
+    for place in range(len(messages) - 1, -1, -1):
+        is_prompt = messages[place].role == "user" and messages[place].text
+        if is_prompt and (not place or messages[place - 1].role != "tool"):
+            return messages[place:]
+    return ()
 
 
 def _is_own(message: Message) -> bool:
@@ -175,7 +160,8 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
     calls: dict[str, ToolCall] = {}
     for message in messages:
         if message.role == "user" and message.parts_of(Text) and message.text and not _is_own(message):
-            yield _named_message(message.text)
+            names = {PIPED: "standard input", OWN_LINE: "a shell line"}
+            yield next((name for start, name in names.items() if message.text.startswith(start)), "a long message")
         if message.role == "user" and message.parts_of(Image):
             yield "a picture"
         for reply in message.parts_of(ToolReply):
@@ -188,61 +174,41 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
     yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
 
 
-def _named_message(text: str) -> str:
-    if text.startswith(PIPED):
-        return "standard input"
-    return "a shell line" if text.startswith(OWN_LINE) else "a long message"
-
-
 def _named(call: ToolCall) -> str:
-    about = next(
-        (str(call.arguments[key]) for key in ("path", "command", "pattern", "url") if key in call.arguments), ""
-    )
+    keys = ("path", "command", "pattern", "url")
+    about = next((str(call.arguments[key]) for key in keys if key in call.arguments), "")
     return f"{call.name} {' '.join(about.split())[:60]}".strip()
 
 
-def _hunks(before: str, after: str) -> Iterator[tuple[list[str], list[str]]]:
-    old, new = before.splitlines(), after.splitlines()
-    for a, b, c, d in line_changes(old, new):
-        yield old[a:b], new[c:d]
-
-
-def _sentences(text: str) -> Iterator[_Sentence]:
-    for part in re.split(r"(?<=[.!?;])\s+|\n", text):
-        words, negative = _content(part)
-        if words:
-            yield _Sentence(frozenset(words), negative)
-
-
-def _content(text: str) -> tuple[set[str], bool]:
+def _content(text: str) -> Sentence:
     """The content words, and whether one negates them; in scripts without blanks each character is a word."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _has_no_blanks(word) else [word])}
-    return found - _SMALL - _NEGATIONS, bool(found & _NEGATIONS)
+    return frozenset(found - _SMALL - _NEGATIONS), bool(found & _NEGATIONS)
 
 
 def _has_no_blanks(word: str) -> bool:
     return any("\u2e80" <= sign <= "\uffdc" or "\u0e00" <= sign <= "\u0eff" for sign in word)
 
 
-def _covers(message: Sequence[_Sentence], words: set[str], negative: bool | None) -> bool:
-    about = [sentence for sentence in message if _shared(words, sentence.words)]
-    said = {word for sentence in about for word in sentence.words}
-    if not all(any(_same(word, other) for other in said) for word in words):
+def _covers(message: Sequence[Sentence], words: frozenset[str], negative: bool | None) -> bool:
+    """Whether the sentences about the subject have all the words, and are negative where that matters."""
+    about = [sentence for sentence in message if _shared(words, sentence[0])]
+    own = frozenset[str]().union(*(sentence[0] for sentence in about))
+    if not all(_shared({word}, own) for word in words):
         return False
-    return negative is None or negative == any(sentence.is_negative for sentence in about)
+    return negative is None or negative == any(sentence[1] for sentence in about)
 
 
-def _shared(some: set[str] | frozenset[str], others: set[str] | frozenset[str]) -> bool:
+def _shared(some: Set[str], others: Set[str]) -> bool:
+    """Whether a word is in both, or an inflected form of it: `test`, `tests`, `testing`."""
     return any(_same(word, other) for word in some for other in others)
 
 
 def _same(word: str, other: str) -> bool:
-    """Whether two words are equal or inflected forms: `test`, `tests`, `testing`."""
-    if word == other:
-        return True
     shorter, longer = sorted((word, other), key=len)
-    return len(shorter) >= 4 and len(longer) - len(shorter) <= 3 and longer.startswith(shorter)
+    is_inflected = len(shorter) >= 4 and len(longer) - len(shorter) <= 3 and longer.startswith(shorter)
+    return word == other or is_inflected
 
 
 def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
@@ -257,14 +223,11 @@ def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
             path = (cwd / Path(text).expanduser()).resolve()
         except (ValueError, RuntimeError, OSError):  # not a path: NUL, `~nobody`, a symlink loop
             return False
-        return any(path == folder or _is_file_of(folder, path) for folder in real)
+        for folder in (folder for folder in real if path.is_relative_to(folder)):
+            name = str(path.relative_to(folder))
+            is_read = not path.exists() or MemoryFiles(folder).find(name) is not None
+            if path == folder or (is_memory_name(name) and is_read):
+                return True
+        return False
 
     return is_below
-
-
-def _is_file_of(folder: Path, path: Path) -> bool:
-    """Whether ouro reads it as memory, or would if it existed."""
-    if not path.is_relative_to(folder):
-        return False
-    name = str(path.relative_to(folder))
-    return is_memory_name(name) and (not path.exists() or MemoryFiles(folder).find(name) is not None)

@@ -44,13 +44,7 @@ class TurnMarks:
         """Remove marks of sessions that were killed: all that is in memory is trusted."""
         with suppress(OSError):
             for mark in self._folder.iterdir():
-                if not _is_alive(mark):
+                try:
+                    os.kill(int(mark.read_text() or 0), 0)
+                except (OSError, ValueError):
                     mark.unlink()
-
-
-def _is_alive(mark: Path) -> bool:
-    try:
-        os.kill(int(mark.read_text() or 0), 0)
-    except (OSError, ValueError):
-        return False
-    return True
