@@ -4,76 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from ouro.safety import protected
-from ouro.safety.decision import Allow, Ask, Decision, Deny, Effect, Mode
-from ouro.safety.rules import Rule, parse_rule, parse_rules, path_rule, plain
+from ouro.safety.rules import (
+    Allow,
+    Ask,
+    Decision,
+    Deny,
+    Effect,
+    Mode,
+    Rule,
+    parse_rule,
+    parse_rules,
+    path_rule,
+    plain,
+)
 from ouro.safety.workspace import Workspace
 
 MAX_RULES = 3
 """Rules that one answer of "always" may save."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
-
-
-@dataclass
-class Policy:
-    workspace: Workspace
-    mode: Mode
-    allow: list[Rule] = field(default_factory=list)
-    ask: list[Rule] = field(default_factory=list)
-    deny: list[Rule] = field(default_factory=list)
-    finds_secret: Callable[[str], str] = lambda _text: ""
-    """Says which kind of secret is in a text; empty where there is none."""
-
-    def speaking(self, kind: Literal["allow", "ask", "deny"], tool: str, effect: Effect) -> Iterator[Rule]:
-        rules: list[Rule] = getattr(self, kind)
-        return (rule for rule in rules if rule.covers(tool, effect))
-
-    def first(
-        self, kind: Literal["allow", "ask", "deny"], tool: str, effect: Effect, test: Callable[[Rule], bool]
-    ) -> Rule | None:
-        return next((rule for rule in self.speaking(kind, tool, effect) if test(rule)), None)
-
-    def on_path(self, kind: Literal["ask", "deny"], tool: str, effect: Effect, path: Path, said: Path) -> Rule | None:
-        """The first rule that asks about or denies a path, resolved or as given."""
-        root = self.workspace.root
-        return self.first(
-            kind,
-            tool,
-            effect,
-            lambda rule: any(rule.matches_path(one, root, widely=True) for one in (path, said)),
-        )
-
-    def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
-        """Whether mode and allow rules let a path be read or written; ask and deny rules are not checked."""
-        inside, root = self.workspace.is_inside(path), self.workspace.root
-        area = None if inside else protected.reserved_area(path)
-        if effect is Effect.WRITE and self.workspace.is_memory(path):
-            return True
-        for rule in self.speaking("allow", tool, effect):
-            # Only a rule that begins with / or ~ covers the disk outside of the workspace, and only one that names a
-            # place of keys covers that.
-            start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
-            covers = inside or (rule.pattern or "").startswith(("/", "~"))
-            if covers and (area is None or protected.is_under(start, area)) and rule.matches_path(path, root):
-                return True
-        if effect is Effect.READ:
-            return inside or (self.mode == "auto" and area is None)
-        return inside and self.mode in ("edit", "auto")
-
-    def unresolved(self, target: str) -> Path:
-        """The path without following links: a rule may name the link."""
-        expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
-        return Path(os.path.normpath(self.workspace.root / expanded))
-
-
-def joined(found: Sequence[Decision]) -> Ask:
-    asks = [decision for decision in found if isinstance(decision, Ask)]
-    return Ask("; ".join(dict.fromkeys(ask.reason for ask in asks)), joined_rules([ask.rule for ask in asks]))
+Kind = Literal["deny", "ask", "allow"]
 
 
 def joined_rules(rules: Sequence[str]) -> str:
@@ -86,6 +40,7 @@ class Permissions:
     """Decides on tool calls, and saves the rules of the user.
 
     Args:
+        mode: may be set at any time.
         allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before allow.
         on_remember: called with each rule that the user wants to save.
         finds_secret: returns the kind of secret in a text; such a text is not committed to memory.
@@ -102,54 +57,44 @@ class Permissions:
         allow: Sequence[str] = (),
         ask: Sequence[str] = (),
         deny: Sequence[str] = (),
-        on_remember: Callable[[str], None] | None = None,
+        on_remember: Callable[[str], None] = lambda _rule: None,
         finds_secret: Callable[[str], str] = lambda _text: "",
     ) -> None:
-        self._workspace = workspace
-        self._policy = Policy(
-            workspace,
-            mode,
-            [parse_rule(text) for text in allow],
-            [parse_rule(text) for text in ask],
-            [parse_rule(text) for text in deny],
-            finds_secret,
-        )
+        self.workspace = workspace
+        self.mode = mode
+        self.finds_secret = finds_secret
+        self._rules: dict[Kind, list[Rule]] = {
+            "deny": [parse_rule(text) for text in deny],
+            "ask": [parse_rule(text) for text in ask],
+            "allow": [parse_rule(text) for text in allow],
+        }
         self._on_remember = on_remember
-
-    @property
-    def mode(self) -> Mode:
-        """The mode in force; may be set at any time."""
-        return self._policy.mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        self._policy.mode = mode
 
     @property
     def rules(self) -> tuple[str, ...]:
         """The rules in force, strongest first, each as `allow shell(git status *)`."""
-        named = (("deny", self._policy.deny), ("ask", self._policy.ask), ("allow", self._policy.allow))
-        return tuple(f"{kind} {rule}" for kind, rules in named for rule in rules)
+        return tuple(f"{kind} {rule}" for kind, rules in self._rules.items() for rule in rules)
 
     def decide(self, tool: str, effect: Effect, targets: Sequence[str]) -> Decision:
         """What to do with a call of `tool` that would touch `targets`."""
-        if rule := self._policy.first("deny", tool, effect, lambda rule: rule.pattern is None):
+        if rule := self.first("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user.")
         decisions = [self._on_target(tool, effect, target) for target in targets or ("",)]
         if denied := next((decision for decision in decisions if isinstance(decision, Deny)), None):
             return denied
         asked = [decision for decision in decisions if isinstance(decision, Ask)]
-        return joined(asked) if asked else Allow()
+        reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
+        return Ask(reasons, joined_rules([ask.rule for ask in asked])) if asked else Allow()
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let this allowed call open its outside or protected paths."""
         if effect not in (Effect.READ, Effect.WRITE):
             return
         for target in targets:
-            path = self._workspace.resolve(target)
-            writes = effect is Effect.WRITE and self._workspace.protection(path)
-            if writes or not self._workspace.is_inside(path):
-                self._workspace.grant(path, "write" if effect is Effect.WRITE else "read")
+            path = self.workspace.resolve(target)
+            writes = effect is Effect.WRITE and self.workspace.protection(path)
+            if writes or not self.workspace.is_inside(path):
+                self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def remember(self, rule: str) -> None:
         """Add an allow rule, or several separated by commas.
@@ -157,47 +102,80 @@ class Permissions:
         Raises:
             ConfigError: the rule cannot be read.
         """
-        new = [one for one in parse_rules(rule) if one not in self._policy.allow]
-        self._policy.allow.extend(new)  # in force even if it cannot be saved
-        if self._on_remember:
-            for one in new:
-                self._on_remember(str(one))
+        new = [rule for rule in parse_rules(rule) if rule not in self._rules["allow"]]
+        self._rules["allow"] += new  # in force even if it cannot be saved
+        for added in new:
+            self._on_remember(str(added))
+
+    def first(self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool]) -> Rule | None:
+        """The first rule of a kind that is about the tool and passes the test."""
+        return next(filter(test, self._about(kind, tool, effect)), None)
+
+    def on_path(self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path) -> Rule | None:
+        """The first rule that asks about or denies a path, resolved or as given."""
+        root, paths = self.workspace.root, (path, unresolved)
+        return self.first(
+            kind, tool, effect, lambda rule: any(rule.matches_path(path, root, widely=True) for path in paths)
+        )
+
+    def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
+        """Whether mode and allow rules let a path be read or written; ask and deny rules are not checked."""
+        inside, root = self.workspace.is_inside(path), self.workspace.root
+        area = None if inside else protected.reserved_area(path)
+        if effect is Effect.WRITE and self.workspace.is_memory(path):
+            return True
+        for rule in self._about("allow", tool, effect):
+            # Only a rule that begins with / or ~ covers the disk outside of the workspace, and only one that names a
+            # place of keys covers that.
+            start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
+            covers = inside or (rule.pattern or "").startswith(("/", "~"))
+            if covers and (area is None or protected.is_under(start, area)) and rule.matches_path(path, root):
+                return True
+        if effect is Effect.READ:
+            return inside or (self.mode == "auto" and area is None)
+        return inside and self.mode in ("edit", "auto")
+
+    def _about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
+        return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
 
     def _on_target(self, tool: str, effect: Effect, target: str) -> Decision:
         if effect in (Effect.READ, Effect.WRITE):
-            return self._on_path(tool, effect, target)
+            return self._on_file(tool, effect, target)
         if effect is Effect.RUN:
             # Imported late: only shell lines need its tables and grammar.
             from ouro.safety.shell.rules import decide_line
 
-            return decide_line(self._policy, tool, target)
+            return decide_line(self, tool, target)
         if effect is Effect.NET:
             return self._on_url(tool, target)
-        rule = self._policy.first("ask", tool, effect, lambda rule: rule.pattern is None)
+        rule = self.first("ask", tool, effect, lambda rule: rule.pattern is None)
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
-    def _on_path(self, tool: str, effect: Effect, target: str) -> Decision:
-        path, said = self._workspace.resolve(target), self._policy.unresolved(target)
-        if rule := self._policy.on_path("deny", tool, effect, path, said):
+    def _on_file(self, tool: str, effect: Effect, target: str) -> Decision:
+        path = self.workspace.resolve(target)
+        # Without following links: a rule may name the link.
+        expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
+        unresolved = Path(os.path.normpath(self.workspace.root / expanded))
+        if rule := self.on_path("deny", tool, effect, path, unresolved):
             return Deny(f"The rule `deny {rule}` forbids {target}.")
         if effect is Effect.WRITE and self.mode == "plan":
             return Deny(PLAN)
-        shown = self._workspace.shown(path)
-        if effect is Effect.WRITE and (reason := self._workspace.protection(path)):
+        shown = self.workspace.shown(path)
+        if effect is Effect.WRITE and (reason := self.workspace.protection(path)):
             return Ask(f"{shown}: {reason}")
-        if rule := self._policy.on_path("ask", tool, effect, path, said):
+        if rule := self.on_path("ask", tool, effect, path, unresolved):
             return Ask(f"{shown}: the rule `ask {rule}` says so")
-        if self._policy.is_free(tool, effect, path):
+        if self.is_free(tool, effect, path):
             return Allow()
-        place = f"it changes {shown}" if self._workspace.is_inside(path) else f"{shown} is outside the workspace"
-        return Ask(place, path_rule(effect.value, path, self._workspace))
+        place = f"it changes {shown}" if self.workspace.is_inside(path) else f"{shown} is outside the workspace"
+        return Ask(place, path_rule(effect.value, path, self.workspace))
 
     def _on_url(self, tool: str, url: str) -> Decision:
-        if rule := self._policy.first("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+        if rule := self.first("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Deny(f"The rule `deny {rule}` forbids {url}.")
-        if rule := self._policy.first("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+        if rule := self.first("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Ask(f"the rule `ask {rule}` says so")
-        if self.mode == "auto" or self._policy.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+        if self.mode == "auto" or self.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Allow()
         host = urlsplit(url).hostname or ""
         return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and plain(host) else tool)

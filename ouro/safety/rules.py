@@ -1,18 +1,56 @@
-"""Permission rules: `shell(git status *)`, `write(src/**)`, `edit`."""
+"""Permission rules, such as `shell(git status *)` and `write(src/**)`, and the decisions on tool calls."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import re
+from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ouro.errors import ConfigError
-from ouro.safety.decision import Effect
 from ouro.safety.workspace import Workspace
+
+Mode = Literal["ask", "edit", "plan", "auto"]
+"""What runs unasked: reading only; changing files, too; nothing is changed; all but the hard floor."""
+
+
+class Effect(StrEnum):
+    """What a tool call touches outside of the session."""
+
+    NONE = "none"
+    READ = "read"
+    """Reads files; the targets are paths."""
+    WRITE = "write"
+    """Changes files; the targets are paths."""
+    RUN = "run"
+    """Runs a shell line; the target is the line."""
+    NET = "net"
+    """Reaches a network; the target is a URL."""
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """The call runs."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """The user decides; `rule` is what "always" would save, empty if no rule can be saved."""
+
+    reason: str
+    rule: str = ""
+
+
+class Deny(msgspec.Struct, frozen=True):
+    """The call does not run; `reason` is for the model."""
+
+    reason: str
+
+
+Decision = Allow | Ask | Deny
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = ("litellm", "textual", "prompt_toolkit", "sqlite3", "httpx", "yaml", "rich", "tree_sitter", "PIL", "pypdf",
+HEAVY = ("litellm", "textual", "prompt_toolkit", "sqlite3", "httpx", "yaml", "rich", "PIL", "pypdf",
          "kingfisher", "rapidfuzz", "jsonschema", "asyncio")  # fmt: skip
 
 

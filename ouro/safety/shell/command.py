@@ -11,28 +11,36 @@ _HARMLESS_VARIABLES = re.compile(
     r"(LANG|LANGUAGE|LC_[A-Z]+|TZ|CI|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONUTF8|PYTHONHASHSEED|NODE_ENV)"
 )
-"""Variables that make no program run another or act elsewhere."""
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word without quotes; not exact if bash would expand it."""
-
     text: str
+    """Without quotes."""
     exact: bool = True
+    """Bash does not expand it."""
     glob: bool = False
     """It holds an unquoted `*`, `?` or `[`."""
+    raw: str = ""
+    """As it was written."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The parts that may be a path: `x`, `of=x`, `--file=x`, `-f/x`."""
+        whole = () if self.text.startswith("-") else (self.text,)
+        if "=" in self.text:
+            return (*whole, self.text.partition("=")[2])
+        inside = re.match(r"-[A-Za-z]+([/~.].*)", self.text)
+        return (inside[1],) if inside else whole
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """`name=value`."""
-
     name: str
     value: Word
 
     @property
     def harmless(self) -> bool:
-        """Whether the variable makes no program run another or act elsewhere."""
-        return bool(_HARMLESS_VARIABLES.fullmatch(self.name))
+        """Whether it makes no program run another or act elsewhere."""
+        return bool(_HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(r"[\w.:@+-]*", self.value.text))
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -67,6 +75,7 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def program(self) -> str:
+        """Its name without the folder."""
         return self.name.rsplit("/", 1)[-1]
 
     @property
@@ -77,3 +86,8 @@ class Command(msgspec.Struct, frozen=True):
     @property
     def arguments(self) -> tuple[Word, ...]:
         return self.words[1:]
+
+    @property
+    def settings(self) -> tuple[Assignment, ...]:
+        """The assignments that may change what it does."""
+        return tuple(assignment for assignment in self.assignments if not assignment.harmless)

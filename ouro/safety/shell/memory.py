@@ -4,72 +4,61 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from ouro.safety.guarded_memory import GuardedMemory
-from ouro.safety.shell.command import Command, Redirect, Word
+from ouro.safety.shell.command import Command
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import Places
-from ouro.safety.shell.reading import CommandReading, may_name, reading
+from ouro.safety.shell.reading import parse_options, reading
+from ouro.safety.shell.tables import Reader, names
 from ouro.safety.workspace import Workspace
 
-_FLAGS = {
-    "add": r"-A|--all|-u|--update|-v|--verbose|--",
-    "commit": r"-q|--quiet|-a|--all|--no-edit|--allow-empty|--trailer=.*|--message=.*|--",
-    "mv": r"-v|--verbose|--",
-    "rm": r"-q|--quiet|--cached|--",
-    "restore": r"--staged|-S|-q|--quiet|--",
-}
-"""The git subcommands that run on memory unasked, and their options."""
 _MIN_WORDS = 3
-_TAKES_TEXT = re.compile(r"-[aq]*m|--message|--trailer")
 _NAMED = re.compile(r"\.ouro/+memory\b")
 
 
+def _row(letters: str, long: str, valued: str = "") -> Reader:
+    return Reader(letters, names(long), names(valued), frozenset(), "files")
+
+
+_UNASKED = {
+    "add": _row("Auv", "all update verbose"),
+    "commit": _row("qa", "quiet all no-edit allow-empty", "m message trailer"),
+    "mv": _row("v", "verbose"),
+    "rm": _row("q", "quiet cached"),
+    "restore": _row("Sq", "staged quiet"),
+}
+"""The git subcommands that run on memory unasked, and their options."""
+
+
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
-    """The memory that a command only commits to; None for any other command."""
+    """The memory that a command only commits to, as `git -C FOLDER commit -m TEXT`; None for any other command."""
     words = command.arguments
+    texts = [word.text for word in words]
     if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
         return None
-    if not all(word.exact for word in words) or len(words) < _MIN_WORDS or words[0].text != "-C":
+    if len(words) < _MIN_WORDS or texts[0] != "-C" or texts[2] not in _UNASKED or not all(word.exact for word in words):
         return None
-    folders = {(places.workspace.memory_at(path), path) for path in places.named(words[1].text)}
+    folders = {(places.workspace.memory_at(path), path) for path in places.named(texts[1])}
     folder, path = folders.pop()
-    if folders or folder is None or path != folder.path:
+    parsed = parse_options(words[3:], _UNASKED[texts[2]])
+    if folders or folder is None or path != folder.path or isinstance(parsed, str):
         return None
-    return folder if _is_listed(words[2].text, words[3:], folder) else None
-
-
-def _is_listed(subcommand: str, words: tuple[Word, ...], folder: GuardedMemory) -> bool:
-    if subcommand not in _FLAGS:
-        return False
-    rest, texts, paths = [word.text for word in words], 0, []
-    while rest:
-        text = rest.pop(0)
-        if subcommand == "commit" and _TAKES_TEXT.fullmatch(text) and rest:
-            rest.pop(0)
-            texts += 1
-        elif text.startswith("-"):
-            if not re.fullmatch(_FLAGS[subcommand], text, re.DOTALL):
-                return False
-            texts += text.startswith("--message=")
-        else:
-            paths.append(text)
-    if subcommand == "commit" and not texts:
-        return False  # it would open an editor
-    if subcommand == "restore" and not {"--staged", "-S"}.intersection(word.text for word in words):
-        return False  # it discards uncommitted changes
-    return all(_is_inside(text, folder, whole=subcommand in ("add", "commit", "restore")) for text in paths)
+    operands, values = parsed
+    if texts[2] == "commit" and not values.keys() & {"m", "message"}:
+        return None  # it would open an editor
+    if texts[2] == "restore" and not {"--staged", "-S"}.intersection(texts):
+        return None  # it discards uncommitted changes
+    whole = texts[2] in ("add", "commit", "restore")
+    return folder if all(_is_inside(word.text, folder, whole=whole) for word in operands) else None
 
 
 def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:
     """Whether a path, as git reads it, names memory files; pathspec magic and patterns do not."""
     if whole and text in (".", "archive", "archive/"):
         return True
-    if re.search(r"[:*?\[\\]", text):
-        return False
-    return folder.keeps(Path(os.path.normpath(folder.path / text)))
+    return not re.search(r"[:*?\[\\]", text) and folder.keeps(Path(os.path.normpath(folder.path / text)))
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
@@ -78,7 +67,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
     if not workspace.memory:
         return ""
     for redirect in line.redirects:
-        if redirect.writes and _opens_memory(redirect, places):
+        if redirect.writes and any(map(workspace.memory_at, places.named(redirect.target.text))):
             return "it writes into long-term memory without the file tools"
     inside = any(_is_near(folder, workspace) for folder in places.folders[1:])
     named = False
@@ -91,9 +80,9 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
         if folder := memory_git(command, places):
             if reason := folder.tampered():
                 return f"it runs git on long-term memory, but {reason}"
-        elif not isinstance(reading(command), CommandReading) or not all(one.harmless for one in command.assignments):
+        elif not isinstance(reading(command), tuple) or command.settings:
             return f"{command.program} may change long-term memory without the file tools"
-    is_hidden = not named and any(spelling in text for spelling in _spellings(workspace))
+    is_hidden = not named and _spells(text, workspace)
     return "it names long-term memory in a way that is not understood" if is_hidden else ""
 
 
@@ -101,37 +90,22 @@ def _is_near(folder: Path, workspace: Workspace) -> bool:
     """Whether a folder is in memory, or above memory and not above the workspace."""
     if workspace.memory_at(folder):
         return True
-    return folder not in (workspace.root, *workspace.root.parents) and any(
-        folder in memory.path.parents for memory in workspace.memory
-    )
-
-
-def _opens_memory(redirect: Redirect, places: Places) -> bool:
-    return any(places.workspace.memory_at(path) for path in places.named(redirect.target.text))
+    above = any(folder in memory.path.parents for memory in workspace.memory)
+    return above and folder not in (workspace.root, *workspace.root.parents)
 
 
 def _names_memory(command: Command, places: Places) -> bool:
-    workspace = places.workspace
-    if any(
-        _spells(text, workspace) for text in (command.stdin or "", *(one.value.text for one in command.assignments))
-    ):
-        return True
-    for word in command.words:
-        if _spells(word.text, workspace):
-            return True
-        paths = places.read(word) if word.glob else (path for text in may_name(word) for path in places.named(text))
-        if any(workspace.memory_at(path) for path in paths):
-            return True
-    return False
+    texts = [command.stdin or "", *(setting.value.text for setting in command.assignments)]
+    texts += [word.text for word in command.words]
+    paths = (path for word in command.words for path in places.of_word(word))
+    return any(_spells(text, places.workspace) for text in texts) or any(map(places.workspace.memory_at, paths))
 
 
 def _spells(text: str, workspace: Workspace) -> bool:
-    return any(spelling in text for spelling in _spellings(workspace)) or bool(_NAMED.search(text))
-
-
-def _spellings(workspace: Workspace) -> Iterator[str]:
-    """The texts that name a memory folder or its history."""
+    """Whether a text spells out a memory folder or its history."""
     for folder in workspace.memory:
-        yield from (str(folder.path), workspace.shown(folder.path))
-        if folder.state_dir is not None:
-            yield str(folder.state_dir.parent)
+        if str(folder.path) in text or workspace.shown(folder.path) in text:
+            return True
+        if folder.state_dir is not None and str(folder.state_dir.parent) in text:
+            return True
+    return bool(_NAMED.search(text))

@@ -13,6 +13,7 @@ from pathlib import Path
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
+from ouro.safety.shell.tables import names
 from ouro.safety.workspace import Workspace
 from ouro.utils.git import Git, GitError
 
@@ -20,6 +21,23 @@ _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
 _GIT_TIMEOUT = 1.0
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
+_WRITTEN_OPERANDS = {  # which operands are written
+    **dict.fromkeys(names("rm rmdir unlink mv tee touch truncate mkdir shred mkfifo"), slice(None)),
+    **dict.fromkeys(names("chmod chown chgrp"), slice(1, None)),
+    **dict.fromkeys(names("cp ln install rsync scp split csplit"), slice(-1, None)),
+}
+_WRITTEN_OPTIONS = {  # the options whose value is written
+    **dict.fromkeys(names("cp mv ln install"), "-t --target-directory"),
+    "curl": "-o --output --output-dir -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr --libcurl",
+    "wget": "-O --output-document -P --directory-prefix -o --output-file -a --append-output",
+    **dict.fromkeys(names("tar gtar bsdtar"), "-C --directory -f --file"),
+    "unzip": "-d",
+    "sort": "-o --output",
+    "patch": "-o --output -d --directory -r --reject-file",
+    "git": "-C --git-dir --work-tree --output",
+    **dict.fromkeys(names("gcc g++ cc clang ld pandoc"), "-o"),
+    "make": "-C --directory",
+}
 
 
 class Places:
@@ -27,18 +45,20 @@ class Places:
 
     def __init__(self, workspace: Workspace, line: ShellLine) -> None:
         self.workspace = workspace
+        self.home = workspace.resolve("~")
         self.folders = [workspace.root]
         self.lost = ""
         """Why the folder that commands run in is not known; empty where it is."""
         for command in line.commands:
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
                 targets = [word for word in command.arguments if not re.fullmatch(r"-[LPe@]*|--", word.text)]
-                if command.program == "popd" or len(targets) < len(command.arguments) - 1 or "CDPATH" in os.environ:
+                texts = [word.text for word in command.arguments]
+                if command.program == "popd" or "-" in texts or len(targets) < len(texts) - 1 or "CDPATH" in os.environ:
                     self.lost = "it changes to a folder that is not known"
                 self._move(targets[0] if targets else Word("~"))
 
     def _move(self, target: Word) -> None:
-        if not target.exact or target.text == "-" or len(self.folders) > _MAX_FOLDERS:
+        if not target.exact or len(self.folders) > _MAX_FOLDERS:
             self.lost = "it changes to a folder that is not known"
         # `cd link/..` leads back to where the link is, `cat link/../x` to the folder above its target.
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
@@ -51,28 +71,27 @@ class Places:
             return [self.workspace.resolve(text)]
         return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
 
-    def read(self, word: Word) -> Iterator[Path]:
-        if not word.glob:
-            yield from self.named(word.text)
-            return
-        for start in self.named(before_pattern(word.text)):
-            yield start
-            if self.workspace.is_inside(start):
-                yield from (self.workspace.resolve(path) for path in self._matches(start, word))
+    def of_word(self, word: Word) -> Iterator[Path]:
+        """The real paths that a word may name: it, its parts, or what its pattern matches."""
+        yield from (path for text in word.paths for path in self.named(text))
+        if word.glob and not word.text.startswith("-"):
+            for start in self.named(before_pattern(word.text)):
+                yield start
+                yield from map(self.workspace.resolve, self._matches(start, word))
 
     def strange_match(self, word: Word) -> str:
         """Why what a file pattern matches cannot be judged: a name like an option, or too many; else empty."""
-        if not word.glob or word.exact:
-            return ""
-        for start in self.named(before_pattern(word.text)):
-            names = list(self._matches(start, word)) if self.workspace.is_inside(start) else []
-            if len(names) >= _MAX_MATCHES:
+        for start in self.named(before_pattern(word.text)) if word.glob else ():
+            matches = list(self._matches(start, word))
+            if len(matches) >= _MAX_MATCHES:
                 return f"{word.text} matches too many files"
-            if "/" not in word.text and any(os.path.basename(name).startswith("-") for name in names):  # noqa: PTH119
+            if "/" not in word.text and any(os.path.basename(name).startswith("-") for name in matches):  # noqa: PTH119
                 return f"{word.text} matches a file that is named like an option"
         return ""
 
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
+        if not self.workspace.is_inside(start):
+            return iter(())
         # A class such as `[!a]` is spelled differently in bash and here: it counts as `*`.
         pattern = re.sub(r"\[.*(\]|$)", "*", word.text[len(before_pattern(word.text)) :])
         found = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
@@ -95,9 +114,9 @@ class Places:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_temporary(self, path: Path) -> bool:
-        """It lies below a folder for temporary files, not among keys or start files."""
+        """It is below a folder for temporary files, not among keys or start files."""
         roots = {Path(folder).resolve() for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
-        is_own = path.is_relative_to(self.workspace.resolve("~")) or self.workspace.protection(path)
+        is_own = path.is_relative_to(self.home) or self.workspace.protection(path)
         return any(root in path.parents for root in roots) and not is_own
 
     def holds_keys(self, path: Path) -> bool:
@@ -107,39 +126,49 @@ class Places:
 
     def is_above_keys(self, path: Path) -> bool:
         """It is a folder outside of the workspace with places of keys below it."""
-        home = self.workspace.resolve("~")
-        return (path == home or path in home.parents) and not self.workspace.is_inside(path)
+        return path in (self.home, *self.home.parents) and not self.workspace.is_inside(path)
 
     def whole(self, text: str) -> str:
         """The workspace, a repository or a folder above them that a path names; else empty."""
-        root, home = self.workspace.root, self.workspace.resolve("~")
+        root = self.workspace.root
         for path in self.named(text):
             if path.name == ".git":
                 return "the repository's history"
             if path == root:
                 return "the whole workspace"
-            if path in root.parents or path in home.parents or path == home:
+            if path in (*root.parents, self.home, *self.home.parents):
                 return str(path)
         return ""
-
-
-def removes_too_much(places: Places, word: Word) -> str:
-    """What `word` names, or may name, that is only removed after a question; else empty."""
-    if not word.exact and not word.glob:
-        return f"{word.text}, which is not known"
-    if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*", word.text):
-        return f"{word.text}: everything in the folder"
-    start = before_pattern(word.text)
-    everything_below = word.glob and re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])
-    if (not word.glob or everything_below) and (whole := places.whole(start if word.glob else word.text)):
-        return whole
-    for path in places.named(start if word.glob else word.text):
-        if places.is_outside(path) and not places.is_temporary(path):
-            return f"{places.workspace.shown(path)}, outside the workspace"
-    return ""
 
 
 def before_pattern(text: str) -> str:
     """The folder part of a file pattern that holds no pattern, with its slash."""
     folder, slash, _ = re.split(r"[*?\[]", text)[0].rpartition("/")
     return folder + slash
+
+
+def written_paths(command: Command) -> tuple[Word, ...]:
+    """The words, or parts of words, that name what a well-known command writes, moves or removes."""
+    name, words = command.program, command.arguments
+    operands = tuple(word for word in words if not word.text.startswith("-"))
+    found = [*operands[_WRITTEN_OPERANDS[name]]] if name in _WRITTEN_OPERANDS else []
+    if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word.text) for word in words):
+        found += operands[1:] or operands
+    elif name == "dd":
+        found += [Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")]
+    elif name == "git" and {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
+        found += operands[-1:]
+    return (*found, *_values(words, _WRITTEN_OPTIONS.get(name, "").split()))
+
+
+def _values(words: tuple[Word, ...], options: list[str]) -> Iterator[Word]:
+    """The values of the options: in the same word or in the next, also after other letters (`-xzf x`)."""
+    for number, word in enumerate(words):
+        following = words[number + 1 : number + 2]
+        name, equals, value = word.text.partition("=")
+        for option in options:
+            if option.startswith("--"):
+                if len(name) > len("--x") and option.startswith(name):
+                    yield from (Word(value, word.exact),) if equals else following
+            elif found := re.match(rf"-(?!-)[a-zA-Z]*?{option[1]}(.*)", word.text, re.DOTALL):
+                yield from (Word(found[1], word.exact),) if found[1] else following

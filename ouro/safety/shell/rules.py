@@ -2,95 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
 
-from ouro.safety.decision import Allow, Ask, Decision, Deny, Effect
-from ouro.safety.permissions import PLAN, Policy, joined_rules
-from ouro.safety.rules import Rule
-from ouro.safety.shell.classify import Judgement, Need, judge, rule_for
-from ouro.safety.shell.command import Command
-from ouro.safety.shell.paths import Places
-from ouro.safety.shell.reading import git_subcommand, unlisted
+import msgspec
+
+from ouro.safety.permissions import PLAN, Permissions, joined_rules
+from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Rule, path_rule, plain
+from ouro.safety.shell.command import Assignment, Command
+from ouro.safety.shell.floor import floor
+from ouro.safety.shell.memory import memory_git, memory_reason
+from ouro.safety.shell.parse import ShellLine, parse_line
+from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
+from ouro.safety.shell.reading import git_subcommand, reading, unlisted
+from ouro.safety.shell.tables import names
+from ouro.safety.shell.wrappers import SHELLS
+from ouro.safety.workspace import Workspace
 
 _MAX_SHOWN = 60
+_TWO_WORDS = names(
+    """
+    git cargo go docker kubectl gh uv pip pip3 poetry brew apt conda bundle dotnet mvn gradle rustup make just
+    tox nox pnpm yarn npm bun deno helm terraform
+    """
+)
+_THREE_WORDS = (
+    "npm run", "yarn run", "pnpm run", "bun run", "uv run", "uv pip", "poetry run", "docker compose", "python -m",
+    "python3 -m", "gh pr", "gh issue", "bundle exec", "pnpm exec",
+)  # fmt: skip
+_LEVELS = {**dict.fromkeys(_TWO_WORDS, 2), **dict.fromkeys(_THREE_WORDS, 3)}
+"""How many words name what a command does."""
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*")
+_NARROW = names(
+    """
+    rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd
+    truncate eval source . nc npx uvx bunx watch parallel
+    """
+) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
+"""Offered as a rule only word for word: what they do depends on every word."""
+_ACTING = re.compile(
+    r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
+    r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
+    re.IGNORECASE,
+)
+"""Variables by which a program is made to run another: never offered as a rule."""
 
 
-def decide_line(policy: Policy, tool: str, text: str) -> Decision:
+class Need(msgspec.Struct, frozen=True):
+    """One permission that a line needs: a command, a path to read or write, a commit to long-term memory."""
+
+    kind: Literal["command", "read", "write", "memory"]
+    text: str
+    command: Command | None = None
+    paths: tuple[Path, ...] = ()
+    """What is read or written; for a command that only creates files, those files."""
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A path that a word or redirection may name."""
+
+    path: Path
+    written: bool
+
+
+def decide_line(policy: Permissions, tool: str, text: str) -> Decision:
     """What to do with a shell line: each command in it is judged by itself."""
-    judgement = judge(text, policy.workspace)
-    if reason := _denial(policy, tool, judgement):
+    line = parse_line(text)
+    places = Places(policy.workspace, line)
+    needs = tuple(dict.fromkeys(_needs(line, places)))
+    opened = tuple(_opened(line, places))
+    opaque = line.opaque or places.lost
+    if reason := _denial(policy, tool, line, opened):
         return Deny(reason)
-    if policy.mode == "plan" and not judgement.only_reads and not _only_reads_outside(judgement):
+    always = floor(line, places) or memory_reason(line, text, places)
+    if policy.mode == "plan" and (always or opaque or any(need.kind != "read" for need in needs)):
         return Deny(f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged.")
-    if reason := judgement.floor or judgement.line.hidden:
-        return Ask(reason)
-    if any(need.kind == "memory" for need in judgement.needs) and (reason := policy.finds_secret(text)):
+    if always or line.hidden:
+        return Ask(always or line.hidden)
+    if any(need.kind == "memory" for need in needs) and (reason := policy.finds_secret(text)):
         return Deny(f"The commit message holds a secret ({reason}). Commit to memory without it.")
-    if rule := policy.first("ask", tool, Effect.RUN, lambda rule: _any_line(rule, judgement.line.commands)):
+    if rule := policy.first("ask", tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
         return Ask(f"the rule `ask {rule}` says so")
-    return _by_mode(policy, tool, judgement)
-
-
-def _by_mode(policy: Policy, tool: str, judgement: Judgement) -> Decision:
     if policy.first("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
         return Allow()
     if policy.mode == "auto":
-        outside = _written_outside(policy, judgement)
-        return Ask(f"it writes to {outside}, outside the workspace") if outside else Allow()
-    if judgement.opaque:
-        return Ask(judgement.opaque)
-    missing = [need for need in judgement.needs if not _is_met(policy, tool, need)]
+        outside = next((item.path for item in opened if _is_written_outside(policy, item, places)), None)
+        return Ask(f"it writes to {policy.workspace.shown(outside)}, outside the workspace") if outside else Allow()
+    if opaque:
+        return Ask(opaque)
+    missing = [need for need in needs if not _is_met(policy, tool, need)]
     if not missing:
         return Allow()
-    return Ask(_reason(missing), joined_rules([rule_for(need, policy.workspace) for need in missing]))
+    return Ask(_reason(missing), joined_rules([_rule_for(need, policy.workspace) for need in missing]))
 
 
-def _only_reads_outside(judgement: Judgement) -> bool:
-    return not (judgement.floor or judgement.opaque) and all(need.kind == "read" for need in judgement.needs)
+# -- what a line needs
 
 
-def _denial(policy: Policy, tool: str, judgement: Judgement) -> str:
-    if rule := policy.first("deny", tool, Effect.RUN, lambda rule: _any_line(rule, judgement.line.commands)):
+def _needs(line: ShellLine, places: Places) -> Iterator[Need]:
+    for command in line.commands:
+        if command.kind == "plain":
+            yield from _command_needs(command, places)
+    for redirect in line.redirects:
+        if not redirect.duplicates and redirect.target.exact and redirect.target.text not in HARMLESS_DEVICES:
+            for path in places.named(redirect.target.text):
+                if redirect.writes or places.is_outside(path):
+                    yield Need("write" if redirect.writes else "read", places.workspace.shown(path), paths=(path,))
+
+
+def _command_needs(command: Command, places: Places) -> Iterator[Need]:
+    found = reading(command)
+    if memory_git(command, places):
+        yield Need("memory", command.text, command)
+    elif not isinstance(found, tuple) or command.settings:
+        created: tuple[Path, ...] = ()
+        if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
+            created = tuple(path for word in written_paths(command) for path in places.named(word.text))
+        yield Need("command", command.text, command, created)
+    elif command.program == "git" and (setting := places.program_of_git(command)):
+        yield Need("command", f"git with the repository's {setting[:30]}", command)
+    elif strange := next(filter(None, map(places.strange_match, command.words)), ""):
+        yield Need("command", f"{command.name}: {strange}", command)
+    elif command.name == "diff" and any(path.is_dir() for word in found for path in places.of_word(word)):
+        yield Need("command", command.text, command)  # it compares folders and follows links
+    else:
+        for word in found:
+            if outside := next(filter(places.is_outside, places.of_word(word)), None):
+                yield Need("read", places.workspace.shown(outside), paths=(outside,))
+
+
+def _opened(line: ShellLine, places: Places) -> Iterator[Opened]:
+    for redirect in line.redirects:
+        if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
+            yield from (Opened(path, redirect.writes) for path in places.named(redirect.target.text))
+    for command in line.commands:
+        if not isinstance(reading(command), tuple):
+            yield from (Opened(path, True) for word in written_paths(command) for path in places.named(word.text))
+        yield from (Opened(path, False) for word in command.arguments for path in places.of_word(word))
+
+
+# -- rules
+
+
+def _denial(policy: Permissions, tool: str, line: ShellLine, opened: Sequence[Opened]) -> str:
+    if rule := policy.first("deny", tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
         return f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user."
-    for path, written in judgement.opened:
-        rule = policy.on_path("deny", "read", Effect.READ, path, path)
-        rule = rule or (policy.on_path("deny", "write", Effect.WRITE, path, path) if written else None)
+    for item in opened:
+        rule = policy.on_path("deny", "read", Effect.READ, item.path, item.path)
+        if rule is None and item.written:
+            rule = policy.on_path("deny", "write", Effect.WRITE, item.path, item.path)
         if rule:
-            return f"The rule `deny {rule}` forbids {policy.workspace.shown(path)}."
+            return f"The rule `deny {rule}` forbids {policy.workspace.shown(item.path)}."
     return ""
 
 
-def _is_met(policy: Policy, tool: str, need: Need) -> bool:
+def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     """Rules or mode allow one thing that a line needs."""
+    command = need.command
     if need.kind == "memory":
         return True
     if need.kind == "read":
         return all(policy.is_free("read", Effect.READ, path) for path in need.paths)
-    writable = bool(need.paths) and all(
+    is_writable = bool(need.paths) and all(
         policy.is_free("write", Effect.WRITE, path)
         and not policy.workspace.protection(path)
         and not policy.on_path("ask", "write", Effect.WRITE, path, path)
         for path in need.paths
     )
-    command = need.command
-    if command is None or writable:
-        return writable
+    if command is None or is_writable:
+        return is_writable
     return bool(policy.first("allow", tool, Effect.RUN, lambda rule: _allows(rule, command)))
 
 
-def _written_outside(policy: Policy, judgement: Judgement) -> str:
-    places = Places(policy.workspace, judgement.line)
-    for path, written in judgement.opened:
-        elsewhere = written and not policy.workspace.is_inside(path) and not places.is_temporary(path)
-        if elsewhere and not policy.is_free("write", Effect.WRITE, path):
-            return policy.workspace.shown(path)
-    return ""
+def _is_written_outside(policy: Permissions, item: Opened, places: Places) -> bool:
+    is_elsewhere = item.written and not policy.workspace.is_inside(item.path) and not places.is_temporary(item.path)
+    return is_elsewhere and not policy.is_free("write", Effect.WRITE, item.path)
 
 
 def _allows(rule: Rule, command: Command) -> bool:
     """Whether an allow rule covers a command, its settings, and an option that is not listed for it."""
-    settings = [f"{one.name}={one.value.text}" for one in command.assignments if not one.harmless]
-    if not all(one.value.exact for one in command.assignments) or not all(text in str(rule) for text in settings):
+    settings = [f"{setting.name}={setting.value.text}" for setting in command.settings]
+    if not all(setting.value.exact for setting in command.assignments) or any(
+        text not in str(rule) for text in settings
+    ):
         return False
     option = unlisted(command)
     return rule.matches_line(" ".join([*settings, command.text])) and option in (rule.pattern or "").replace("*", "")
@@ -107,11 +203,48 @@ def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
     return False
 
 
+# -- what the question says
+
+
 def _reason(missing: Sequence[Need]) -> str:
     verbs = {"command": "it runs", "memory": "it runs", "read": "it reads", "write": "it writes to"}
     first = missing[0]
     name = first.command.name if first.command and len(first.text) > _MAX_SHOWN else first.text
-    settings = [one.name for one in first.command.assignments if not one.harmless] if first.command else []
+    settings = [setting.name for setting in first.command.settings] if first.command else []
     with_settings = f" with {', '.join(settings)} set" if settings else ""
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return f"{verbs[first.kind]} {name}{with_settings}{more}"
+
+
+def _rule_for(need: Need, workspace: Workspace) -> str:
+    """The rule that would always allow `need`; empty if no rule is sensible."""
+    if need.kind == "memory":
+        return ""
+    if need.kind != "command" or need.command is None:
+        return path_rule(need.kind, need.paths[0], workspace)
+    command = need.command
+    words = [word.text for word in command.words]
+    is_plain = all(word.exact for word in command.words[:2]) and all(plain(text) for text in words[:3])
+    if not is_plain or not words[0].strip() or unlisted(command) or command.program in SHELLS:
+        return ""
+    if not all(_may_be_offered(setting) for setting in command.settings):
+        return ""
+    pattern = _pattern(command, words)
+    settings = "".join(f"{setting.name}={setting.value.text} " for setting in command.settings)
+    return f"shell({settings}{pattern})" if pattern else ""
+
+
+def _may_be_offered(setting: Assignment) -> bool:
+    return setting.value.exact and plain(setting.value.text) and not _ACTING.match(setting.name)
+
+
+def _pattern(command: Command, words: list[str]) -> str:
+    if _INTERPRETERS.fullmatch(command.program) and not (len(words) > 2 and words[1] == "-m"):
+        is_script = len(words) > 1 and not words[1].startswith("-")
+        return f"{words[0]} {words[1]} *" if is_script else ""
+    levels = (_LEVELS.get(" ".join(words[:length]), 0) for length in (2, 1) if len(words) > length)
+    prefix = " ".join(words[: next(filter(None, levels), 1)])
+    if prefix in _NARROW or command.program in _NARROW or prefix.split()[-1].startswith("-"):
+        whole = all(word.exact for word in command.words) and plain(command.text)
+        return command.text if whole else ""
+    return f"{prefix} *"

@@ -16,17 +16,14 @@ def names(text: str) -> frozenset[str]:
 Operands = Literal[
     "files",  # read
     "file",  # read, one at most
-    "pattern",  # text first, then files; only files where `-e` gives the text
-    "script",  # a sed, awk or jq program first, then files
-    "text",  # anything: no file is opened
-    "none",
-    "date",  # +FORMAT
-    "find",  # starts, then an expression
+    "pattern",  # text first, then files; only files where an option gives the text
+    "script",  # text that SCRIPTS allows, then files
+    "text",  # text that SCRIPTS allows; no file is opened
     "changes",  # never unasked; the options are those that a rule such as `tar *` covers
 ]
 
 _COMMANDS = """
-# name | letters (# is a number: -5) | long options | options with a value (@ reads the file) | operands
+# names | letters (# is a number: -5; * is any text) | long options | options with a value (@ reads the file) | operands
 cat | AbeEnstTuv | number number-nonblank show-all show-ends show-tabs squeeze-blank | | files
 head | qvz# | quiet verbose | n c lines bytes | files
 tail | qvz# | quiet verbose | n c lines bytes | files
@@ -76,20 +73,68 @@ sed | nErszu | quiet silent regexp-extended null-data separate unbuffered posix 
 awk gawk mawk | | | F v field-separator assign | script
 jq | acCeMnrRsSj | compact-output color-output exit-status monochrome-output null-input raw-output slurp sort-keys
     join-output tab | indent | script
-find | | | | find
-date | uIR | utc iso-8601 rfc-email universal | d date iso-8601 rfc-3339 | date
-echo printf expr tr basename dirname seq sleep which type test [ true false : exit groups id printenv | * | * | |
-    text
-pwd whoami uname arch nproc uptime locale getconf env | * | * | | text
-set | | | | text
-cd | LPe@ | | | file
+date | uIR | utc iso-8601 rfc-email universal | d date iso-8601 rfc-3339 | text
+echo expr tr basename dirname seq sleep which type true false : groups id printenv pwd whoami uname arch nproc uptime
+    locale getconf env test [ printf set exit | * | | | text
 command | vV | | | text
+cd | LPe@ | | | file
 tar gtar bsdtar | AcdfjJkmpPrtuvxzZwhlSO | bzip2 create extract gzip keep-old-files list verbose xz zstd append
     update totals | f C file directory exclude strip-components X T | changes
 """
 
-# In `git`, one list for all subcommands that only read: none of these options writes, runs a program or leaves the
-# repository in any of them.
+_S = r"s(?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
+_ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
+_AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
+_AWK = re.compile(
+    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|close|fflush|func|[|>@`\\]|/inet"
+    rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()).*",
+    re.DOTALL,
+)
+SCRIPTS = {
+    "date": re.compile(r"\+.*"),
+    "exit": re.compile(r"\d+"),
+    "printf": re.compile(r"(?!-v).*", re.DOTALL),
+    "set": re.compile(r"[-+][euxo]+|pipefail"),
+    **dict.fromkeys(
+        ("test", "["),
+        re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+|)|(?!-).*", re.DOTALL),
+    ),
+    # p d q = and s///, behind addresses: no w, r, e, and no s///e.
+    "sed": re.compile(rf"(\s*({_ADDRESS}(\s*,\s*(\+?\d+|{_ADDRESS}))?)?\s*!?\s*([pdq=]|{_S})\s*(;|\Z))+"),
+    # No call but of these functions, no file, pipe or program.
+    **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
+    "jq": re.compile(
+        r"(?!.*(\b(import|include|modulemeta|get_search_list|env|input_filename|debug|stderr)\b|[$@])).*", re.DOTALL
+    ),
+}
+"""What the text for a command may be, where it is not any text."""
+PATTERNS_FIRST = names(
+    """
+    cat head tail wc ls stat df du nl tac rev fold expand unexpand cut paste grep egrep fgrep strings md5sum
+    sha256sum echo printf
+    """
+)
+"""Commands whose words may be patterns that start with `*`: an option that a file name becomes does not matter."""
+FIND_EXPRESSION = re.compile(
+    r"-(name|iname|path|ipath|wholename|regex|iregex|type|size|mtime|mmin|atime|amin|ctime|cmin|maxdepth|mindepth|perm"
+    r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
+    r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
+)
+VERSIONED = names(
+    """
+    python python3 node npm cargo rustc gcc clang make cmake ruby perl java uv pip pip3 ruff mypy pytest docker
+    git bash rg fd yarn pnpm deno bun poetry
+    """
+)
+"""Commands that may be asked for their version."""
+
+GIT_READS = names(
+    """
+    status log diff show blame shortlog rev-parse ls-files ls-tree describe rev-list cat-file grep merge-base
+    name-rev count-objects whatchanged for-each-ref show-ref diff-tree version show-branch cherry
+    """
+)
+"""Subcommands that only read, with the options below: none of these writes, runs a program or leaves the repository."""
 _GIT_LETTERS = "0123456789#%aBbcCdDefghiIklmMnopPqRrstTuUvwWxXzEFH"
 _GIT_LONG = """
     abbrev-commit abbrev-ref absolute-git-dir all all-match author-date-order basic-regexp boundary branch
@@ -119,36 +164,23 @@ _GIT_VALUED = """
     stat stat-count stat-graph-width stat-width submodule tags unified until untracked-files word-diff
     word-diff-regex ws-error-highlight
 """
-GIT_READS = names(
-    """
-    status log diff show blame shortlog rev-parse ls-files ls-tree describe rev-list cat-file grep merge-base
-    name-rev count-objects whatchanged for-each-ref show-ref diff-tree version show-branch cherry
-    """
-)
-"""Subcommands that only read, with the options above."""
-VERSIONED = names(
-    """
-    python python3 node npm cargo rustc gcc clang make cmake ruby perl java uv pip pip3 ruff mypy pytest docker
-    git bash rg fd yarn pnpm deno bun poetry
-    """
-)
-"""Commands that may be asked for their version."""
-STARTING_WITH_PATTERNS = names(
-    """
-    cat head tail wc ls stat df du nl tac rev fold expand unexpand cut paste grep egrep fgrep strings md5sum
-    sha256sum
-    """
-)
-"""Commands whose file may be a pattern that starts with `*`: an option that a file name becomes does not matter."""
-FIND_EXPRESSION = re.compile(
-    r"-(name|iname|path|ipath|wholename|regex|iregex|type|size|mtime|mmin|atime|amin|ctime|cmin|maxdepth|mindepth|perm"
-    r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
-    r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
-)
-TEST_WORDS = re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|nt|ot|ef|\d+)|-")
+GIT_LISTS = {
+    "branch": r"( (-[arv]+|--all|--remotes|--show-current|--sort=\S+))*"
+    r"( (--list|--contains|--merged|--no-merged)( [^-\s]\S*)?)?",
+    "tag": r"( (-n\d*|--sort=\S+))*( (-l|--list|--contains|--points-at)( [^-\s]\S*)?)?",
+    "config": r"( --(global|local|system|show-origin|show-scope|name-only))*"
+    r"( (--get|--get-all|--get-regexp|get) [^-\s]\S*| (--list|-l|list)| [\w-]+\.[\w./-]+)",
+    "remote": r"( (-v|--verbose|get-url [^-\s]\S*))?",
+    "stash": r" (list|show)( (-p|--patch|--stat|-\d+))*( [^-\s]\S*)?",
+    "worktree": r" list( --porcelain)?",
+    "reflog": r"( show( [^-\s]\S*)?)?( -\d+)?",
+}
+"""What follows subcommands that list or change something, where they only list."""
 
 
 class Reader(msgspec.Struct, frozen=True):
+    """A row: the options of a command, and what its operands are."""
+
     letters: str
     long: frozenset[str]
     valued: frozenset[str]
@@ -159,21 +191,14 @@ class Reader(msgspec.Struct, frozen=True):
 
 @cache
 def readers() -> dict[str, Reader]:
-    found: dict[str, Reader] = {}
+    """The rows of the table, by command."""
+    rows: dict[str, Reader] = {}
     for line in re.sub(r"\n    +", " ", _COMMANDS).strip().splitlines()[1:]:
-        names, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
-        row = msgspec.convert(
-            {
-                "letters": letters,
-                "long": long.split(),
-                "valued": [name.removesuffix("@") for name in valued.split()],
-                "files": [name.removesuffix("@") for name in valued.split() if name.endswith("@")],
-                "operands": operands,
-            },
-            Reader,
-        )
-        found |= dict.fromkeys(names.split(), row)
-    return found
+        commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
+        files = frozenset(name.removesuffix("@") for name in valued.split() if name.endswith("@"))
+        row = Reader(letters, names(long), names(valued.replace("@", "")), files, msgspec.convert(operands, Operands))
+        rows |= dict.fromkeys(commands.split(), row)
+    return rows
 
 
-GIT_READER = Reader(_GIT_LETTERS, frozenset(_GIT_LONG.split()), frozenset(_GIT_VALUED.split()), frozenset(), "files")
+GIT_READER = Reader(_GIT_LETTERS, names(_GIT_LONG), names(_GIT_VALUED), frozenset(), "files")

@@ -47,11 +47,11 @@ _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """The commands that a command runs."""
+    """What a command runs."""
 
     commands: tuple[Command, ...] = ()
     guesses: tuple[Command, ...] = ()
-    scripts: tuple[str, ...] = ()
+    script: str = ""
     transparent: bool = False
     """The command does nothing else."""
     opaque: str = ""
@@ -60,54 +60,43 @@ class Inner(msgspec.Struct, frozen=True):
 
 def inner_commands(command: Command) -> Inner | None:
     """What `command` runs; None for a command that runs nothing else."""
-    name = command.program
-    texts = [word.text for word in command.arguments]
-    if command.kind == "guess" or texts == ["--version"]:
+    name, words = command.program, command.arguments
+    texts = [word.text for word in words]
+    if texts == ["--version"]:
         return None
     if name in SHELLS:
         return _shell(command)
-    if name in ("eval", "trap", "source", ".", "alias"):
-        return _evaluated(command)
+    if name in ("eval", "trap", "alias", "source", "."):
+        scripts = {"eval": texts, "trap": texts[:1], "alias": [text.partition("=")[2] for text in texts]}
+        computed = "" if all(word.exact for word in words) else f"what {name} would run is computed"
+        guesses = _suffixes(words) if computed else ()
+        return Inner((), guesses, " ".join(scripts.get(name, [])), opaque=f"{name} runs text", hidden=computed)
     if name in ("find", "gfind"):
-        return _find(command)
+        return _find(words)
     if name in _WRAPPERS:
         return _wrapped(command)
     if name in _RUNNERS:
-        return Inner(guesses=_suffixes(command.arguments))
-    starts = [at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())]
-    return Inner(guesses=_suffixes(command.arguments[starts[0] :])) if starts else None
+        return Inner(guesses=_suffixes(words))
+    start = next((at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0)
+    return Inner(guesses=_suffixes(words[start:])) if start else None
 
 
 def _shell(command: Command) -> Inner:
     words, name = command.arguments, command.program
-    for number, word in enumerate(words):
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text):
-            script = next((word for word in words[number + 1 :] if not re.match(r"[-+]", word.text)), None)
-            if script is None or not script.exact:
-                return Inner(hidden=f"what {name} -c would run is computed", guesses=_suffixes(words))
-            return Inner(scripts=(script.text,), transparent=True, opaque=f"{name} runs a script")
-        if not re.match(r"[-+]", word.text):
-            return Inner() if word.exact else Inner(hidden=f"what {name} would run is computed")
-    if command.stdin is not None:
-        return Inner(scripts=(command.stdin,), transparent=True, opaque=f"{name} runs a script")
-    return Inner(hidden=f"{name} reads its commands from its input")
+    option = next((at for at, word in enumerate(words) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text)), -1)
+    operand = next((at for at, word in enumerate(words) if at > option and not re.match(r"[-+]", word.text)), None)
+    if operand is not None and not all(word.exact for word in words[: operand + 1]):
+        return Inner(hidden=f"what {name} would run is computed", guesses=_suffixes(words))
+    if operand is not None and option < 0:
+        return Inner()
+    script = words[operand].text if operand is not None else command.stdin
+    if script is None or (option >= 0 and operand is None):
+        return Inner(hidden=f"{name} reads its commands from its input")
+    return Inner(script=script, transparent=True, opaque=f"{name} runs a script")
 
 
-def _evaluated(command: Command) -> Inner:
-    words, opaque = command.arguments, f"{command.name} runs text"
-    if command.name == "alias":
-        return Inner(opaque=opaque, scripts=tuple(word.text.partition("=")[2] for word in words))
-    if command.name in ("source", "."):
-        is_computed = any(not word.exact for word in words[:1])
-        return Inner(opaque="it sources a script", hidden="what it would source is computed" if is_computed else "")
-    words = words[:1] if command.name == "trap" else words
-    if all(word.exact for word in words):
-        return Inner(opaque=opaque, scripts=(" ".join(word.text for word in words),))
-    return Inner(hidden=f"what {command.name} would run is computed", guesses=_suffixes(words))
-
-
-def _find(command: Command) -> Inner | None:
-    words, found = command.arguments, []
+def _find(words: Sequence[Word]) -> Inner | None:
+    found: list[Command] = []
     for number, word in enumerate(words):
         if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next((at for at in range(number + 1, len(words)) if words[at].text in (";", "+")), len(words))
@@ -125,8 +114,8 @@ def _wrapped(command: Command) -> Inner | None:
     assignments, own = list(command.assignments), []
     while words and (words[0].text.startswith("-") or (name == "env" and _SETTING.match(words[0].text))):
         own.append(words.pop(0))
-        if name == "env" and (found := _SETTING.match(own[-1].text)):
-            assignments.append(Assignment(found[1], replace(own[-1], text=found[2])))
+        if name == "env" and (setting := _SETTING.match(own[-1].text)):
+            assignments.append(Assignment(setting[1], replace(own[-1], text=setting[2])))
         elif own[-1].text in _WRAPPERS[name].split() and words:
             own.append(words.pop(0))
     if name == "timeout" and words:
@@ -135,15 +124,16 @@ def _wrapped(command: Command) -> Inner | None:
         return None if name == "env" and not own else Inner(opaque=f"{name} is not understood")
     if name == "xargs":
         words.append(Word("…", exact=False))
-    is_understood = name in _UNDERSTOOD and all(word.exact and _UNDERSTOOD[name].fullmatch(word.text) for word in own)
+    plain = _UNDERSTOOD.get(command.name)
+    is_understood = plain and all(word.exact and plain.fullmatch(word.text) for word in own)
     inner = replace(command, words=tuple(words), assignments=tuple(assignments), piped=command.piped or name == "xargs")
-    opaque = "" if is_understood and command.name == name else f"{name} runs a command"
-    return Inner((inner,), transparent=True, opaque=opaque, guesses=() if is_understood else _suffixes(words))
+    if is_understood:
+        return Inner((inner,), transparent=True)
+    return Inner((inner,), _suffixes(words), transparent=True, opaque=f"{name} runs a command")
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
     """Candidates for the inner command, if its start is unknown."""
-    texts = [word.text.split() for word in words if re.search(r"\s", word.text)]
-    scripts = [Command(tuple(map(Word, parts)), kind="guess") for parts in texts if parts]
-    starts = [at for at in range(min(len(words), 12)) if words[at].text]
-    return (*(Command(tuple(words[at:]), kind="guess") for at in starts), *scripts)
+    scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
+    starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
+    return tuple(Command(parts, kind="guess") for parts in (*starts, *scripts) if parts)
