@@ -36,7 +36,7 @@ from ouro.memory.long_term import (
     user_store,
 )
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import (
     GuardedMemory,
@@ -471,7 +471,7 @@ def _session_catalog(store: MemoryStore, options: Options) -> SessionCatalog:
     project = str(options.cwd)
     if options.ephemeral:
         return SessionCatalog(store, project)
-    return catalog_on(store, get_sessions_dir(), get_index_path(), project)
+    return SessionCatalog(store, project, get_sessions_dir(), get_index_path())
 
 
 def _model_name(ground: _Ground, used_before: str = "") -> str:

@@ -279,12 +279,14 @@ def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
     import asyncio
 
     def make() -> SessionCatalog:
-        from ouro.memory.sessions.session_catalog import catalog_of
+        from ouro.memory.sessions.session_catalog import SessionCatalog
+        from ouro.memory.yaml_backend import YamlFileMemoryStore
         from ouro.safety import SecretMask, secret_values
         from ouro.utils.runtime import get_index_path, get_sessions_dir
 
         mask = SecretMask(secret_values(os.environ)).mask
-        return catalog_of(get_sessions_dir(), get_index_path(), str(_folder(args)), mask)
+        root = get_sessions_dir()
+        return SessionCatalog(YamlFileMemoryStore(root, mask), str(_folder(args)), root, get_index_path())
 
     async def open_catalog() -> SessionCatalog:
         return await asyncio.to_thread(make)

@@ -79,14 +79,13 @@ async def export(
 ) -> Answer | None:
     """A whole session as Markdown, HTML or JSON."""
     from ouro.commands.export import document, format_of
-    from ouro.memory.sessions.session_reader import read_whole
     from ouro.utils.files import write_document
 
     catalog = await context.catalog()
     info = await catalog.find(session)
     path = Path(output).expanduser() if output else None
     chosen = to or ("json" if context.as_json else format_of(path) if path else "markdown")
-    pieces = document(await read_whole(context.store, info.id), chosen)
+    pieces = document(await context.store.read_whole(info.id), chosen)
     if path is None:
         sys.stdout.writelines(pieces)
         return None
@@ -104,15 +103,17 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
     catalog = await context.catalog()
     found = await catalog.find(session)
     await catalog.rename(found.id, words)
-    return Answer(_data(await catalog.info(found.id)), [line(f"{found.id[:8]} is now called {words}.")])
+    return Answer(
+        _data(await context.store.get_session_stats(found.id)), [line(f"{found.id[:8]} is now called {words}.")]
+    )
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
     """Move sessions to the trash, or delete them."""
-    from ouro.memory.sessions.session_search import find_session
+    from ouro.memory.sessions.session_catalog import find_session
 
     catalog = await context.catalog()
-    deleted = await catalog.deleted() if purge else []
+    deleted = await context.store.list_deleted() if purge else []
     everything = [*await catalog.sessions(), *deleted]
     found = [find_session(everything, query, catalog.project) for query in dict.fromkeys(sessions)]
     removed = []
@@ -120,9 +121,9 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         if not await confirm(context, _question(info, purge), "Yes", assume_yes=yes):
             continue
         if info not in deleted:
-            await catalog.delete(info.id)
+            await context.store.delete_session(info.id)
         if purge:
-            await catalog.purge(info.id)
+            await context.store.purge_session(info.id)
         removed.append(info)
     view = [line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.id[:8]} {info.title}") for info in removed]
     if removed and not purge:
@@ -132,15 +133,15 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
 
 async def restore(context: ShellContext, session: str) -> Answer:
     """Bring a session back from the trash; without one, list the trash."""
-    from ouro.memory.sessions.session_search import find_session
+    from ouro.memory.sessions.session_catalog import find_session
 
     catalog = await context.catalog()
-    deleted = await catalog.deleted()
+    deleted = await context.store.list_deleted()
     if not session:
         value = [{"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted]
         return Answer(value, _listed(deleted) or [line("The trash is empty.")])
     info = find_session(deleted, session, catalog.project)
-    await catalog.restore(info.id)
+    await context.store.restore_session(info.id)
     return Answer({"restored": info.id}, [line(f"Restored {info.id[:8]} {info.title}.")])
 
 
@@ -162,7 +163,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     moved = []
     for info in old if is_sure else ():
         try:
-            await catalog.delete(info.id)
+            await context.store.delete_session(info.id)
         except SessionInUse as error:
             context.say(f"{info.id[:8]} {info.title}: {error.message}", "warning")
         else:

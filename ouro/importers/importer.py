@@ -24,7 +24,6 @@ from ouro.memory.backend import (
     SessionHeader,
     TitleRecord,
 )
-from ouro.memory.sessions.session_reader import read_whole
 from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import write_private
 from ouro.utils.log import log
@@ -129,7 +128,7 @@ class Importer:
     async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
         if not header.origin:
             return replace(done, outcome="known", messages=0)
-        whole = await read_whole(self._store, header.id)
+        whole = await self._store.read_whole(header.id)
         more = await asyncio.to_thread(lambda: _Growth(whole.records(), records))
         new = more.records(header)
         added = sum(isinstance(item, MessageRecord) for item in new) - more.has_parted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
@@ -251,6 +251,12 @@ class RecordPage(msgspec.Struct, frozen=True):
     """The position of the first; 0: nothing precedes it."""
 
 
+class WholeSession(msgspec.Struct, frozen=True):
+    header: SessionHeader
+    records: Callable[[], Iterator[Record]]
+    """Every record, oldest first, with rewound and compacted ones. Can be called repeatedly; blocks on the disk."""
+
+
 class MemoryStore(ABC):
     """Stores sessions. A session is open, and this store its only writer, from `create_session` or `load_session` to
     `close_session`. What cannot be written raises SaveFailed, an unknown id SessionNotFound.
@@ -307,6 +313,10 @@ class MemoryStore(ABC):
             header: of the copy.
             title: of the copy; empty: the same as the source.
         """
+
+    @abstractmethod
+    async def read_whole(self, session_id: str) -> WholeSession:
+        """A session from its first record to its last, without opening it. Unreadable records are skipped."""
 
     @abstractmethod
     async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
+    CostRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
@@ -20,22 +23,19 @@ from ouro.memory.backend import (
     SessionHeader,
     SessionInfo,
     TitleRecord,
+    WholeSession,
     timestamp,
 )
 from ouro.memory.paging import TranscriptPager
-from ouro.memory.saver import Saver
-from ouro.memory.sessions.session_reader import WholeSession, read_whole
-from ouro.memory.sessions.session_search import find_session
 from ouro.memory.short_term import sendable
 from ouro.memory.tokens import TokenCount
 from ouro.memory.transcript import Transcript, title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Usage
+from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
-
-_ID_LENGTH = 36
 
 
 class MemoryManager:
@@ -75,7 +75,7 @@ class MemoryManager:
         self._header = header
         self._on_notice = on_notice
         self._size = TokenCount()
-        self._saver = Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
+        self._saver = _Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
         if loaded is not None:
             self.pager.set_place(loaded)
             self._fold(loaded)
@@ -98,33 +98,30 @@ class MemoryManager:
     async def resume(
         cls,
         store: MemoryStore,
-        query: str,
+        session_id: str,
         *,
         project: str,
         read_only: bool = False,
         fork: bool = False,
-        said: Callable[[str], Iterable[str]] = lambda _words: (),
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
-        """Resume the session that `query` names, as `find_session` understands it.
+        """Resume the session of this full id.
 
         Args:
             store: of the session.
-            query: an id, the start of one, `latest` of this project, words of a title or of messages.
+            session_id: of the session; a copy made by hand is opened as a fork.
             project: the current folder.
             read_only: the session may be open elsewhere; nothing is saved.
             fork: open a copy, which belongs to `project`; the session itself may be open elsewhere.
-            said: returns the ids of the sessions whose messages have these words.
             on_notice: called with each notice that comes later, while the rest is read.
 
         Raises:
-            SessionNotFound: no session or several sessions match.
+            SessionNotFound: there is none.
             SessionInUse: another process has it open.
             SessionDamaged: its header cannot be read.
             SaveFailed: the copy could not be made.
         """
-        info = await _find(store, query, project, said)
-        session_id = info.id
+        info = await store.get_session_stats(session_id)
         if fork or (info.is_copied_by_hand and not read_only):
             header = _new_header(project, info.model)
             await store.fork_session(info.id, None, header)
@@ -258,7 +255,7 @@ class MemoryManager:
         Raises:
             SessionNotFound: the session has no message yet.
         """
-        return await read_whole(self._store, self.session_id)
+        return await self._store.read_whole(self.session_id)
 
     async def close(self) -> None:
         """Save what is left, and release the session.
@@ -276,7 +273,7 @@ class MemoryManager:
 
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
-        self._saver.put(record)
+        self._saver.unsaved.append(record)
         if isinstance(record, MessageRecord):
             self._size.add(record.message)
         elif isinstance(record, CompactionRecord | RewindRecord | ModelRecord):
@@ -317,7 +314,104 @@ def _new_header(project: str, model: str, commits: Mapping[str, str] | None = No
     return SessionHeader(str(uuid.uuid4()), project, model, timestamp(), memory=commits or {})
 
 
-async def _find(store: MemoryStore, query: str, project: str, said: Callable[[str], Iterable[str]]) -> SessionInfo:
-    if len(query) == _ID_LENGTH and (info := await store.get_session_stats(query)).id == query:
-        return info  # a full id needs no list
-    return find_session(await store.list_sessions(), query, project, said)
+class _Saver:
+    """Queues records and saves them. A record that could not be saved stays in the queue for the next save.
+
+    Args:
+        store: of the session.
+        header: of the session; the session is created with its first message.
+        is_created: the session is already open in the store.
+        read_only: nothing is saved.
+    """
+
+    def __init__(self, store: MemoryStore, header: SessionHeader, *, is_created: bool, read_only: bool) -> None:
+        self._store = store
+        self._header = header
+        self._is_created = is_created
+        self._read_only = read_only
+        self.unsaved: deque[Record] = deque()
+        """What is not on disk yet, oldest first."""
+        self._lock = asyncio.Lock()
+        self._saves: set[asyncio.Task[None]] = set()
+
+    async def save(self) -> None:
+        """Save the queue. It is on disk when this returns, and is saved even if the caller is cancelled.
+
+        Raises:
+            SaveFailed: it is not on disk. It stays queued.
+        """
+        await asyncio.shield(self._begin(self._write))
+
+    def save_soon(self) -> None:
+        """Save in the background; a failure waits for the next save.
+
+        Before the first message there is no file yet: costs up to then are counted outside of the sessions.
+        """
+        self._begin(self._write if self._has_messages() else self._count_costs)
+
+    async def close(self) -> None:
+        """Save the queue and release the session.
+
+        Raises:
+            SaveFailed: something could not be saved, and is lost.
+        """
+        try:
+            if self.unsaved and self._has_messages():
+                await self.save()
+        finally:
+            await asyncio.gather(*self._saves, return_exceptions=True)  # each save has logged its own failure
+            await self._store.close_session(self._header.id)
+
+    def _has_messages(self) -> bool:
+        return self._is_created or any(isinstance(record, MessageRecord) for record in self.unsaved)
+
+    def _begin(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._one_at_a_time(write))
+        self._saves.add(task)
+        task.add_done_callback(self._saves.discard)
+        task.add_done_callback(_log_failure)
+        return task
+
+    async def _one_at_a_time(self, write: Callable[[], Awaitable[None]]) -> None:
+        async with self._lock:
+            await write()
+
+    async def _write(self) -> None:
+        if self._read_only:
+            await self._count_costs()
+            self.unsaved.clear()
+        elif not self._is_created:
+            await self._store.create_session(self._header)
+            self._is_created = True
+        while self.unsaved:
+            record = self.unsaved[0]
+            if isinstance(record, MessageRecord):
+                await self._store.save_message(self._header.id, record)
+            else:
+                await self._store.save_memory(self._header.id, record)
+            self.unsaved.popleft()
+
+    async def _count_costs(self) -> None:
+        """Count what model calls cost, where there is no session to record it."""
+        for record in tuple(self.unsaved):
+            if cost := _cost_of(record):
+                await self._store.save_cost(cost)
+                self.unsaved.remove(record)
+
+
+def _cost_of(record: Record) -> CostRecord | None:
+    match record:
+        case CostRecord():
+            return record
+        case MessageRecord(_, at, message) if message.usage is not None:
+            return CostRecord("turn", at, message.model, message.usage)
+        case CompactionRecord(at=at, model=model, usage=usage) if usage is not None:
+            return CostRecord("compaction", at, model, usage)
+        case _:
+            return None
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    # The caller of a save may have been cancelled: then nobody else sees the failure.
+    if not task.cancelled() and task.exception() is not None:
+        log.warning("save: %s", task.exception())

@@ -16,7 +16,7 @@ from ouro.memory.backend import (
     RewindRecord,
 )
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.walk_back import MIN_SHOWN
+from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
 

@@ -30,12 +30,11 @@ from ouro.memory.backend import (
     SessionHeader,
     SessionInfo,
     TitleRecord,
+    WholeSession,
     timestamp,
 )
 from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
-from ouro.memory.sessions.outputs import FOLDER as OUTPUTS
-from ouro.memory.sessions.outputs import keep_image, keep_text
 from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
@@ -51,8 +50,8 @@ from ouro.memory.sessions.session_file import (
     sync_folder,
     write_all,
 )
-from ouro.memory.sessions.session_folders import SessionFolders, link_outputs, not_found
-from ouro.memory.sessions.session_reader import ParsedSession, read_page, read_session
+from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, keep_image, keep_text, link_outputs, not_found
+from ouro.memory.sessions.session_reader import ParsedSession, all_records, read_header, read_page, read_session
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.runtime import get_sessions_dir
@@ -139,9 +138,15 @@ class YamlFileMemoryStore(MemoryStore):
         if found.session.read_only:
             lock.release()
         else:
-            places = {number: record.offset for record, number in (*found.kept, *found.messages)}
+            places = {number: record.offset for record, number in found.messages}
             self._open[session_id] = _OpenSession(folder, lock, places)
         return found.session
+
+    async def read_whole(self, session_id: str) -> WholeSession:
+        folder = await self._find(session_id)
+        with _reading(folder):
+            header = await asyncio.to_thread(read_header, folder)
+        return WholeSession(header, partial(all_records, folder))
 
     async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
         folder = await self._find(session_id)
@@ -158,10 +163,10 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
         folder = await self._find(session_id)
-        entry = await asyncio.to_thread(session_index.entry_of, self._root, folder.name)
-        if entry is None:
+        info = await asyncio.to_thread(session_index.info_of, self._root, folder.name)
+        if info is None:
             raise not_found(session_id)
-        return entry.info
+        return info
 
     async def delete_session(self, session_id: str) -> None:
         folder = await self._find(session_id)

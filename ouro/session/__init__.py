@@ -29,8 +29,7 @@ if TYPE_CHECKING:
         UndoPlan,
         describe_commits,
     )
-    from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
-    from ouro.memory.sessions.session_search import SessionHit
+    from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit
     from ouro.session.context_window import ContextWindow, Outlook, Pinnable, WindowReport
     from ouro.session.opening import PICK, OpenDialog, OpenRequest, Part, open_interactively
     from ouro.session.resume import RepositoryChanges, ResumeCard, Resumed, Tail
@@ -52,8 +51,7 @@ _HOMES = {
     "ouro.memory.long_term.evidence": ("TurnEvidence",),
     "ouro.memory.long_term.timeline": ("FileBlame", "MemoryDiff", "OldFile", "Timeline", "TimelineEntry"),
     "ouro.memory.long_term.trust.proposals": ("Proposal",),
-    "ouro.memory.sessions.session_catalog": ("SessionCatalog", "SessionExcerpt"),
-    "ouro.memory.sessions.session_search": ("SessionHit",),
+    "ouro.memory.sessions.session_catalog": ("SessionCatalog", "SessionExcerpt", "SessionHit"),
     "ouro.session.context_window": ("ContextWindow", "Outlook", "Pinnable", "WindowReport"),
     "ouro.session.opening": ("OpenDialog", "OpenRequest", "PICK", "Part", "open_interactively"),
     "ouro.session.session": ("Session", "Status"),

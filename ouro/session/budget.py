@@ -142,15 +142,15 @@ class VectorBudget:
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that cannot be written, the log has it."""
         try:
-            asyncio.run(self._session_catalog.save_cost(CostRecord("vectors", timestamp(), model, usage)))
+            asyncio.run(self._session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
         except SaveFailed as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 
 
 async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
     # Deleted sessions count too: their cost was paid.
-    sessions = [*await session_catalog.sessions(), *await session_catalog.deleted()]
-    return periods_of(sessions, await session_catalog.load_costs(), today(), session_id)
+    sessions = [*await session_catalog.sessions(), *await session_catalog.store.list_deleted()]
+    return periods_of(sessions, await session_catalog.store.load_costs(), today(), session_id)
 
 
 def spending_limits(

@@ -115,7 +115,7 @@ class World:
 
     async def resumed(self):
         await self.memory.close()
-        again = await MemoryManager.resume(self.store, "latest", project="/p")
+        again = await MemoryManager.resume(self.store, self.memory.session_id, project="/p")
         await again.pager.loaded()
         return again
 

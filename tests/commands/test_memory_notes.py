@@ -9,7 +9,8 @@ from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import Index
 from ouro.memory.long_term.search import make_lookup
-from ouro.memory.sessions.session_catalog import catalog_of
+from ouro.memory.sessions.session_catalog import SessionCatalog
+from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
 AT = "2026-11-21T20:14:03.120Z"
@@ -142,7 +143,9 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
         talk.change(TitleRecord(title, AT))
         talk.end()
     front_end.session.remember(front_end.session.memory.manager, make_lookup(None, lambda: None))
-    front_end.session.session_catalog = catalog_of(home / "sessions", home / "cache" / "none", str(repository))
+    front_end.session.session_catalog = SessionCatalog(
+        YamlFileMemoryStore(home / "sessions"), str(repository), home / "sessions"
+    )
     for narrowing, found in (
         ("", {"pond", "lake"}),
         (f"project:{repository}", {"pond"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ouro.errors import SessionNotFound, UsageError
-from ouro.memory.sessions.session_reader import WholeSession
+from ouro.memory.backend import WholeSession
 from ouro.session import Branch, Point, Rewound
 
 

@@ -13,8 +13,8 @@ from ouro.memory.backend import (
     RewindRecord,
     SessionHeader,
     TitleRecord,
+    WholeSession,
 )
-from ouro.memory.sessions.session_reader import WholeSession
 from ouro.messages import Context, Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, tool, user
 
 ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"

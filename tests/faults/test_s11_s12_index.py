@@ -169,4 +169,4 @@ def test_s11_what_is_no_folder_in_the_place_of_all_sessions_is_said(tmp_path, ma
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
         wait(YamlFileMemoryStore(tmp_path / "sessions").list_sessions())
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
-        session_index.entry_of(tmp_path / "sessions", "2026-11-21_0d9f3c52")
+        session_index.info_of(tmp_path / "sessions", "2026-11-21_0d9f3c52")

@@ -11,7 +11,7 @@ from ouro.errors import ConfigError, SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_search import find_session
+from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
 from ouro.utils.runtime import get_home

@@ -15,8 +15,8 @@ from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
 from ouro.memory.serialization import record_from
-from ouro.memory.sessions.outputs import fetch_output
 from ouro.memory.sessions.session_file import as_record, end_of_whole, number_of, records_back, split
+from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.session_reader import read_session
 from ouro.memory.sessions.yaml_text import load
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -125,7 +125,9 @@ async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
     await memory.add(assistant("", ToolCall("1", "shell", {"command": "rm x"})))
     await store.close_session(memory.session_id)  # as a kill would
 
-    again = await MemoryManager.resume(YamlFileMemoryStore(home / ".ouro" / "sessions"), "latest", project="/p")
+    again = await MemoryManager.resume(
+        YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p"
+    )
 
     answer = Message("tool", (ToolReply("1", "shell", "interrupted", failed=True),))
     assert again.messages() == (*memory.messages(), answer)

@@ -9,7 +9,6 @@ from ouro.importers.importer import Importer, ImportLedger, ImportResult
 from ouro.importers.sources import find_sources, usual_places
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.short_term import sendable
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Context, user
@@ -36,7 +35,7 @@ def outcomes(done) -> list[str]:
 
 
 def texts(store, session_id) -> list[str]:
-    found = wait(read_whole(store, session_id)).records()
+    found = wait(store.read_whole(session_id)).records()
     return [each.message.text for each in found if isinstance(each, MessageRecord) and each.message.text]
 
 
@@ -109,11 +108,11 @@ def test_a_log_that_grows_line_by_line_ends_as_if_it_had_been_read_at_once(store
             file.write(line)
         take(store, home, tmp_path)
     (session,) = wait(store.list_sessions())
-    grown = list(wait(read_whole(store, session.id)).records())
+    grown = list(wait(store.read_whole(session.id)).records())
 
     fresh = YamlFileMemoryStore(tmp_path / "fresh")
     wait(Importer(fresh, ImportLedger(tmp_path / "ledger"), []).take(find_sources([path])[0]))
-    assert texts_that_go_on(grown) == texts_that_go_on(list(wait(read_whole(fresh, session.id)).records()))
+    assert texts_that_go_on(grown) == texts_that_go_on(list(wait(fresh.read_whole(session.id)).records()))
 
 
 def texts_that_go_on(records) -> list:
@@ -133,9 +132,9 @@ def test_what_was_added_since_is_added_once(store, home, tmp_path):
     path.write_text("".join(whole))
     assert [(each.outcome, each.messages) for each in take(store, home, path)] == [("more", 9)]
     assert outcomes(take(store, home, path)) == ["known"]
-    numbers = [each.number for each in wait(read_whole(store, CART)).records() if isinstance(each, MessageRecord)]
+    numbers = [each.number for each in wait(store.read_whole(CART)).records() if isinstance(each, MessageRecord)]
     assert numbers == sorted(set(numbers))
-    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(wait(read_whole(store, CART)).records())
+    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(wait(store.read_whole(CART)).records())
 
 
 def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path):
@@ -157,7 +156,7 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
     assert said.index("said here") < said.index("draw it as SVG")
     contexts = [
         part.text
-        for each in wait(read_whole(store, CART)).records()
+        for each in wait(store.read_whole(CART)).records()
         if isinstance(each, MessageRecord)
         for part in each.message.parts
         if isinstance(part, Context)

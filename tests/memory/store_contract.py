@@ -29,8 +29,6 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.sessions.usage import day_of
-from ouro.memory.sessions.walk_back import MIN_SHOWN
-from ouro.memory.transcript import Transcript
 from ouro.messages import (
     Context,
     Image,
@@ -281,64 +279,6 @@ class StoreContract:
                 wait(store.fork_session(source, number, fourth))
         with pytest.raises(SaveFailed):
             wait(store.fork_session(HEADER.id, None, OTHER))
-
-    def test_of_a_long_session_what_is_sent_is_loaded_and_the_rest_page_by_page(self, store, again):
-        count = 4 * MIN_SHOWN
-        records: list[Record] = [message_record(number % 60, user(str(number))) for number in range(1, count + 1)]
-        records = [replace(each, number=number) for number, each in enumerate(records, 1)]
-        check = CompactionRecord(count + 1, AT, (1, count - 5), (3, 7), "what was said", spent=Usage(input=9))
-        records += [TitleRecord("title", AT), check, message_record(1, user("last"))]
-        records[-1] = replace(records[-1], number=count + 2)
-        wait(store.import_session(HEADER, records))
-
-        loaded = wait(again().load_session(HEADER.id, reach="context"))
-        transcript = Transcript.of(loaded)
-
-        assert (loaded.is_complete, loaded.place > 0, transcript.is_complete) == (True, True, True)
-        assert [each.message.text for each in loaded.kept] == ["3", "7"]
-        assert len(transcript.entries) == MIN_SHOWN
-        whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
-        assert (transcript.sent(), transcript.usage) == (whole.sent(), whole.usage)
-        place, pages = loaded.place, []
-        while place:
-            page = wait(store.load_before(HEADER.id, place, 50))
-            pages.append(len(transcript.prepend(page.records, is_whole=page.place == 0)))
-            place = page.place
-        assert pages == [50, 50, count + 1 - MIN_SHOWN - 100]
-        assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
-
-    def test_the_place_of_a_message_is_where_the_page_before_it_ends(self, store, again):
-        wait(store.create_session(HEADER))
-        for number in range(1, 8):
-            wait(store.save_message(HEADER.id, message_record(number, user(str(number)))))
-        page = wait(store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3))
-        assert [each.message.text for each in page.records] == ["2", "3", "4"]
-        assert store.place_of(HEADER.id, 2) == page.place
-        assert store.place_of(HEADER.id, 99) is None
-        wait(store.close_session(HEADER.id))
-
-        second = again()
-        wait(second.load_session(HEADER.id))
-        assert second.place_of(HEADER.id, 2) == page.place
-        wait(second.close_session(HEADER.id))
-
-    def test_what_was_rewound_is_passed_over_on_the_way_back(self, store, again):
-        records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
-        records = [replace(each, number=number) for number, each in enumerate(records, 1)]
-        records.insert(100, CompactionRecord(1000, AT, (1, 90), (5,), "first"))
-        records.insert(220, CompactionRecord(1001, AT, (1, 200), (5,), "second"))
-        records += [RewindRecord(150, AT), replace(message_record(1, user("else")), number=1002)]
-        wait(store.import_session(HEADER, records))
-
-        loaded = wait(again().load_session(HEADER.id, reach="screen"))
-        transcript = Transcript.of(loaded)
-
-        whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
-        assert transcript.compaction == records[100]
-        assert transcript.sent() == whole.sent()
-        assert whole.entries[-len(transcript.entries) :] == transcript.entries
-        branches = [(each.since, each.entries[-1].number) for each in transcript.branches]
-        assert branches == [(150, 300)] == [(each.since, each.entries[-1].number) for each in whole.branches]
 
     def test_lists_tell_what_was_used_by_day_and_model_what_it_was_about_and_of_what_it_is_a_copy(self, store, again):
         usage = Usage(100, 50, 0, 10, 0.25)

@@ -7,6 +7,7 @@ from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import CostRecord, MessageRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
@@ -103,7 +104,7 @@ async def test_the_first_words_become_the_title_and_a_person_may_change_it():
 
     assert first == "fix the broken import in api.py, which nobody has looked at…"
     assert [each.title for each in await store.list_sessions()] == ["imports"]
-    assert (await MemoryManager.resume(store, "imports", project="/p")).title == "imports"
+    assert (await MemoryManager.resume(store, memory.session_id, project="/p")).title == "imports"
 
 
 def test_a_title_is_one_clean_line():
@@ -166,7 +167,7 @@ async def test_resume_brings_everything_back_and_goes_on_counting():
     memory.set_model("c/d")
     await memory.close()
 
-    again = await MemoryManager.resume(store, "latest", project="/p")
+    again = await MemoryManager.resume(store, memory.session_id, project="/p")
     await again.add(user("three"))
     await again.close()
 
@@ -181,7 +182,7 @@ async def test_resume_brings_everything_back_and_goes_on_counting():
     assert numbers == [1, 2, 3]
 
 
-async def test_resume_finds_by_id_prefix_latest_and_words_and_refuses_the_rest():
+async def test_a_session_is_found_by_id_prefix_latest_and_words_and_the_rest_is_refused():
     store = DictMemoryStore()
     memories = {}
     for project, text in (("/p", "fix the import"), ("/p", "fix the tests"), ("/other", "write docs")):
@@ -191,9 +192,7 @@ async def test_resume_finds_by_id_prefix_latest_and_words_and_refuses_the_rest()
         memories[text] = memory.session_id
 
     async def found(query: str) -> str:
-        memory = await MemoryManager.resume(store, query, project="/p")
-        await memory.close()
-        return memory.session_id
+        return (await SessionCatalog(store, "/p").find(query)).id
 
     assert await found(memories["write docs"]) == memories["write docs"]
     assert await found(memories["fix the import"][:10].upper()) == memories["fix the import"]
@@ -206,7 +205,7 @@ async def test_resume_finds_by_id_prefix_latest_and_words_and_refuses_the_rest()
     with pytest.raises(SessionNotFound, match="Several sessions"):
         await found("fix")
     with pytest.raises(SessionNotFound, match="No session of this folder"):
-        await MemoryManager.resume(store, "latest", project="/empty")
+        await SessionCatalog(store, "/empty").find("latest")
 
 
 async def test_a_session_that_is_open_is_refused(home):

@@ -19,7 +19,7 @@ from ouro.memory import MemoryManager, YamlFileMemoryStore
 from ouro.memory.backend import MessageRecord
 from ouro.memory.index import Index, Search, Sources, search_sessions
 from ouro.memory.serialization import record_data
-from ouro.memory.sessions.outputs import image_name
+from ouro.memory.sessions.session_folders import image_name
 from ouro.messages import user
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 

@@ -57,8 +57,8 @@ def path(store, root) -> Path:
     return next(root.glob("2*/session.yaml"))
 
 
-async def resumed(store, query: str = HEADER.id, **how) -> MemoryManager:
-    return await MemoryManager.resume(store, query, project="/p", **how)
+async def resumed(store, session_id: str = HEADER.id, **how) -> MemoryManager:
+    return await MemoryManager.resume(store, session_id, project="/p", **how)
 
 
 def texts(messages) -> list[str]:
@@ -153,7 +153,7 @@ async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(stor
 
 
 async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_there(root, monkeypatch):
-    monkeypatch.setattr("ouro.memory.sessions.walk_back.MAX_BRANCH_BYTES", 5000)
+    monkeypatch.setattr("ouro.memory.sessions.session_reader.MAX_BRANCH_BYTES", 5000)
     store = YamlFileMemoryStore(root)
     records = [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)]
     await store.import_session(HEADER, records)

@@ -5,11 +5,22 @@ import pytest
 import yaml
 from aiofiles.threadpool.binary import AsyncFileIO
 from fakes.waiting import wait
-from memory.store_contract import EVERY_PART, HEADER, StoreContract, message_record
+from memory.store_contract import AT, EVERY_PART, HEADER, StoreContract, message_record
+from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.errors import SaveFailed
-from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader
+from ouro.memory.backend import (
+    CompactionRecord,
+    CostRecord,
+    MessageRecord,
+    Record,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+)
+from ouro.memory.sessions.session_reader import MIN_SHOWN
+from ouro.memory.transcript import Transcript
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolReply, Usage, tool, user
 
@@ -182,6 +193,64 @@ class TestYamlFileMemoryStore(StoreContract):
         self._saved(store, HEADER, user("one"))
 
         assert len(wait(again().load_session(HEADER.id)).records) == 1
+
+    def test_of_a_long_session_what_is_sent_is_loaded_and_the_rest_page_by_page(self, store, again):
+        count = 4 * MIN_SHOWN
+        records: list[Record] = [message_record(number % 60, user(str(number))) for number in range(1, count + 1)]
+        records = [replace(each, number=number) for number, each in enumerate(records, 1)]
+        check = CompactionRecord(count + 1, AT, (1, count - 5), (3, 7), "what was said", spent=Usage(input=9))
+        records += [TitleRecord("title", AT), check, message_record(1, user("last"))]
+        records[-1] = replace(records[-1], number=count + 2)
+        wait(store.import_session(HEADER, records))
+
+        loaded = wait(again().load_session(HEADER.id, reach="context"))
+        transcript = Transcript.of(loaded)
+
+        assert (loaded.is_complete, loaded.place > 0, transcript.is_complete) == (True, True, True)
+        assert [each.message.text for each in loaded.kept] == ["3", "7"]
+        assert len(transcript.entries) == MIN_SHOWN
+        whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
+        assert (transcript.sent(), transcript.usage) == (whole.sent(), whole.usage)
+        place, pages = loaded.place, []
+        while place:
+            page = wait(store.load_before(HEADER.id, place, 50))
+            pages.append(len(transcript.prepend(page.records, is_whole=page.place == 0)))
+            place = page.place
+        assert pages == [50, 50, count + 1 - MIN_SHOWN - 100]
+        assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
+
+    def test_the_place_of_a_message_is_where_the_page_before_it_ends(self, store, again):
+        wait(store.create_session(HEADER))
+        for number in range(1, 8):
+            wait(store.save_message(HEADER.id, message_record(number, user(str(number)))))
+        page = wait(store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3))
+        assert [each.message.text for each in page.records] == ["2", "3", "4"]
+        assert store.place_of(HEADER.id, 2) == page.place
+        assert store.place_of(HEADER.id, 99) is None
+        wait(store.close_session(HEADER.id))
+
+        second = again()
+        wait(second.load_session(HEADER.id))
+        assert second.place_of(HEADER.id, 2) == page.place
+        wait(second.close_session(HEADER.id))
+
+    def test_what_was_rewound_is_passed_over_on_the_way_back(self, store, again):
+        records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
+        records = [replace(each, number=number) for number, each in enumerate(records, 1)]
+        records.insert(100, CompactionRecord(1000, AT, (1, 90), (5,), "first"))
+        records.insert(220, CompactionRecord(1001, AT, (1, 200), (5,), "second"))
+        records += [RewindRecord(150, AT), replace(message_record(1, user("else")), number=1002)]
+        wait(store.import_session(HEADER, records))
+
+        loaded = wait(again().load_session(HEADER.id, reach="screen"))
+        transcript = Transcript.of(loaded)
+
+        whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
+        assert transcript.compaction == records[100]
+        assert transcript.sent() == whole.sent()
+        assert whole.entries[-len(transcript.entries) :] == transcript.entries
+        branches = [(each.since, each.entries[-1].number) for each in transcript.branches]
+        assert branches == [(150, 300)] == [(each.since, each.entries[-1].number) for each in whole.branches]
 
     def test_two_sessions_whose_ids_begin_alike_get_folders_of_their_own(self, store, root):
         twin = SessionHeader("0d9f3c52-0000-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)

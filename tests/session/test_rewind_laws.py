@@ -171,7 +171,7 @@ async def play(story: Story) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_laws_of_the_past_hold(seed, tmp_path, monkeypatch):
     if seed % 2:  # so that the rest is read only when it is needed
-        monkeypatch.setattr("ouro.memory.sessions.walk_back.MIN_SHOWN", 3)
+        monkeypatch.setattr("ouro.memory.sessions.session_reader.MIN_SHOWN", 3)
         monkeypatch.setattr("ouro.memory.paging.MIN_SHOWN", 3)
     story = Story(tmp_path / "sessions", seed)
     await play(story)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.index import Sources
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
     from ouro.memory.index.vectors import Vectors
-    from ouro.memory.sessions.session_search import SessionHit
+    from ouro.memory.sessions.session_catalog import SessionHit
 
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches what is there."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.tokenizer import findable, phrase
-from ouro.memory.sessions.session_search import SessionHit
+from ouro.memory.sessions.session_catalog import SessionHit
 
 _WORD = re.compile(r"\w+")
 _MAX_PASSAGES = 400

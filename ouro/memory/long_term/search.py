@@ -14,7 +14,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.index import Embedder, Lookup
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.sessions.session_search import find_session
+from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, Found, SearchMemory
 from ouro.utils.repository import find_root

@@ -1,20 +1,19 @@
-"""SessionCatalog: find, preview, search, rename and delete sessions."""
+"""SessionCatalog: find, preview, search and rename sessions."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import os
+import re
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SearchUnavailable
+from ouro.errors import SearchUnavailable, SessionError, SessionNotFound, SeveralSessions
 from ouro.memory.backend import (
-    CostRecord,
-    DailyUsage,
     MemoryStore,
     MessageRecord,
     Progress,
@@ -25,18 +24,36 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.long_term.evidence import TurnEvidence, turn_evidence
-from ouro.memory.sessions.session_search import SessionHit, find_session, find_words, has_words, read_ends
-from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
+from ouro.memory.sessions.session_reader import parsed_record
 from ouro.utils.log import log
 from ouro.utils.repository import same_project
+from ouro.utils.text import cut
 
 SEARCH_LIMIT = 200
 """Sessions that a search through messages returns at most."""
 _LAST_MESSAGES = 6
-IsWanted = Callable[[], bool]
-Search = Callable[[Sequence[SessionInfo], str, IsWanted], Iterable[SessionHit]]
-"""Yields where these words occur in these sessions, until the function returns False. Blocks."""
-ReadEnds = Callable[[SessionInfo], Awaitable[Sequence[Record]]]
+_EDGE = 256 << 10
+"""Bytes that are read from each end of a session for its first and last messages."""
+_SEARCHED = 8 << 20
+"""Bytes of one session that are searched, from its end."""
+_ROLE = re.compile(rb"^role: *(\w+)", re.MULTILINE)
+_AROUND = 60
+_LISTED = 8
+_LONG_PREFIX = 8
+"""Characters of an id that nobody types as a word."""
+
+
+class SessionHit(msgspec.Struct, frozen=True):
+    """A session whose messages have the words, and the message that fits best."""
+
+    session_id: str
+    number: int
+    """Of the message; 0: the words are in the summary of the session."""
+    snippet: str
+    """The words and what surrounds them, on one line."""
+    score: float = 0.0
+    """Higher is better; comparable within one result only."""
 
 
 class SessionExcerpt(msgspec.Struct, frozen=True):
@@ -53,22 +70,20 @@ class SessionCatalog:
     Args:
         store: of the sessions.
         project: the current folder.
-        ends: returns the first and last records of a session.
-        search: searches the messages of sessions.
+        root: the folder with the files of the store; None: it has none, and messages are not searched.
+        index: where the messages can be searched, if it exists.
     """
 
-    def __init__(
-        self, store: MemoryStore, project: str, ends: ReadEnds | None = None, search: Search | None = None
-    ) -> None:
+    def __init__(self, store: MemoryStore, project: str, root: Path | None = None, index: Path | None = None) -> None:
+        self.store = store
         self.project = project
         self.is_here = same_project(project)
-        self._store = store
-        self._ends = ends or self._all_records
-        self._search = search or (lambda _sessions, _words, _is_wanted: ())
+        self._root = root
+        self._index = index
 
     async def sessions(self, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, of every project, last used first; `progress` is called while that takes long."""
-        return await self._store.list_sessions(None, progress)
+        return await self.store.list_sessions(None, progress)
 
     async def here(self) -> list[SessionInfo]:
         return [info for info in await self.sessions() if self.is_here(info.project)]
@@ -81,25 +96,19 @@ class SessionCatalog:
             SessionNotFound: none does.
         """
         sessions = await self.sessions()
-        said = partial(self._ids_saying, sessions)
-        return await asyncio.to_thread(find_session, sessions, query, self.project, said)
+
+        def ids_with(words: str) -> list[str]:
+            return [hit.session_id for hit in self._hits(sessions, words)]
+
+        return await asyncio.to_thread(find_session, sessions, query, self.project, ids_with)
 
     async def matching(self, sessions: Sequence[SessionInfo], words: str) -> list[SessionInfo]:
         """The sessions whose title has all these words, then those whose messages have them."""
-        wanted = words.lower().split()
-        titles = [info for info in sessions if has_words(info.title, wanted)]
+        titles = [info for info in sessions if _has_words(info.title, words)]
         seen = {info.id for info in titles}
         rest = [info for info in sessions if info.id not in seen]
-        ids = set(await asyncio.to_thread(self._ids_saying, rest, words))
+        ids = {hit.session_id for hit in await asyncio.to_thread(list, self._hits(rest, words))}
         return [*titles, *(info for info in rest if info.id in ids)]
-
-    async def info(self, session_id: str) -> SessionInfo:
-        """The list entry of one session.
-
-        Raises:
-            SessionNotFound: there is none.
-        """
-        return await self._store.get_session_stats(session_id)
 
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
         """What a session was about. Reads only its ends.
@@ -108,12 +117,17 @@ class SessionCatalog:
             SessionError: it cannot be read.
             OSError: likewise.
         """
-        records = await self._ends(info)
+        if self._root is None:
+            records: Sequence[Record] = (await self.store.load_session(info.id, read_only=True)).records
+        else:
+            records = await asyncio.to_thread(read_ends, self._root / info.folder, _LAST_MESSAGES)
         messages = [record.message for record in records if isinstance(record, MessageRecord)]
-        said = [(item.role, item.text) for item in messages if item.role in ("user", "assistant") and item.text.strip()]
-        first = next((text for role, text in said if role == "user"), "")
+        texts = [
+            (item.role, item.text) for item in messages if item.role in ("user", "assistant") and item.text.strip()
+        ]
+        first = next((text for role, text in texts if role == "user"), "")
         summaries = [record.summary for record in records if isinstance(record, SummaryRecord)]
-        last = said[1:] if said and said[0] == ("user", first) else said
+        last = texts[1:] if texts and texts[0] == ("user", first) else texts
         return SessionExcerpt(summaries[-1] if summaries else "", first, tuple(last[-_LAST_MESSAGES:]))
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
@@ -123,29 +137,15 @@ class SessionCatalog:
             SessionNotFound: there is no such session.
             UsageError: it has no such turn.
         """
-        return turn_evidence(await self._store.load_session(session_id, read_only=True), turn, message)
+        return turn_evidence(await self.store.load_session(session_id, read_only=True), turn, message)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
+        """The messages that have all these words: from the index, best first, then from files that are newer."""
         ended = threading.Event()
-        loop = asyncio.get_running_loop()
-        found: asyncio.Queue[SessionHit | None] = asyncio.Queue()
-
-        def run() -> None:
-            try:
-                hits = self._search(sessions, words, lambda: not ended.is_set())
-                for hit in itertools.islice(hits, SEARCH_LIMIT):
-                    loop.call_soon_threadsafe(found.put_nowait, hit)
-                    if ended.is_set():
-                        return
-            finally:
-                if not ended.is_set():
-                    loop.call_soon_threadsafe(found.put_nowait, None)
-
-        running = asyncio.ensure_future(asyncio.to_thread(run))
+        hits = self._hits(sessions, words, ended)
         try:
-            while (hit := await found.get()) is not None:
+            while (hit := await asyncio.to_thread(next, hits, None)) is not None:
                 yield hit
-            await running
         finally:
             ended.set()
 
@@ -156,103 +156,175 @@ class SessionCatalog:
             SessionInUse: it is open elsewhere.
             SaveFailed: the new title could not be written.
         """
-        loaded = await self._store.load_session(session_id, reach="screen")
+        loaded = await self.store.load_session(session_id, reach="screen")
         try:
             at = timestamp(loaded.records[-1].at if loaded.records else "")
-            await self._store.save_memory(session_id, TitleRecord(title, at))
+            await self.store.save_memory(session_id, TitleRecord(title, at))
         finally:
-            await self._store.close_session(session_id)
+            await self.store.close_session(session_id)
 
-    async def delete(self, session_id: str) -> None:
-        """Move a session to the trash.
+    def _hits(
+        self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event | None = None
+    ) -> Iterator[SessionHit]:
+        return islice(self._search(sessions, words, ended or threading.Event()), SEARCH_LIMIT)
 
-        Raises:
-            SessionInUse: it is open.
-            SessionNotFound: there is none.
-        """
-        await self._store.delete_session(session_id)
+    def _search(self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event) -> Iterator[SessionHit]:
+        """Blocks. The last message of each session that the index has not read is found by reading its file."""
+        if self._root is None or not words.split():
+            return
+        hits, changed = self._search_index(self._root, words)
+        ids = {info.id for info in sessions}
+        found = [hit for hit in hits if hit.session_id in ids]
+        yield from found
+        seen = {hit.session_id for hit in found}
+        patterns = [_pattern(word) for word in words.lower().split()]
+        for info in sessions:
+            if info.id in seen or (changed is not None and info.folder not in changed):
+                continue
+            if ended.is_set():
+                return
+            if (hit := _find_in(self._root / info.folder, info.id, patterns)) is not None:
+                yield hit
 
-    async def save_cost(self, record: CostRecord) -> None:
-        """Count a model call that belongs to no session.
+    def _search_index(self, root: Path, words: str) -> tuple[list[SessionHit], frozenset[str] | None]:
+        """What the index finds, and the folders of sessions that changed since it read them; None: it has read none."""
+        if self._index is None or not self._index.exists():
+            return [], None
+        from ouro.memory.index.index import Index  # imports sqlite3: only for a search
+        from ouro.memory.index.session_search import search_sessions
 
-        Raises:
-            SaveFailed: it is not on disk.
-        """
-        await self._store.save_cost(record)
-
-    async def load_costs(self) -> tuple[DailyUsage, ...]:
-        """What was spent outside of the sessions, by day and model."""
-        return await self._store.load_costs()
-
-    async def deleted(self) -> list[SessionInfo]:
-        """The sessions in the trash, last used first."""
-        return await self._store.list_deleted()
-
-    async def purge(self, session_id: str) -> None:
-        """Remove a session in the trash permanently.
-
-        Raises:
-            SessionNotFound: it is not there.
-            SaveFailed: it could not be removed.
-        """
-        await self._store.purge_session(session_id)
-
-    async def restore(self, session_id: str) -> None:
-        """Move a session out of the trash.
-
-        Raises:
-            SessionNotFound: it is not there.
-            SaveFailed: it could not be moved.
-        """
-        await self._store.restore_session(session_id)
-
-    async def _all_records(self, info: SessionInfo) -> Sequence[Record]:
-        return (await self._store.load_session(info.id, read_only=True)).records
-
-    def _ids_saying(self, sessions: Sequence[SessionInfo], words: str) -> list[str]:
-        hits = self._search(sessions, words, lambda: True)
-        return [hit.session_id for hit in itertools.islice(hits, SEARCH_LIMIT)]
+        index = Index(self._index)
+        try:
+            return search_sessions(index, words, limit=SEARCH_LIMIT), index.changed_sessions(root)
+        except SearchUnavailable as error:
+            log.warning("sessions are searched without the index: %s", error)
+            return [], None
+        finally:
+            index.close()
 
 
-def catalog_of(root: Path, index: Path, project: str, mask: Callable[[str], str] = str) -> SessionCatalog:
-    """The sessions in the folder `root`; `index` is where they can be searched, if it exists."""
-    return catalog_on(YamlFileMemoryStore(root, mask), root, index, project)
+def find_session(
+    sessions: Sequence[SessionInfo], query: str, project: str, ids_with: Callable[[str], Iterable[str]] = lambda _: ()
+) -> SessionInfo:
+    """The session that `query` names.
+
+    Args:
+        sessions: all sessions, last used first.
+        query: an id, the start of one, the name of its folder, `latest` of this project, or words of a title or of
+            messages.
+        project: the current folder; sessions of other worktrees of its repository count as its own.
+        ids_with: returns the ids of the sessions with these words; called only if no title has them.
+
+    Raises:
+        SeveralSessions: several match; the message lists them.
+        SessionNotFound: none matches.
+    """
+    query = query.strip()
+    is_here = same_project(project)
+    here = [session for session in sessions if is_here(session.project)]
+    if query == "latest":
+        return _only(here[:1], "No session of this folder yet.")
+    found = [session for session in sessions if session.folder == query]
+    found = found or [session for session in sessions if query and session.id.startswith(query.lower())]
+    if len(query) < _LONG_PREFIX or not found:
+        titled = [session for session in sessions if _has_words(session.title, query)]
+        titled = [session for session in titled if is_here(session.project)] or titled
+        found += [session for session in titled if session not in found]
+    if not found and query:
+        ids = set(ids_with(query))
+        found = [session for session in sessions if session.id in ids]
+        found = [session for session in found if is_here(session.project)] or found
+    return _only(found, f"No session answers to `{cut(query, 60)}`.")
 
 
-def catalog_on(store: MemoryStore, root: Path, index: Path, project: str) -> SessionCatalog:
-    """The sessions of a store that keeps them in `root`."""
-
-    async def ends(info: SessionInfo) -> Sequence[Record]:
-        return await asyncio.to_thread(read_ends, root / info.folder, _LAST_MESSAGES)
-
-    return SessionCatalog(store, project, ends, partial(_search, root, index))
+def _has_words(title: str, words: str) -> bool:
+    lowered, wanted = title.lower(), words.lower().split()
+    return bool(wanted) and all(word in lowered for word in wanted)
 
 
-def _search(
-    root: Path, index: Path, sessions: Sequence[SessionInfo], words: str, is_wanted: IsWanted
-) -> Iterator[SessionHit]:
-    """From the index, best first; then from the files that the index has not read in their present state."""
-    hits, stale = _search_index(root, index, words) if index.exists() else ([], None)
-    wanted = {info.id for info in sessions}
-    found = [hit for hit in hits if hit.session_id in wanted]
-    yield from found
-    seen = {hit.session_id for hit in found}
-    rest = [info for info in sessions if info.id not in seen and (stale is None or info.folder in stale)]
-    yield from find_words(root, rest, words.lower().split(), is_wanted)
-
-
-def _search_index(root: Path, path: Path, words: str) -> tuple[list[SessionHit], frozenset[str] | None]:
-    """What the index finds, and the folders of sessions that changed since it read them; None: it has read none."""
-    from ouro.memory.index import (
-        Index,  # imports sqlite3: only for a search
-        search_sessions,
+def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
+    lines = [f"  {item.id[:8]}  {item.updated_at[:10]}  {item.title}" for item in found[:_LISTED]]
+    more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    raise SeveralSessions(
+        "Several sessions answer to that:\n" + "\n".join(lines + more),
+        "Say more of the id or the title.",
+        [item.id for item in found],
     )
 
-    index = Index(path)
+
+        from ouro.memory.index import Index, search_sessions  # imports sqlite3: only for a search
+
+
+    Raises:
+        SessionError: the file belongs to another user.
+        OSError: it cannot be read.
+    """
+    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        tail = max(0, size - _EDGE)
+        first, _ = split(read_range(descriptor, 0, min(size, _EDGE)))
+        last, _ = split(read_range(descriptor, tail, size), tail)
+    beginning = next((message for block in first[1:] if (message := _message_in(block, b"user"))), None)
+    seen = beginning.number if beginning else 0
+    ending: list[Record] = []
+    messages = 0
+    for block in reversed(last[1:]):  # the first one is the header, or incomplete
+        record = None if _role_of(block) == b"tool" else parsed_record(block)
+        if isinstance(record, MessageRecord):
+            if not record.message.text.strip() or record.number <= seen:
+                continue
+            messages += 1
+        if record is not None:
+            ending.append(record)
+        if messages == count:
+            break
+    return [*([beginning] if beginning else []), *reversed(ending)]
+
+
+def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:
+    """The last message with all the words, by the user or the model; of a very long file only the end is read."""
     try:
-        return search_sessions(index, words, limit=SEARCH_LIMIT), index.changed_sessions(root)
-    except SearchUnavailable as error:
-        log.warning("sessions are searched without the index: %s", error)
-        return [], None
-    finally:
-        index.close()
+        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            size = os.fstat(descriptor).st_size
+            data = read_range(descriptor, max(0, size - _SEARCHED), size)
+    except (OSError, SessionError):
+        return None  # missing, or of another user: the list shows it
+    if not all(pattern.search(data) for pattern in patterns):
+        return None
+    for block in reversed(split(data)[0]):
+        if all(pattern.search(block.data) for pattern in patterns):
+            record = _message_in(block, b"user", b"assistant")
+            text = record.message.text.encode() if record else b""
+            found = [pattern.search(text) for pattern in patterns]
+            if record and found[0] and all(found):
+                return SessionHit(session_id, record.number, _snippet(text, found[0]))
+    return None
+
+
+def _pattern(word: str) -> re.Pattern[bytes]:
+    """Matches a word in UTF-8, whatever its case."""
+    letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
+    alternatives = (b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters)
+    return re.compile(b"".join(b"(?:" + item + b")" for item in alternatives))
+
+
+def _snippet(text: bytes, found: re.Match[bytes]) -> str:
+    before = text[: found.start()].decode("utf-8", "replace")
+    after = text[found.start() :].decode("utf-8", "replace")
+    around = ("…" if len(before) > _AROUND else "") + before[-_AROUND:] + after[: 3 * _AROUND]
+    return " ".join(around.split())
+
+
+def _message_in(block: RawRecord, *roles: bytes) -> MessageRecord | None:
+    """The message in a record, if it has one of these roles and text."""
+    record = parsed_record(block) if _role_of(block) in roles else None
+    return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
+
+
+def _role_of(block: RawRecord) -> bytes:
+    found = _ROLE.search(block.data)
+    return found[1] if found else b""

@@ -1,7 +1,8 @@
-"""SessionFolders: the folders of sessions: find, create atomically, move to the trash, restore."""
+"""The folders of sessions: find, create atomically, move to the trash, restore; the outputs in them."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -11,12 +12,16 @@ from pathlib import Path
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.serialization import BadRecordError, header_from
-from ouro.memory.sessions.outputs import FOLDER as OUTPUTS
 from ouro.memory.sessions.session_file import FILE_NAME, opened, read_range, replace, split, sync_folder
 from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.messages import Image
 from ouro.utils.runtime import ensure_private_dir
 
+OUTPUTS = "outputs"
 TRASH = ".trash"
+_OUTPUT_NAME = re.compile(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
+_MAX_OUTPUT = 64 << 20
+"""Bytes of one output that are read back."""
 _UNFINISHED = ".unfinished-"
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
@@ -135,6 +140,55 @@ def folder_names(root: Path) -> list[str]:
         return [name for name in os.listdir(root) if not name.startswith(".")]  # noqa: PTH208 (10,000 of them)
     except FileNotFoundError:
         return []
+
+
+def keep_image(folder: Path, image: Image) -> str:
+    """Write an image, unless it exists; returns its path relative to the session's folder.
+
+    Raises:
+        OSError: it was not written.
+    """
+    return _write_output(folder, image_name(image), image.data)
+
+
+def keep_text(folder: Path, text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    return _write_output(folder, _output_name(data, "txt"), data)
+
+
+def image_name(image: Image) -> str:
+    """The path of an image relative to the session's folder."""
+    return _output_name(image.data, re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin")
+
+
+def fetch_output(folder: Path, name: str) -> bytes:
+    """The bytes of an image or output.
+
+    Raises:
+        OSError: it does not exist, or is not a file of the session.
+    """
+    found = _OUTPUT_NAME.fullmatch(name)
+    if found is None:
+        raise FileNotFoundError(name)
+    try:
+        with opened(folder / OUTPUTS, found[1], os.O_RDONLY) as descriptor:
+            return read_range(descriptor, 0, min(_MAX_OUTPUT, os.fstat(descriptor).st_size))
+    except SessionError as error:
+        raise FileNotFoundError(name) from error
+
+
+def _output_name(data: bytes, ending: str) -> str:
+    return f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
+
+
+def _write_output(folder: Path, name: str, data: bytes) -> str:
+    place = (folder / name).parent
+    if not place.is_dir():
+        place.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(folder)
+    if not (folder / name).exists():
+        replace(place, (folder / name).name, data)
+    return name
 
 
 def link_outputs(source: Path, target: Path) -> None:

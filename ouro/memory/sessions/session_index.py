@@ -10,12 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.backend import ForkRecord, ModelRecord, ModeRecord, Progress, SessionInfo, SummaryRecord, TitleRecord
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
+from ouro.memory.backend import (
+    CompactionRecord,
+    CostRecord,
+    ForkRecord,
+    MessageRecord,
+    ModelRecord,
+    ModeRecord,
+    Progress,
+    Record,
+    SessionHeader,
+    SessionInfo,
+    SummaryRecord,
+    TitleRecord,
+)
+from ouro.memory.serialization import BadRecordError, header_from
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -30,6 +44,7 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_folders import is_named_after
+from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
@@ -42,6 +57,13 @@ _WINDOW = 33 << 20
 """More than the longest record that is read."""
 _OTHERS = {"title", "model", "mode", "compaction", "cost", "fork", "summary"}
 _MAX_SUMMARY = 300
+
+INDEX_NAME = ".index.yaml"
+_HEAD = b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
+_TAIL = b"\n]\n"
+_WORTH_WRITING = 1 << 20
+"""Bytes of sessions that had to be looked at: below it the next list does so again, which costs less than to write."""
+_PROGRESS_EVERY = 50
 
 _AT = re.compile(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
 _MODEL = re.compile(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
@@ -59,18 +81,74 @@ class SessionSurvey(msgspec.Struct, frozen=True):
     """Up to here the file was looked at."""
 
 
+class SessionTally:
+    """Counts the records of a session to its entry in lists; begins with `info`, or with nothing."""
+
+    def __init__(self, folder: str, info: SessionInfo | None = None) -> None:
+        info = info or SessionInfo(folder.partition("_")[2], "", "", "", "", "", 0, 0, folder)
+        self._fields: dict[str, Any] = msgspec.structs.asdict(info)
+        self._spending = Spending(info.spent)
+
+    @property
+    def has_header(self) -> bool:
+        return bool(self._fields["created_at"])
+
+    def info(self, size: int) -> SessionInfo:
+        return SessionInfo(**self._fields | {"size": size, "spent": self._spending.spent()})
+
+    def take_header(self, header: SessionHeader) -> None:
+        self._fields |= {"id": header.id, "project": header.project, "model": header.model}
+        self._fields |= {"created_at": header.created_at, "updated_at": header.created_at}
+
+    def take_message(self, at: str, usage: Usage | None, model: str) -> None:
+        self._fields["messages"] += 1
+        self._fields["updated_at"] = max(self._fields["updated_at"], at)
+        if usage is not None:
+            self._spending.add(at or self._fields["updated_at"], model or self._fields["model"], usage)
+
+    def skip_to(self, messages: int) -> None:
+        """Go on after so many messages, which were not read."""
+        self._fields["messages"] = max(self._fields["messages"], messages)
+
+    def take(self, record: Record) -> None:
+        match record:
+            case MessageRecord(_, at, message):
+                self.take_message(at, message.usage, message.model)
+            case TitleRecord(title):
+                self._fields["title"] = _on_one_line(title)
+            case ModelRecord(model):
+                self._fields["model"] = _on_one_line(model)
+            case ModeRecord(mode):
+                self._fields["mode"] = _on_one_line(mode)[:16]
+            case SummaryRecord(summary):
+                self._fields["summary"] = _on_one_line(summary)[:_MAX_SUMMARY]
+            case ForkRecord(session):
+                self._fields["fork_of"] = _on_one_line(session)[:64]
+                self._spending = Spending()  # the source session has paid for the copied part
+            case (
+                CompactionRecord(at=at, model=model, usage=Usage() as usage)
+                | CostRecord(at=at, model=model, usage=usage)
+            ):
+                self._spending.add(at, model or self._fields["model"], usage)
+            case _:
+                pass
+
+
 def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
     """Survey the session in `folder`, whose file status is `found`; reads only what is new since `known`."""
-    size = found.st_size
-    surveyor = _Surveyor(folder.name)
+    size, error = found.st_size, ""
+    surveyor = _Surveyor(SessionTally(folder.name))
     try:
         with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             if known is not None and size > _ALWAYS_WHOLE and _has_grown(descriptor, known, size):
-                surveyor.go_on(known)
+                surveyor = _Surveyor(SessionTally(folder.name, known.info), known.read)
             surveyor.look(descriptor, size)
-    except (OSError, SessionError, BadYamlError, BadRecordError) as error:
-        surveyor.title = surveyor.title or f"[cannot be read: {clean(str(error)).splitlines()[0]}]"
-    return SessionSurvey(surveyor.info(size), found.st_mtime_ns, surveyor.read)
+    except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
+        error = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]"
+    info = surveyor.tally.info(size)
+    if error and not info.title:
+        info = msgspec.structs.replace(info, title=error)
+    return SessionSurvey(info, found.st_mtime_ns, surveyor.read)
 
 
 def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
@@ -79,41 +157,11 @@ def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
 
 
 class _Surveyor:
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self.title = ""
-        self.read = 0
-        self._id = folder.partition("_")[2]
-        self._project = self._model = self._summary = self._fork_of = self._mode = ""
-        self._created_at = self._updated_at = ""
-        self._messages = 0
-        self._spending = Spending()
+    """Reads a session file for its list entry, from the byte `read` on. Messages are not parsed: YAML is slow."""
 
-    def go_on(self, known: SessionSurvey) -> None:
-        """Continue from an earlier survey."""
-        info, self.read = known.info, known.read
-        self.title, self._id, self._project, self._model = info.title, info.id, info.project, info.model
-        self._summary, self._fork_of, self._messages = info.summary, info.fork_of, info.messages
-        self._mode = info.mode
-        self._created_at, self._updated_at = info.created_at, info.updated_at
-        self._spending = Spending(info.spent)
-
-    def info(self, size: int) -> SessionInfo:
-        return SessionInfo(
-            id=self._id,
-            title=self.title,
-            project=self._project,
-            model=self._model,
-            created_at=self._created_at,
-            updated_at=self._updated_at,
-            messages=self._messages,
-            size=size,
-            folder=self._folder,
-            summary=self._summary,
-            spent=self._spending.spent(),
-            fork_of=self._fork_of,
-            mode=self._mode,
-        )
+    def __init__(self, tally: SessionTally, read: int = 0) -> None:
+        self.tally = tally
+        self.read = read
 
     def look(self, descriptor: int, size: int) -> None:
         """Read the file from `read` on. Raises OSError and BadRecordError."""
@@ -128,7 +176,7 @@ class _Surveyor:
                 break
             # A record without an end in a whole window is too long to be read.
             self.read += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
-        if not self._created_at:
+        if not self.tally.has_header:
             raise BadRecordError("its header is missing")
 
     def _skip_to_end(self, descriptor: int, size: int) -> None:
@@ -136,52 +184,23 @@ class _Surveyor:
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
             self._take(block)
         self.read = size - _EDGE
-        found = next(filter(None, map(number_of, split(read_range(descriptor, self.read, size))[0])), 1)
-        self._messages = max(self._messages, found - 1)
+        first = next(filter(None, map(number_of, split(read_range(descriptor, self.read, size))[0])), 1)
+        self.tally.skip_to(first - 1)
 
     def _take(self, block: RawRecord) -> None:
         kind = kind_of(block)
-        if kind == "session" and not self._created_at:
-            self._take_header(block)
+        if kind == "session" and not self.tally.has_header:
+            self.tally.take_header(header_from(load(block.data)))
         elif kind in _OTHERS:
-            self._take_other(block)
+            if (record := parsed_record(block)) is not None:  # opening the session reports what cannot be read
+                self.tally.take(record)
         elif is_message(block):
-            self._take_message(block.data)
-
-    def _take_header(self, block: RawRecord) -> None:
-        header = header_from(load(block.data))
-        self._id, self._project, self._model = header.id, header.project, header.model
-        self._created_at = self._updated_at = header.created_at
-
-    def _take_message(self, data: bytes) -> None:
-        self._messages += 1
-        found = _AT.search(data)
-        at = found[1].decode() if found else self._updated_at
-        self._updated_at = max(self._updated_at, at)
-        if usage := _USAGE.search(data):
-            model = _MODEL.search(data)
-            name = model[1].decode("utf-8", "replace").strip() if model else self._model
-            self._spending.add(at, name, _usage(usage[1]))
-
-    def _take_other(self, block: RawRecord) -> None:
-        try:
-            record, _ = record_from(load(block.data), lambda _name: b"")
-        except (BadYamlError, BadRecordError, UnknownRecordError):
-            return  # opening the session reports it
-        self._spending.take(record, self._model)
-        match record:
-            case TitleRecord(title):
-                self.title = _on_one_line(title)
-            case ModelRecord(model):
-                self._model = _on_one_line(model)
-            case ModeRecord(mode):
-                self._mode = _on_one_line(mode)[:16]
-            case SummaryRecord(summary):
-                self._summary = _on_one_line(summary)[:_MAX_SUMMARY]
-            case ForkRecord(session):
-                self._fork_of = _on_one_line(session)[:64]
-            case _:
-                pass  # its cost is counted already
+            at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
+            self.tally.take_message(
+                at[1].decode() if at else "",
+                _usage(usage[1]) if usage else None,
+                model[1].decode("utf-8", "replace").strip() if model else "",
+            )
 
 
 def _usage(text: bytes) -> Usage:
@@ -207,14 +226,6 @@ def _on_one_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-INDEX_NAME = ".index.yaml"
-_HEAD = b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
-_TAIL = b"\n]\n"
-_WORTH_WRITING = 1 << 20
-"""Bytes of sessions that had to be looked at: below it the next list does so again, which costs less than to write."""
-_TOLD_EVERY = 50
-
-
 def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
     """The current entry of each session below `root`; updates the index if it is writable.
 
@@ -236,7 +247,7 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
                     entry = survey(root / name, found, entry)
                     looked_at += entry.info.size
                 current[name] = entry
-            if progress is not None and count % _TOLD_EVERY == 0:
+            if progress is not None and count % _PROGRESS_EVERY == 0:
                 progress(count, len(names))
     if progress is not None:
         progress(len(names), len(names))
@@ -245,14 +256,15 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     return list(current.values())
 
 
-def entry_of(root: Path, folder: str) -> SessionSurvey | None:
+def info_of(root: Path, folder: str) -> SessionInfo | None:
     """The current entry of a session; None if it does not exist."""
     with _place_of(root) as place:
         known, found = _line_of(root, folder), _stat(f"{folder}/{FILE_NAME}", place)
     if found is None:
         return None
-    is_as_known = known is not None and known.mtime == found.st_mtime_ns and known.info.size == found.st_size
-    return known if is_as_known else survey(root / folder, found, known)
+    is_current = known is not None and known.mtime == found.st_mtime_ns and known.info.size == found.st_size
+    info = known.info if known and is_current else survey(root / folder, found, known).info
+    return info if is_named_after(folder, info.id) else _as_copy(info)
 
 
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:

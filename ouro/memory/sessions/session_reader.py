@@ -1,32 +1,43 @@
-"""Read a session file as records, with notices about unreadable parts."""
+"""Read a session file from its end: a resume costs what is sent and not what the file holds.
+
+A rewind names the message that the transcript continues from; the records in between belong to a branch and are
+skipped. Parsing runs in a worker thread: YAML is slow.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.errors import SessionDamaged, SessionError
+from ouro.errors import SessionDamaged
 from ouro.memory.backend import (
     CHANGES,
     FORMAT,
-    ChangeRecord,
+    CompactionRecord,
     LoadedSession,
-    MemoryStore,
     MessageRecord,
     Reach,
     Record,
     RecordPage,
+    RewindRecord,
     SessionHeader,
 )
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, bytes_back_in, header_from, record_from
-from ouro.memory.sessions.outputs import fetch_output
+from ouro.memory.serialization import (
+    BadRecordError,
+    Fetch,
+    UnknownRecordError,
+    bytes_back_in,
+    header_from,
+    record_from,
+)
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,
@@ -36,13 +47,14 @@ from ouro.memory.sessions.session_file import (
     number_of,
     opened,
     read_at,
+    read_range,
     read_records,
     reading,
     record_at,
     records_back,
     split,
 )
-from ouro.memory.sessions.walk_back import ContextWalk, PageWalk, WalkResult, WalkStep
+from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 if TYPE_CHECKING:
@@ -55,6 +67,10 @@ MAX_SENT = 16 << 20
 MAX_SHOWN = 128 << 10
 """Bytes of messages that are read before the first screen is drawn; the rest follows."""
 MAX_RECORD = 32 << 20
+MAX_BRANCH_BYTES = 4 << 20
+"""Bytes of messages on branches that are loaded too."""
+MIN_SHOWN = 40
+"""Messages that a screen shows at once, where there are so many."""
 _HEADER_WITHIN = 1 << 20
 _MAX_NOTICES = 3
 _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
@@ -63,15 +79,7 @@ _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file an
 class ParsedSession(msgspec.Struct, frozen=True):
     session: LoadedSession
     messages: tuple[tuple[RawRecord, int], ...]
-    """Each message with the number in its record; 0: it has none."""
-    kept: tuple[tuple[RawRecord, int], ...]
-    """Likewise, those that a compaction keeps from before them."""
-
-
-class WholeSession(msgspec.Struct, frozen=True):
-    header: SessionHeader
-    records: Callable[[], Iterator[Record]]
-    """Every record, oldest first, with rewound and compacted ones. Can be called repeatedly; blocks on the disk."""
+    """Each message that was read, with the number in its record; 0: it has none."""
 
 
 class _Findings(msgspec.Struct):
@@ -104,8 +112,8 @@ async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
         SessionError: the file belongs to another user, or is not a regular file.
         OSError: the file cannot be read.
     """
-    async with reading(folder) as file:
-        return await (await _SessionReader.at(folder, file)).read(reach)
+    async with _opened(folder) as reader:
+        return await reader.read(reach)
 
 
 async def read_page(folder: Path, place: int, count: int) -> RecordPage:
@@ -113,134 +121,140 @@ async def read_page(folder: Path, place: int, count: int) -> RecordPage:
 
     Raises:
         SessionDamaged: no record begins at that offset.
-        SessionError: the file belongs to another user, or is not a regular file.
-        OSError: the file cannot be read.
+        SessionError, OSError: as `read_session`.
     """
+    async with _opened(folder) as reader:
+        return await reader.page(place, count)
+
+
+@asynccontextmanager
+async def _opened(folder: Path) -> AsyncIterator[_SessionReader]:
     async with reading(folder) as file:
-        return await (await _SessionReader.at(folder, file)).page(place, count)
+        first, header = await asyncio.to_thread(_first_record, file.fileno(), folder / FILE_NAME)
+        end, tail = await asyncio.to_thread(end_of_whole, file.fileno())
+        yield _SessionReader(folder, file, header, (first.offset + first.size, end), tail)
 
 
-async def read_whole(store: MemoryStore, session_id: str) -> WholeSession:
-    """A session from its first record to its last. Records that cannot be read are skipped, as when it is opened.
+def read_header(folder: Path) -> SessionHeader:
+    """Raises as `read_session`. Blocks."""
+    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        return _first_record(descriptor, folder / FILE_NAME)[1]
 
-    Raises:
-        SessionError: there is no such session, or it cannot be read.
-    """
-    header = (await store.load_session(session_id, read_only=True, reach="screen")).header
-    folder = store.outputs_folder(header).parent
-    if await asyncio.to_thread(_id_in, folder) == session_id:
-        return WholeSession(header, partial(_all_records, folder))
-    loaded = await store.load_session(session_id, read_only=True)  # a store without files
-    return WholeSession(loaded.header, lambda: iter(loaded.records))
+
+def all_records(folder: Path) -> Iterator[Record]:
+    """Every record after the header, oldest first; those that cannot be read are skipped. Blocks."""
+    fetch = partial(fetch_output, folder)
+    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        sources = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
+        next(sources, None)
+        yield from (record for source in sources if (record := parsed_record(source, fetch)) is not None)
+
+
+def is_readable(record: RawRecord, folder: Path) -> bool:
+    """Whether a record can be read, or was written by a newer ouro. Blocks."""
+    try:
+        record_from(_data(record), partial(fetch_output, folder))
+    except UnknownRecordError:
+        return True
+    except (BadYamlError, BadRecordError):
+        return False
+    return True
+
+
+def parsed_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
+    """The parsed record; None where it cannot be read. Blocks."""
+    try:
+        return record_from(_data(record), fetch)[0]
+    except (BadYamlError, BadRecordError, UnknownRecordError):
+        return None
 
 
 class _SessionReader:
-    """Reads one open session file. Parsing runs in a worker thread: YAML is slow."""
+    """Reads one open session file. `borders`: where the records after the header begin and where they end."""
 
-    def __init__(self, folder: Path, file: AsyncFileIO, first: list[RawRecord]) -> None:
+    def __init__(
+        self, folder: Path, file: AsyncFileIO, header: SessionHeader, borders: tuple[int, int], tail: bytes
+    ) -> None:
         self._folder = folder
         self._path = folder / FILE_NAME
         self._file = file
+        self._header = header
+        self._begin, self._end = borders
+        self._tail = tail
         self._findings = _Findings()
-        self._header = _header(first, self._path)
-        self._begin = first[0].offset + first[0].size
-        self._end, self._tail = 0, b""
-
-    @classmethod
-    async def at(cls, folder: Path, file: AsyncFileIO) -> _SessionReader:
-        reader = cls(folder, file, await _first_record(file))
-        reader._end, reader._tail = await asyncio.to_thread(end_of_whole, file.fileno())
-        return reader
+        self._messages: list[tuple[RawRecord, int]] = []
 
     async def read(self, reach: Reach) -> ParsedSession:
         if reach == "whole":
             return await self._read_all()
-        walk = ContextWalk[RawRecord](MAX_SHOWN if reach == "screen" else MAX_SENT)
-        async for record in records_back(self._file, self._begin, self._end):
-            if walk.take(_step(record)):
-                break
-        found = walk.result()
-        return await self._read_all() if found.is_lost else await self._read_walked(found, reach)
+        max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
+        found = await _find_context(records_back(self._file, self._begin, self._end), max_bytes)
+        return await self._read_all() if found.is_lost else await self._read_context(found, reach)
 
     async def page(self, place: int, count: int) -> RecordPage:
         if place == self._begin:
             return RecordPage((), 0)
         if not self._begin < place <= self._end or await record_at(self._file, place) is None:
             raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
-        walk = PageWalk[RawRecord](count)
-        async for record in records_back(self._file, self._begin, place):
-            if walk.take(_step(record)):
-                break
-        steps, begin = walk.result()
-        return RecordPage(tuple(await asyncio.to_thread(self._parse, [step.source for step in steps])), begin)
+        sources, begin = await _find_page(records_back(self._file, self._begin, place), count)
+        return RecordPage(await asyncio.to_thread(self._parse, sources), begin)
 
     async def _read_all(self) -> ParsedSession:
         begin = max(self._begin, self._end - MAX_READ)
         records, _ = await asyncio.to_thread(split, await read_at(self._file, begin, self._end), begin)
-        if begin > self._begin:
-            records = records[1:]  # the first one is incomplete
-        place = records[0].offset if records and begin > self._begin else 0
-        notices = []
-        if place:
-            notices.append(
-                f"The session has {self._end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
-                f" The rest stays in {self._path}."
-            )
-        return await self._parsed(records, LoadedSession(self._header, (), tuple(notices), place=place))
-
-    async def _read_walked(self, found: WalkResult[RawRecord], reach: Reach) -> ParsedSession:
-        is_cut = reach == "context" and not found.is_complete
-        notices = (
-            (f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are sent.",)
-            if is_cut
-            else ()
+        if begin == self._begin:
+            return await self._parsed(records, LoadedSession(self._header, ()))
+        notice = (
+            f"The session has {self._end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
+            f" The rest stays in {self._path}."
         )
-        kept: list[tuple[RawRecord, int]] = []
-        records: list[Record] = []
-        if found.compaction is not None:
-            here = {step.number for step in found.steps}
-            wanted = [number for number in found.compaction.kept if number not in here]
-            [source] = [step.source for step in found.steps if step.change is found.compaction]
-            places = dict(zip(found.compaction.kept, _places(source), strict=False))
-            sources = await self._read_kept(wanted, places, found.place)
-            records = await asyncio.to_thread(self._parse, sources, kept)
+        records = records[1:]  # the first one is incomplete
+        place = records[0].offset if records else 0
+        return await self._parsed(records, LoadedSession(self._header, (), (notice,), place=place))
+
+    async def _read_context(self, found: _Context, reach: Reach) -> ParsedSession:
+        is_cut = reach == "context" and not found.is_complete
+        notice = f"The session is longer than any context window: only its last {MAX_SENT >> 20} MB are sent."
+        kept = await asyncio.to_thread(self._parse, await self._find_kept(found))
         session = LoadedSession(
             self._header,
             (),
-            notices,
-            kept=tuple(record for record in records if isinstance(record, MessageRecord)),
+            (notice,) if is_cut else (),
+            kept=tuple(record for record in kept if isinstance(record, MessageRecord)),
             place=found.place,
             is_complete=found.is_complete or is_cut,
             is_gapped=found.is_gapped,
         )
-        return await self._parsed([step.source for step in found.steps], session, kept)
+        return await self._parsed([step.record for step in found.steps], session)
 
-    async def _parsed(
-        self, sources: list[RawRecord], session: LoadedSession, kept: Iterable[tuple[RawRecord, int]] = ()
-    ) -> ParsedSession:
-        messages: list[tuple[RawRecord, int]] = []
-        records = tuple(await asyncio.to_thread(self._parse, sources, messages))
+    async def _parsed(self, sources: Sequence[RawRecord], session: LoadedSession) -> ParsedSession:
+        records = await asyncio.to_thread(self._parse, sources)
         notices = [*session.notices, *self._findings.notices(self._path)]
         if self._tail:
             notices.append(f"The last record of {self._path} is incomplete ({len(self._tail)} bytes). It is skipped.")
-        if self._header.format > FORMAT:
+        if read_only := self._header.format > FORMAT:
             notices.append(
                 f"{self._path} was written by a newer ouro (format {self._header.format}):"
                 " opened read-only, nothing is saved."
             )
-        read_only = self._header.format > FORMAT
         session = msgspec.structs.replace(session, records=records, notices=tuple(notices), read_only=read_only)
-        return ParsedSession(session, tuple(messages), tuple(kept))
+        return ParsedSession(session, tuple(self._messages))
 
-    async def _read_kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[RawRecord]:
-        """The messages of these numbers from before `end`: at the offsets that the compaction names, else by a scan."""
+    async def _find_kept(self, context: _Context) -> list[RawRecord]:
+        """The messages before the context that the compaction keeps: at the offsets that it names, else by a scan."""
+        if context.compaction is None or context.source is None:
+            return []
+        numbers = {step.number for step in context.steps}
+        wanted = [number for number in context.compaction.kept if number not in numbers]
+        places = dict(zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False))
         found: dict[int, RawRecord] = {}
         for number in wanted:
-            record = await record_at(self._file, places[number]) if number in places else None
+            offset = context.source.offset - places.get(number, 0)
+            record = await record_at(self._file, offset) if number in places else None
             if record is not None and number_of(record) == number and is_message(record):
                 found[number] = record
         if len(found) < len(wanted):
-            found |= await self._scan(set(wanted) - found.keys(), end)
+            found |= await self._scan(set(wanted) - found.keys(), context.place)
         return [found[number] for number in wanted if number in found]
 
     async def _scan(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
@@ -260,8 +274,8 @@ class _SessionReader:
             self._findings.missing[name[:80]] += 1
             raise
 
-    def _parse(self, sources: Iterable[RawRecord], messages: list[tuple[RawRecord, int]] | None = None) -> list[Record]:
-        """Parse records; adds each message and its number to `messages`. Blocks."""
+    def _parse(self, sources: Iterable[RawRecord]) -> tuple[Record, ...]:
+        """Parse records, and note the number of each message. Blocks."""
         records: list[Record] = []
         for source in sources:
             try:
@@ -272,57 +286,20 @@ class _SessionReader:
                 self._findings.damaged.append(f"The record at byte {source.offset} cannot be read: {error}.")
             else:
                 self._findings.fields.update(unknown)
-                if messages is not None and isinstance(record, MessageRecord):
-                    messages.append((source, record.number))
+                if isinstance(record, MessageRecord):
+                    self._messages.append((source, record.number))
                 records.append(record)
-        return records
+        return tuple(records)
 
 
-def is_readable(record: RawRecord, folder: Path) -> bool:
-    """Whether a record can be read, or was written by a newer ouro. Blocks."""
-    try:
-        record_from(_data(record), partial(fetch_output, folder))
-    except UnknownRecordError:
-        return True
-    except (BadYamlError, BadRecordError):
-        return False
-    return True
-
-
-async def _first_record(file: AsyncFileIO) -> list[RawRecord]:
-    for reach in (1 << 14, _HEADER_WITHIN):
-        if records := split(await read_at(file, 0, reach))[0]:
-            return records[:1]
-    return []
-
-
-def _header(records: list[RawRecord], path: Path) -> SessionHeader:
+def _first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
+    records = split(read_range(descriptor, 0, 1 << 14))[0] or split(read_range(descriptor, 0, _HEADER_WITHIN))[0]
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
     try:
-        return header_from(_data(records[0]))
+        return records[0], header_from(_data(records[0]))
     except (BadYamlError, BadRecordError) as error:
         raise SessionDamaged(f"{path} cannot be read: {error}.", _REPAIR_HINT) from error
-
-
-def _step(record: RawRecord) -> WalkStep[RawRecord]:
-    kind = kind_of(record)
-    change = _change(record) if kind in ("compaction", "rewind") else None
-    is_said = kind not in CHANGES and is_message(record)
-    number = number_of(record) if is_said or change is not None else 0
-    return WalkStep(record.offset, record.size, record, is_said, number, change, kind in ("model", "recalled"))
-
-
-def _change(record: RawRecord) -> ChangeRecord | None:
-    try:
-        change, _ = record_from(_data(record), lambda _name: b"")
-    except (BadYamlError, BadRecordError, UnknownRecordError):
-        return None
-    return None if isinstance(change, MessageRecord) else change
-
-
-def _places(compaction: RawRecord) -> tuple[int, ...]:
-    return tuple(compaction.offset - back for back in bytes_back_in(load(compaction.data)))
 
 
 def _data(record: RawRecord) -> object:
@@ -337,27 +314,105 @@ def _listed(names: Counter[str]) -> str:
     return ", ".join(f"{count} × `{name[:40]}`" for name, count in sorted(names.items()))
 
 
-def _id_in(folder: Path) -> str:
-    """The id of the session in a folder; empty where there is none."""
-    try:
-        first = next(_raw_records(folder), None)
-        return header_from(load(first.data)).id if first else ""
-    except (OSError, SessionError, BadYamlError, BadRecordError):
-        return ""
+class _Step(msgspec.Struct, frozen=True):
+    record: RawRecord
+    number: int = 0
+    """Of a message or a compaction; 0: it has none."""
+    change: Record | None = None
+    """The parsed compaction or rewind, where it could be read."""
+    is_message: bool = False
+    is_marker: bool = False
+    """Shown between messages; does not change what is sent."""
 
 
-def _all_records(folder: Path) -> Iterator[Record]:
-    fetch = partial(fetch_output, folder)
-    sources = _raw_records(folder)
-    next(sources, None)  # the header
-    for source in sources:
-        try:
-            if source.is_whole:
-                yield record_from(load(source.data), fetch)[0]
-        except (BadYamlError, BadRecordError, UnknownRecordError):
-            continue  # `ouro sessions repair` reports it
+def _step(record: RawRecord) -> _Step:
+    kind = kind_of(record)
+    if kind in ("compaction", "rewind"):
+        change = parsed_record(record)
+        return _Step(record, number_of(record) if change is not None else 0, change)
+    if kind not in CHANGES and is_message(record):
+        return _Step(record, number_of(record), is_message=True)
+    return _Step(record, is_marker=kind in ("model", "recalled"))
 
 
-def _raw_records(folder: Path) -> Iterator[RawRecord]:
-    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        yield from read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
+class _Context(msgspec.Struct):
+    """What is needed to send a session to a model and to show its end."""
+
+    steps: list[_Step] = msgspec.field(default_factory=list)
+    """In the order of the file."""
+    compaction: CompactionRecord | None = None
+    """The compaction in force."""
+    source: RawRecord | None = None
+    """Of the compaction."""
+    place: int = 0
+    """Where the steps begin; 0: nothing precedes them."""
+    is_complete: bool = False
+    """Everything that is sent is included, except what the compaction keeps."""
+    is_lost: bool = False
+    """A rewind names a message that does not exist: the whole file must be read."""
+    is_gapped: bool = False
+    """Messages of long branches are missing: rewinding to one of them needs another read."""
+
+
+async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:
+    """Collect the context from records, last one first; ends at the latest after `max_bytes` of messages."""
+    found = _Context()
+    target: int | None = None  # the number that a rewind names, until its record comes
+    messages = size = branch_size = 0
+    reaches_covered = False
+    async for record in records:
+        step = _step(record)
+        if target is not None and (step.number != target or not step.number):
+            # A branch is loaded, so that it can be listed and restored, unless it costs more than the transcript.
+            branch_size += record.size * step.is_message
+            if step.is_message and branch_size > MAX_BRANCH_BYTES:
+                found.is_gapped = True
+            else:
+                found.steps.append(step)
+            continue
+        found.steps.append(step)
+        messages += step.is_message
+        size += record.size * step.is_message
+        target = step.change.to if isinstance(step.change, RewindRecord) else None
+        if found.compaction is not None:
+            reaches_covered |= 0 < step.number <= found.compaction.covers[1]
+        elif isinstance(step.change, CompactionRecord) and step.change.summary:
+            found.compaction, found.source = step.change, record
+            reaches_covered = step.change.covers[1] >= step.number - 1
+        if step.number and (size >= max_bytes or (reaches_covered and messages >= MIN_SHOWN)):
+            found.place = record.offset
+            break
+    found.steps.reverse()
+    found.is_complete = found.place == 0 or reaches_covered
+    found.is_lost = bool(target)  # no record has the number 0: before a rewind to the start are only branches
+    return found
+
+
+async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[list[RawRecord], int]:
+    """`count` messages and the markers between them from records, last one first.
+
+    Returns them in the order of the file, and where they begin (0: nothing precedes them).
+    """
+    found: list[RawRecord] = []
+    target: int | None = None
+    rewind: RawRecord | None = None  # the last rewind; shown only where it left messages behind
+    markers: list[RawRecord] = []  # that follow the target, as far as read
+    async for record in records:
+        step = _step(record)
+        if target is not None and (step.number != target or not step.number):
+            if rewind is not None and step.is_message:
+                found.append(rewind)
+                rewind = None
+            if target == 0 and rewind is None:
+                break
+            markers = [] if step.number else [*markers, *([record] if step.is_marker else [])]
+            continue
+        found += markers
+        target = step.change.to if isinstance(step.change, RewindRecord) else None
+        rewind, markers = (record if target is not None else None), []
+        if step.is_message or step.number or step.is_marker:
+            found.append(record)
+            count -= step.is_message
+            if count <= 0:
+                return found[::-1], record.offset
+    return found[::-1], 0

@@ -11,12 +11,8 @@ import msgspec
 
 from ouro.errors import SaveFailed
 from ouro.memory.backend import (
-    CompactionRecord,
     CostRecord,
     DailyUsage,
-    ForkRecord,
-    MessageRecord,
-    Record,
     SessionInfo,
     timestamp,
 )
@@ -27,34 +23,14 @@ from ouro.utils.runtime import ensure_private_dir
 
 
 class Spending:
-    """Adds up model calls. Usage before a `fork` belongs to the source session."""
+    """Adds up model calls by day and model."""
 
     def __init__(self, before: Iterable[DailyUsage] = ()) -> None:
         self._spent = {(item.day, item.model): item for item in before}
 
-    @property
-    def cost(self) -> float | None:
-        """US dollars; None if no price was known."""
-        costs = [item.usage.cost for item in self._spent.values() if item.usage.cost is not None]
-        return sum(costs) if costs else None
-
     def spent(self) -> tuple[DailyUsage, ...]:
         """By day and model, in the order of the days."""
         return tuple(self._spent[key] for key in sorted(self._spent))
-
-    def take(self, record: Record, model: str) -> None:
-        """Add a record; `model` is that of the session, for calls without one."""
-        match record:
-            case MessageRecord(_, at, message) if message.usage is not None:
-                self.add(at, message.model or model, message.usage)
-            case CompactionRecord(at=at, usage=usage) if usage is not None:
-                self.add(at, record.model or model, usage)
-            case CostRecord(at=at, model=asked, usage=usage):
-                self.add(at, asked or model, usage)
-            case ForkRecord():
-                self.forget()
-            case _:
-                pass
 
     def add(self, at: str, model: str, usage: Usage) -> None:
         """Add a model call made at that time."""
@@ -62,9 +38,6 @@ class Spending:
         before = self._spent.get(key)
         total = before.usage + usage if before else usage
         self._spent[key] = DailyUsage(*key, total, (before.calls if before else 0) + 1)
-
-    def forget(self) -> None:
-        self._spent.clear()
 
 
 def day_of(at: str) -> str:

@@ -14,7 +14,6 @@ from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.own_json import read_own_json
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool
 from ouro.utils.files import write_document
@@ -49,7 +48,7 @@ def test_json_can_be_taken_over_again_as_it_was(tmp_path):
     assert messages[0].message.parts[2].data == PNG
     store = YamlFileMemoryStore(tmp_path / "sessions")
     wait(store.import_session(again.header, again.records))
-    written = "".join(document(wait(read_whole(store, ID)), "json"))
+    written = "".join(document(wait(store.read_whole(ID)), "json"))
     assert json.loads(written) == json.loads((tmp_path / "a.json").read_text())
 
 

@@ -399,7 +399,9 @@ def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
     with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):
         embedder.embed(["four"])
     assert far.asked == 2
-    ((model, usage, calls),) = [(each.model, each.usage, each.calls) for each in wait(session_catalog.load_costs())]
+    ((model, usage, calls),) = [
+        (each.model, each.usage, each.calls) for each in wait(session_catalog.store.load_costs())
+    ]
     assert (model, usage, calls) == ("far/away", Usage(30, cost=0.5), 2)
 
 

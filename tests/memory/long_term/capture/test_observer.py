@@ -162,7 +162,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     first = await two.open(repository)
     await say(first, "run the tests with pytest -q")
     await first.close()
-    before = [each.updated_at for each in await first.session_catalog._store.list_sessions()]
+    before = [each.updated_at for each in await first.session_catalog.store.list_sessions()]
     assert two.order == ["talk"]
 
     second = await two.open(repository)
@@ -174,7 +174,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     assert two.order == ["talk", "talk", "capture"]
     [note] = repo_notes()
     assert (note.session_id, note.trigger, note.turn) == (first.id, "session-end", 1)
-    assert [each.updated_at for each in await first.session_catalog._store.list_sessions()][1:] == before
+    assert [each.updated_at for each in await first.session_catalog.store.list_sessions()][1:] == before
     assert await captured(first) == [2]
     await second.close()
 

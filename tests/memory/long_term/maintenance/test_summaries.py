@@ -61,7 +61,7 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     assert (record.summary, record.message) == (LINES, 8)
     assert "| User: please do step 0" in model.asked[0]
     assert records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
-    info = await session.session_catalog.info(session_id(1))
+    info = await session.session_catalog.store.get_session_stats(session_id(1))
     assert info.summary == LINES.replace("\n", " ")
     assert (await session.session_catalog.preview(info)).summary == LINES
     await session.close()
