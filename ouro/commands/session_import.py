@@ -16,9 +16,8 @@ from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.importers.importer import ImportResult
+    from ouro.importers.importer import ImportResult, ImportSource
     from ouro.importers.json_values import Program
-    from ouro.importers.sources import ImportSource
 
 _MAX_OFFERED = 40
 _MAX_SHOWN = 20
@@ -26,7 +25,7 @@ _MAX_SHOWN = 20
 
 async def import_sessions(context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool) -> Answer:
     """Import sessions of Claude Code, Codex or an export; exit code 1 if one failed."""
-    from ouro.importers.sources import find_sources, usual_places
+    from ouro.importers.importer import find_sources, usual_places
 
     places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
     sources = find_sources(places, program)

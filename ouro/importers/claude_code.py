@@ -1,33 +1,32 @@
 """Claude Code's session files: JSON lines that form a tree by `uuid` and `parentUuid`.
 
-A file only grows, and is told in its order: an entry that hangs on an earlier place than the last one, with words of
-the user in between, is a rewind. Sub-agents' entries (`isSidechain`) are other conversations and stay out.
+A file only grows and is read in its order: a prompt of the user whose parent is not the last message is a rewind.
+Entries of subagents (`isSidechain`) belong to other conversations and are left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from ouro.importers.builder import TranscriptBuilder, foreign_display
+from ouro.importers.builder import TranscriptBuilder
 from ouro.importers.json_values import (
     ForeignSession,
     count,
+    dictionaries,
     folder,
     instant,
     json_lines,
     picture,
     picture_from_url,
-    session_id_for,
     shortened,
     word,
 )
-from ouro.memory.backend import CompactionTrigger, SessionHeader
+from ouro.memory.backend import CompactionTrigger
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 
 SUB_AGENTS = "messages of sub-agents"
@@ -52,102 +51,76 @@ def read_claude_code(path: Path) -> ForeignSession:
     Raises:
         SessionError: the file cannot be read.
     """
-    left_out: Counter[str] = Counter()
-    builder = _RecordBuilder(left_out)
-    for entry in json_lines(path, left_out):
-        builder.take(entry)
-    return builder.finish(path)
+    reader = _EntryReader()
+    for entry in json_lines(path, reader.builder.left_out):
+        reader.take(entry)
+    return reader.finish(path)
 
 
-class _RecordBuilder:
+class _EntryReader:
     """Converts the entries of a file to records, one by one."""
 
-    def __init__(self, left_out: Counter[str]) -> None:
-        self._left_out = left_out
-        self._builder = TranscriptBuilder()
+    def __init__(self) -> None:
+        self.builder = TranscriptBuilder()
         self._places: dict[str, int] = {}
         """The number of the message that an entry is, or hangs on."""
-        self._prompts: list[int] = []
-        self._calls: dict[str, ToolCall] = {}
         self._last_answer = ("", 0)
-        """The provider's id of the answer that is being told, and its number here."""
-        self._project = self._branch = self._created = self._session_id = ""
-        self._given_title = self._found_title = ""
+        """The provider's id of the last answer, and its number here."""
+        self._session_id = self._given_title = self._found_title = ""
         self._summaries: dict[str, str] = {}
-        self._boundary: Mapping[str, Any] | None = None
+        self._boundary: Mapping[str, Any] = {}
 
     def take(self, entry: dict[str, Any]) -> None:
-        kind = entry.get("type")
-        self._take_title(entry)
+        kind, builder = entry.get("type"), self.builder
+        # The user's own title wins over a model's, and each over the one before it.
+        self._given_title = word(entry.get("customTitle")) or self._given_title
+        self._found_title = word(entry.get("aiTitle")) or self._found_title
+        if kind == "summary":
+            self._summaries[str(entry.get("leafUuid"))] = word(entry.get("summary"))
         if entry.get("isSidechain") is True:
-            self._left_out[SUB_AGENTS] += kind in ("user", "assistant")
+            builder.left_out[SUB_AGENTS] += kind in ("user", "assistant")
             return
-        self._take_surroundings(entry)
+        self._session_id = self._session_id or word(entry.get("sessionId"))
+        builder.project = builder.project or folder(entry.get("cwd"))
+        builder.branch = word(entry.get("gitBranch")) or builder.branch
+        builder.created = builder.created or instant(entry.get("timestamp"))
         number = 0
-        if kind in ("user", "assistant") and isinstance(entry.get("message"), dict):
-            number = self._take_message(entry, entry["message"])
+        if kind in ("user", "assistant") and isinstance(message := entry.get("message"), dict):
+            at = instant(entry.get("timestamp"))
+            take = self._take_answer if kind == "assistant" else self._take_user
+            number = take(entry, message, at)
         elif kind == "attachment":
             number = self._take_attachment(entry)
         elif kind == "system" and entry.get("subtype") == "compact_boundary":
             metadata = entry.get("compactMetadata")
             self._boundary = metadata if isinstance(metadata, dict) else {}
         elif kind not in _WITHOUT_WORDS and kind not in ("user", "assistant"):
-            self._left_out[f"`{word(kind, 40) or 'nameless'}` entries"] += 1
+            builder.left_out[f"`{word(kind, 40) or 'nameless'}` entries"] += 1
         if isinstance(uuid := entry.get("uuid"), str):
-            self._places[uuid] = number or self._place_of(entry)
+            last = builder.line[-1] if builder.line else 0
+            self._places[uuid] = number or self._places.get(str(entry.get("parentUuid")), last)
 
     def finish(self, path: Path) -> ForeignSession:
-        original = self._session_id or path.stem
         # A file also has summaries of other sessions: its own refer to an entry in it.
         summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
-        self._builder.entitle(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
-        origin = {"from": "claude-code", "id": word(original), "file": str(path)}
-        header = SessionHeader(
-            session_id_for("claude-code", original),
-            self._project,
-            self._builder.model,
-            self._created or instant(0),
-            origin={**origin, "branch": self._branch} if self._branch else origin,
-        )
-        return ForeignSession(header, self._builder.finish(), +self._left_out)
+        self.builder.entitle(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
+        return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
-    def _take_title(self, entry: Mapping[str, Any]) -> None:
-        """The user's own title wins over a model's, and each over the one before it."""
-        self._given_title = word(entry.get("customTitle")) or self._given_title
-        found = word(entry.get("aiTitle"))
-        self._found_title = found or self._found_title
-        if entry.get("type") == "summary":
-            self._summaries[str(entry.get("leafUuid"))] = word(entry.get("summary"))
-
-    def _take_surroundings(self, entry: Mapping[str, Any]) -> None:
-        self._session_id = self._session_id or word(entry.get("sessionId"))
-        self._project = self._project or folder(entry.get("cwd"))
-        self._branch = word(entry.get("gitBranch")) or self._branch
-        self._created = self._created or instant(entry.get("timestamp"))
-
-    def _place_of(self, entry: Mapping[str, Any]) -> int:
-        """The parent message of an entry, or the last message if it is unknown."""
-        line = self._builder.line
-        return self._places.get(str(entry.get("parentUuid")), line[-1] if line else 0)
-
-    def _take_message(self, entry: Mapping[str, Any], message: Mapping[str, Any]) -> int:
-        at = instant(entry.get("timestamp"))
-        if entry.get("type") == "assistant":
-            return self._take_answer(entry, message, at)
-        parts, replies = self._user_parts(entry, message.get("content"))
+    def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
+        parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:
             self._compact("\n\n".join(part.text for part in parts if isinstance(part, Text | Context)), at)
             return 0
+        results = [block for block in _blocks(message.get("content")) if block.get("type") == "tool_result"]
         number = 0
-        if replies:
-            number = self._builder.add(Message("tool", tuple(replies)), at)
-        if parts:
-            is_prompt = any(isinstance(part, Text | Image) for part in parts)
-            if is_prompt and not replies:
+        if results:
+            number = self.builder.add(Message("tool", tuple(map(self._reply, results))), at)
+        if any(isinstance(part, Text | Image) for part in parts):
+            if not results:
                 self._rewind(entry, at)
-            number = self._builder.add(Message("user", tuple(parts)), at)
-            if is_prompt:
-                self._prompts.append(number)
+            number = self.builder.add_prompt(parts, at)
+        elif parts:
+            number = self.builder.add(Message("user", tuple(parts)), at)
         return number
 
     def _rewind(self, entry: Mapping[str, Any], at: str) -> None:
@@ -156,59 +129,38 @@ class _RecordBuilder:
         if "parentUuid" not in entry or (parent is not None and parent not in self._places):
             return  # damaged, or in another file: continue from the last message
         to = 0 if parent is None else self._places[parent]
-        if any(number > to for number in self._prompts):
-            self._prompts = [number for number in self._prompts if number <= to]
-            self._builder.rewind(to, at)
+        if any(number > to for number in self.builder.prompts):
+            self.builder.rewind(to, at)
 
     def _compact(self, summary: str, at: str) -> None:
-        metadata, self._boundary = self._boundary or {}, None
+        metadata, self._boundary = self._boundary, {}
         trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
         tokens = (count(metadata.get("preTokens")), count(metadata.get("postTokens")))
-        self._builder.compact(summary, at, trigger, tokens, self._preserved(metadata.get("preservedSegment")))
-
-    def _preserved(self, segment: Any) -> list[int]:
-        if not isinstance(segment, dict):
-            return []
-        first, last = (self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid"))
-        return [number for number in self._builder.line if 0 < first <= number <= last]
+        kept: list[int] = []
+        if isinstance(segment := metadata.get("preservedSegment"), dict):
+            first, last = (self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid"))
+            kept = [number for number in self.builder.line if 0 < first <= number <= last]
+        self.builder.compact(summary, at, trigger, tokens, kept)
 
     def _take_answer(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
-        parts = list(_answer_parts(message.get("content")))
-        self._calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
+        builder, parts = self.builder, tuple(_answer_parts(message.get("content")))
         usage = _usage(message.get("usage"), entry.get("costUSD"))
         answer_id = word(message.get("id"))
         before, number = self._last_answer
-        if answer_id and answer_id == before and number in self._builder.line:
+        if answer_id and answer_id == before and number in builder.line:
             # One answer has several entries, one per part, each with the usage so far.
-            self._builder.extend(number, parts)
-            self._builder.change(number, replace(self._builder.message(number), usage=usage))
-            return self._builder.line[-1]
+            builder.extend(number, parts)
+            builder.change(number, replace(builder.message(number), usage=usage))
+            return builder.line[-1]
         model = word(message.get("model"), 120)
         is_own = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
         named = "" if is_own or not model else model if "/" in model else f"anthropic/{model}"
         # Messages of the program in the model's place (errors) are for the user: never sent to a model.
-        number = self._builder.add(Message("assistant", tuple(parts), None if is_own else usage, named, is_own), at)
+        number = builder.add(Message("assistant", parts, None if is_own else usage, named, is_own), at)
         self._last_answer = (answer_id, number)
         return number
 
-    def _user_parts(self, entry: Mapping[str, Any], content: Any) -> tuple[list[Part], list[ToolReply]]:
-        parts: list[Part] = []
-        replies: list[ToolReply] = []
-        for block in _blocks(content):
-            kind = block.get("type")
-            if kind == "tool_result":
-                replies.append(self._reply(block))
-            elif kind == "text" and isinstance(text := block.get("text"), str) and text.strip():
-                parts.append(Context(shortened(text)) if entry.get("isMeta") is True else _user_part(shortened(text)))
-            elif kind == "image":
-                parts.append(_image(block))
-            elif kind == "document":
-                parts.append(Text("[a document that is not kept]"))
-        return parts, replies
-
     def _reply(self, block: Mapping[str, Any]) -> ToolReply:
-        call_id = word(block.get("tool_use_id"))
-        call = self._calls.get(call_id, ToolCall(call_id, "unknown", {}))
         found = [
             _image(item) if item.get("type") == "image" else Text(str(item.get("text") or ""))
             for item in _blocks(block.get("content"))
@@ -216,25 +168,34 @@ class _RecordBuilder:
         text = shortened("\n".join(item.text for item in found if isinstance(item, Text)))
         images = tuple(item for item in found if isinstance(item, Image))
         failed = block.get("is_error") is True
-        return ToolReply(call_id, call.name, text, failed, images, foreign_display(call, text))
+        return self.builder.reply(word(block.get("tool_use_id")), text, failed=failed, images=images)
 
     def _take_attachment(self, entry: Mapping[str, Any]) -> int:
         """Import a message that the user sent during a turn."""
         attachment = entry.get("attachment")
         if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
             return 0
-        parts, _ = self._user_parts({}, attachment.get("prompt"))
+        parts = list(_user_parts(attachment.get("prompt")))
         if not parts or attachment.get("commandMode", "prompt") != "prompt":
             return 0
-        number = self._builder.add(Message("user", tuple(parts)), instant(entry.get("timestamp")))
-        self._prompts.append(number)
-        return number
+        return self.builder.add_prompt(parts, instant(entry.get("timestamp")))
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else dictionaries(content)
+
+
+def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
+    for block in _blocks(content):
+        match block:
+            case {"type": "text", "text": str(text)} if text.strip():
+                yield Context(shortened(text)) if is_context else _user_part(shortened(text))
+            case {"type": "image"}:
+                yield _image(block)
+            case {"type": "document"}:
+                yield Text("[a document that is not kept]")
+            case _:
+                pass
 
 
 def _user_part(text: str) -> Part:

@@ -156,6 +156,11 @@ def shortened(text: str) -> str:
     return f"{text[:half]}\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n{text[-half:]}"
 
 
+def dictionaries(value: Any) -> list[dict[str, Any]]:
+    """Those in a list; empty if it is none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
 

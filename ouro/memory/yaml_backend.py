@@ -166,7 +166,9 @@ class YamlFileMemoryStore(MemoryStore):
         info = await asyncio.to_thread(session_index.info_of, self._root, folder.name)
         if info is None:
             raise not_found(session_id)
-        return info
+        # Asked for by the name of its folder: that may be a copy made by hand.
+        is_copy = session_id != info.id and self._folders.find(info.id) != folder
+        return session_index.as_copy(info) if is_copy else info
 
     async def delete_session(self, session_id: str) -> None:
         folder = await self._find(session_id)

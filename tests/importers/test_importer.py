@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
-from ouro.importers.importer import Importer, ImportLedger, ImportResult
-from ouro.importers.sources import find_sources, usual_places
+from ouro.importers.importer import Importer, ImportLedger, ImportResult, find_sources, usual_places
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.short_term import sendable

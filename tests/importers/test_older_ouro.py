@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import SessionError
-from ouro.importers.older_ouro import read_older_ouro
+from ouro.importers.ouro_files import read_older_ouro
 from ouro.memory.backend import MessageRecord
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, user
 

@@ -263,8 +263,7 @@ def info_of(root: Path, folder: str) -> SessionInfo | None:
     if found is None:
         return None
     is_current = known is not None and known.mtime == found.st_mtime_ns and known.info.size == found.st_size
-    info = known.info if known and is_current else survey(root / folder, found, known).info
-    return info if is_named_after(folder, info.id) else _as_copy(info)
+    return known.info if known and is_current else survey(root / folder, found, known).info
 
 
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
@@ -288,10 +287,10 @@ def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
         if is_named_after(item.folder, item.id):
             firsts.setdefault(item.id, item.folder)
     counts = Counter(item.id for item in found)
-    return [item if counts[item.id] == 1 or firsts.get(item.id) == item.folder else _as_copy(item) for item in found]
+    return [item if counts[item.id] == 1 or firsts.get(item.id) == item.folder else as_copy(item) for item in found]
 
 
-def _as_copy(info: SessionInfo) -> SessionInfo:
+def as_copy(info: SessionInfo) -> SessionInfo:
     title = f"{info.title} [{info.folder}]".lstrip()
     return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=())
 

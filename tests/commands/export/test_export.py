@@ -12,7 +12,7 @@ from fakes.whole_sessions import ID, PNG, everything
 from ouro.commands.export import document
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
-from ouro.importers.own_json import read_own_json
+from ouro.importers.ouro_files import read_own_json
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool

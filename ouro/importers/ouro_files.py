@@ -1,0 +1,139 @@
+"""ouro's own files: its JSON export, and the YAML documents of its predecessor, which has OpenAI's messages."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ouro.errors import SessionError
+from ouro.importers.builder import TranscriptBuilder, parsed_call, text_and_images
+from ouro.importers.json_values import (
+    DAMAGED,
+    ForeignSession,
+    count,
+    dictionaries,
+    instant,
+    open_regular,
+    session_id_for,
+    shifted,
+    shortened,
+    word,
+)
+from ouro.memory.backend import FORMAT, Record
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_with_images
+from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
+
+DAMAGED_RECORDS = "records that cannot be read"
+_MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
+
+
+def read_own_json(path: Path) -> ForeignSession:
+    """The session in an export.
+
+    Raises:
+        SessionError: the file cannot be read, is no export, or one of a newer ouro.
+    """
+    text = _content(path, _MAX_EXPORT)
+    try:
+        document = json.loads(text)
+        header = header_from(document)
+    except (ValueError, RecursionError) as error:
+        raise SessionError(f"{path} is no export of ouro: {str(error)[:200]}.") from error
+    if header.format > FORMAT:
+        raise SessionError(f"{path} was exported by a newer ouro (format {header.format}).", "Update ouro.")
+    if header.id != session_id_for("json", header.id) or not instant(header.created_at):
+        raise SessionError(f"{path} is no export of ouro: its id or date is none.")
+    left_out: Counter[str] = Counter()
+    records = tuple(_records(document.get("records"), left_out))
+    return ForeignSession(header, records, +left_out)
+
+
+def _records(items: Any, left_out: Counter[str]) -> Iterable[Record]:
+    for data in items if isinstance(items, list) else []:
+        try:
+            yield record_with_images(data)
+        except (UnknownRecordError, BadRecordError, RecursionError):
+            left_out[DAMAGED_RECORDS] += 1
+
+
+def read_older_ouro(path: Path) -> ForeignSession:
+    """The session in a `session.yaml` of the older layout. Its system messages are left out: ouro has its own.
+
+    Raises:
+        SessionError: the file cannot be read, or is no such session.
+    """
+    try:
+        document = load(_content(path, _MAX_OLDER))
+    except BadYamlError as error:
+        raise SessionError(f"{path} cannot be read: {error}.") from error
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        raise SessionError(f"{path} is no session of the older layout: it has no `messages`.")
+    builder = TranscriptBuilder()
+    builder.created = instant(document.get("created_at")) or instant(path.stat().st_mtime)
+    for place, data in enumerate(document["messages"]):
+        message = _message(data, builder) if isinstance(data, dict) else None
+        if message is not None:
+            # Messages have no times: one millisecond apart they keep their order.
+            builder.add(message, instant(data.get("timestamp"), shifted(builder.created, place)))
+        elif not (isinstance(data, dict) and data.get("role") == "system"):
+            builder.left_out[DAMAGED] += 1
+    builder.entitle(word(document.get("title")))
+    return builder.finish("ouro-old", word(document.get("id")) or path.parent.name, path)
+
+
+def _content(path: Path, longest: int) -> bytes:
+    with open_regular(path) as file:
+        text = file.read(longest + 1)
+    if len(text) > longest:
+        raise SessionError(f"{path} has over {longest >> 20} MB: it is not read.")
+    return text
+
+
+def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | None:
+    content = data.get("content")
+    match data.get("role"):
+        case "user":
+            parts = tuple(text_and_images(content))
+            results = [block for block in dictionaries(content) if block.get("type") == "tool_result"]
+            replies = tuple(_reply(block.get("tool_use_id"), block.get("content"), builder) for block in results)
+            return Message("tool", replies) if replies else Message("user", parts) if parts else None
+        case "assistant":
+            return _answer(data)
+        case "tool":
+            return Message("tool", (_reply(data.get("tool_call_id"), content, builder, data.get("name")),))
+        case _:
+            return None
+
+
+def _reply(call_id: Any, content: Any, builder: TranscriptBuilder, name: Any = None) -> ToolReply:
+    texts = [item.text for item in text_and_images(content) if isinstance(item, Text)]
+    return builder.reply(word(call_id), "\n".join(texts), name=word(name) or "unknown")
+
+
+def _answer(data: Mapping[str, Any]) -> Message | None:
+    parts: list[Part] = []
+    thought = data.get("reasoning_content") or data.get("thinking")
+    if isinstance(thought, str) and thought.strip():
+        parts.append(Thinking(shortened(thought)))
+    parts += text_and_images(data.get("content"))
+    for block in dictionaries(data.get("content")):  # the oldest version stored tool calls there
+        if block.get("type") == "tool_use":
+            parts.append(parsed_call(word(block.get("id")), word(block.get("name")) or "unknown", block.get("input")))
+    for call in dictionaries(data.get("tool_calls")):
+        function = call.get("function")
+        function = function if isinstance(function, dict) else call
+        name = word(function.get("name")) or "unknown"
+        parts.append(parsed_call(word(call.get("id")), name, function.get("arguments")))
+    usage = data.get("usage")
+    used = _usage(usage) if isinstance(usage, dict) else None
+    return Message("assistant", tuple(parts), used, word(data.get("model"), 120)) if parts else None
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    read = count(usage.get("input_tokens")) or count(usage.get("prompt_tokens"))
+    written = count(usage.get("output_tokens")) or count(usage.get("completion_tokens"))
+    return Usage(read, count(usage.get("cache_read_tokens")), count(usage.get("cache_creation_tokens")), written)
