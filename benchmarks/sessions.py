@@ -24,7 +24,7 @@ from benchmarks.generate_sessions import generate
 from ouro.errors import SeveralSessions
 from ouro.memory.backend import CompactionRecord, MessageRecord, Record, SessionHeader, TitleRecord, timestamp
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_search import find_session
+from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 

@@ -26,7 +26,7 @@ from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import Event, Level
 from ouro.memory import long_term
-from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 from ouro.utils.text import clean
@@ -242,7 +242,7 @@ class ShellContext:
         return YamlFileMemoryStore(get_sessions_dir())
 
     async def catalog(self) -> SessionCatalog:
-        return catalog_on(self.store, get_sessions_dir(), get_index_path(), str(self.cwd.resolve()))
+        return SessionCatalog(self.store, str(self.cwd.resolve()), get_sessions_dir(), get_index_path())
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
         lines = columns([(f"{number:>3}", choice.label, choice.detail) for number, choice in enumerate(choices, 1)])

@@ -14,7 +14,7 @@ from ouro.messages import Image
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.sessions.session_reader import WholeSession
+    from ouro.memory.backend import WholeSession
     from ouro.memory.transcript import TranscriptEntry
 
 SHELL_NOTE = "I ran this in a shell:\n\n$ "

@@ -10,10 +10,9 @@ from typing import Any, Literal
 from ouro.commands.export.as_html import as_html
 from ouro.commands.export.as_markdown import as_markdown
 from ouro.commands.export.session_document import Survey, survey
-from ouro.memory.backend import MessageRecord, Record
+from ouro.memory.backend import MessageRecord, Record, WholeSession
 from ouro.memory.serialization import embed_images, header_data, record_data
-from ouro.memory.sessions.outputs import image_name
-from ouro.memory.sessions.session_reader import WholeSession
+from ouro.memory.sessions.session_folders import image_name
 from ouro.messages import Image
 
 Format = Literal["markdown", "html", "json"]

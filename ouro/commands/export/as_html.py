@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ouro.commands.export.session_document import SessionDocument, Survey, local_time
 from ouro.commands.render import TODO_MARKS
 from ouro.display import Todo
-from ouro.memory.sessions.session_reader import WholeSession
+from ouro.memory.backend import WholeSession
 from ouro.messages import Image
 from ouro.utils.text import clean
 

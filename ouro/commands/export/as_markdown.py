@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ouro.commands.export.session_document import SessionDocument, Survey
 from ouro.commands.render import block, code, escape, facts, todo_list
-from ouro.memory.sessions.session_reader import WholeSession
+from ouro.memory.backend import WholeSession
 from ouro.messages import Image
 from ouro.utils.text import clean
 

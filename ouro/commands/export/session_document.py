@@ -22,8 +22,8 @@ from ouro.memory.backend import (
     Record,
     RewindRecord,
     TitleRecord,
+    WholeSession,
 )
-from ouro.memory.sessions.session_reader import WholeSession
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.text import clean, one_line

@@ -121,10 +121,8 @@ class SessionCatalog:
             records: Sequence[Record] = (await self.store.load_session(info.id, read_only=True)).records
         else:
             records = await asyncio.to_thread(read_ends, self._root / info.folder, _LAST_MESSAGES)
-        messages = [record.message for record in records if isinstance(record, MessageRecord)]
-        texts = [
-            (item.role, item.text) for item in messages if item.role in ("user", "assistant") and item.text.strip()
-        ]
+        said = (record.message for record in records if isinstance(record, MessageRecord))
+        texts = [(item.role, item.text) for item in said if item.role in ("user", "assistant") and item.text.strip()]
         first = next((text for role, text in texts if role == "user"), "")
         summaries = [record.summary for record in records if isinstance(record, SummaryRecord)]
         last = texts[1:] if texts and texts[0] == ("user", first) else texts
@@ -190,8 +188,7 @@ class SessionCatalog:
         """What the index finds, and the folders of sessions that changed since it read them; None: it has read none."""
         if self._index is None or not self._index.exists():
             return [], None
-        from ouro.memory.index.index import Index  # imports sqlite3: only for a search
-        from ouro.memory.index.session_search import search_sessions
+        from ouro.memory.index import Index, search_sessions  # imports sqlite3: only for a search
 
         index = Index(self._index)
         try:
@@ -256,8 +253,8 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
     )
 
 
-        from ouro.memory.index import Index, search_sessions  # imports sqlite3: only for a search
-
+def read_ends(folder: Path, count: int) -> list[Record]:
+    """The first user message and the last `count` messages with text, with other records between the last.
 
     Raises:
         SessionError: the file belongs to another user.

@@ -7,8 +7,7 @@ from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Index, Sources
-from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, catalog_on
-from ouro.memory.sessions.session_search import read_ends
+from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolReply, assistant, user
 
@@ -49,7 +48,7 @@ def store(root):
 
 @pytest.fixture
 def catalog(store, root, tmp_path):
-    return catalog_on(store, root, tmp_path / "index.db", PROJECT)
+    return SessionCatalog(store, PROJECT, root, tmp_path / "index.db")
 
 
 async def hits(catalog, words):
@@ -72,7 +71,7 @@ def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(cata
 
 
 def test_several_are_named_with_their_ids(catalog):
-    add(catalog._store, 4, "the parser, a third time", user("x"))
+    add(catalog.store, 4, "the parser, a third time", user("x"))
     with pytest.raises(SeveralSessions) as caught:
         wait(catalog.find("parser"))
     assert caught.value.ids == (session_id(4), session_id(2))  # of this project: those of others are meant last
@@ -82,7 +81,7 @@ def test_the_beginning_of_an_id_can_be_a_word_of_a_title_too(store, root, tmp_pa
     add(store, 0xADD00000, "something", user("x"))
     add(store, 5, "add a test", user("x"))
     with pytest.raises(SeveralSessions):
-        wait(catalog_on(store, root, tmp_path / "index.db", PROJECT).find("add"))
+        wait(SessionCatalog(store, PROJECT, root, tmp_path / "index.db").find("add"))
 
 
 async def test_what_was_said_is_found_by_reading_newest_first_and_never_in_outputs(catalog):
@@ -102,7 +101,7 @@ async def test_with_an_index_what_it_knows_comes_from_there_and_the_rest_from_th
     index.follow(Sources(root))
     index.close()
     assert await hits(catalog, "lexer") == [("00000001", 1)]
-    add(catalog._store, 4, "newer", user("the lexer, once more"))
+    add(catalog.store, 4, "newer", user("the lexer, once more"))
     assert await hits(catalog, "lexer") == [("00000001", 1), ("00000004", 1)]
     assert (await catalog.find("once more")).title == "newer"
 
@@ -115,7 +114,7 @@ async def test_a_broken_index_is_no_obstacle(catalog, tmp_path):
 async def test_a_search_that_nobody_waits_for_ends(store, root, tmp_path):
     for number in range(10, 40):
         add(store, number, f"session {number}", user("the same words"))
-    search = catalog_on(store, root, tmp_path / "index.db", PROJECT)
+    search = SessionCatalog(store, PROJECT, root, tmp_path / "index.db")
     found = search.search(await search.sessions(), "same")
     assert (await anext(found)).session_id == session_id(39)
     await found.aclose()
@@ -127,10 +126,10 @@ def test_a_preview_has_the_summary_the_first_and_the_last_words(store, catalog):
     wait(store.save_memory(session_id(4), SummaryRecord("Much was asked.", AT.format(5), 20)))
     wait(store.close_session(session_id(4)))
     last = tuple(("user" if n % 2 else "assistant", f"{'question' if n % 2 else 'answer'} {n}") for n in range(15, 21))
-    assert wait(catalog.preview(wait(catalog.info(session_id(4))))) == SessionExcerpt(
+    assert wait(catalog.preview(wait(catalog.store.get_session_stats(session_id(4))))) == SessionExcerpt(
         "Much was asked.", "question 1", last
     )
-    assert wait(catalog.preview(wait(catalog.info(session_id(2))))) == SessionExcerpt("", "why?", ())
+    assert wait(catalog.preview(wait(catalog.store.get_session_stats(session_id(2))))) == SessionExcerpt("", "why?", ())
 
 
 def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
@@ -143,13 +142,13 @@ def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
 
 def test_renaming_and_deleting_leave_what_is_open_alone(catalog, store):
     wait(catalog.rename(session_id(1), "another name"))
-    assert wait(catalog.info(session_id(1))).title == "another name"
-    wait(catalog.delete(session_id(1)))
-    assert [each.title for each in wait(catalog.deleted())] == ["another name"]
-    wait(catalog.restore(session_id(1)))
+    assert wait(catalog.store.get_session_stats(session_id(1))).title == "another name"
+    wait(catalog.store.delete_session(session_id(1)))
+    assert [each.title for each in wait(catalog.store.list_deleted())] == ["another name"]
+    wait(catalog.store.restore_session(session_id(1)))
     assert len(wait(catalog.sessions())) == 3
     wait(store.load_session(session_id(2)))
-    for change in (lambda: wait(catalog.rename(session_id(2), "x")), lambda: wait(catalog.delete(session_id(2)))):
+    for change in (lambda: wait(catalog.rename(session_id(2), "x")), lambda: wait(store.delete_session(session_id(2)))):
         with pytest.raises(SessionInUse):
             change()
 

@@ -287,7 +287,7 @@ class SessionPicker(Browser):
         return info
 
     async def _delete(self, info: SessionInfo) -> None:
-        if self._session_catalog is not None and await self._do(self._session_catalog.delete(info.id)):
+        if self._session_catalog is not None and await self._do(self._session_catalog.store.delete_session(info.id)):
             self._deleted.append(info)
             await self._reload()
             key = self._keymap.shown("restore_session")
@@ -296,7 +296,7 @@ class SessionPicker(Browser):
     async def _restore_session(self) -> None:
         if self._deleted and self._session_catalog is not None:
             info = self._deleted.pop()
-            if await self._do(self._session_catalog.restore(info.id)):
+            if await self._do(self._session_catalog.store.restore_session(info.id)):
                 await self._reload()
                 self._show_message(f"Restored “{title(info)}”.")
         elif self._search.has_focus:

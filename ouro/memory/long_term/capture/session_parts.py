@@ -24,7 +24,6 @@ from ouro.memory.backend import (
 )
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.transcript import Transcript
 from ouro.messages import PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
@@ -182,7 +181,7 @@ async def read_transcript(store: MemoryStore, session_id: str) -> tuple[SessionH
     Raises:
         SessionError, OSError: it cannot be read.
     """
-    whole = await read_whole(store, session_id)
+    whole = await store.read_whole(session_id)
 
     def take_all() -> Transcript:
         transcript = Transcript()
