@@ -65,12 +65,10 @@ from ouro.session.workbench import Workbench
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
-from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell import Shell, ShellJobs
 from ouro.tools.todo import Plan
-from ouro.utils.log import mask_log
-from ouro.utils.masked_writes import mask_writes
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
+from ouro.utils.log import mask_log, mask_writes
 from ouro.utils.runtime import (
     get_history_dir,
     get_index_path,

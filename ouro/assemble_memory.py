@@ -45,7 +45,7 @@ from ouro.memory.side_calls import SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
 from ouro.session.budget import Limits, VectorBudget
 from ouro.settings import Settings
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir
 
 if TYPE_CHECKING:

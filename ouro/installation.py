@@ -25,7 +25,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CONFIG_FILE, TrustStore, acting_files
 from ouro.session import OpenRequest, Session
 from ouro.settings import Settings
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import (
     get_config_path,
     get_home,

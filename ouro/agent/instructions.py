@@ -12,8 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from ouro.safety import instruction_files
-from ouro.utils.git import Git, GitError
-from ouro.utils.repository import find_root, git_branch
+from ouro.utils.git import Git, GitError, find_root, git_branch
 from ouro.utils.text import clean
 
 MAX_INSTRUCTIONS = 40_000

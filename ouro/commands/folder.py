@@ -17,7 +17,7 @@ from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import SecretMask, secret_values
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.text import clean
 

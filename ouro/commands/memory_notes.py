@@ -15,7 +15,7 @@ from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.errors import UsageError
 from ouro.memory import long_term
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_recall_log_path, get_sessions_dir, tilde
 from ouro.utils.text import one_line, plural
 

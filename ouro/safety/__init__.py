@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from ouro.safety.environment import NoSandbox, Sandbox, child_environment
     from ouro.safety.guarded_memory import GIT_CONFIG, GuardedMemory
     from ouro.safety.permissions import Permissions
-    from ouro.safety.rule_store import RuleStore
-    from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Mode, Rule, parse_rule, parse_rules
-    from ouro.safety.secret_scanner import SecretScanner, shared_scanner
-    from ouro.safety.secrets import SecretMask, is_secret_name, secret_values
+    from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Mode, Rule, RuleStore, parse_rule, parse_rules
+    from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values, shared_scanner
     from ouro.safety.trust import CONFIG_FILE, TrustStore, acting_files, instruction_files
     from ouro.safety.workspace import Access, FilePlace, Workspace
 
@@ -23,10 +21,8 @@ __getattr__, __all__ = lazy_exports(
         "environment": "NoSandbox Sandbox child_environment",
         "guarded_memory": "GIT_CONFIG GuardedMemory",
         "permissions": "Permissions",
-        "rule_store": "RuleStore",
-        "rules": "Allow Ask Decision Deny Effect Mode Rule parse_rule parse_rules",
-        "secret_scanner": "SecretScanner shared_scanner",
-        "secrets": "SecretMask is_secret_name secret_values",
+        "rules": "Allow Ask Decision Deny Effect Mode Rule RuleStore parse_rule parse_rules",
+        "secrets": "SecretMask SecretScanner is_secret_name secret_values shared_scanner",
         "trust": "CONFIG_FILE TrustStore acting_files instruction_files",
         "workspace": "Access FilePlace Workspace",
     },

@@ -14,6 +14,9 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.safety.workspace import Workspace
+from ouro.utils.files import lock_file, write_private
+from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.yaml import convert, read_yaml
 
 Mode = Literal["ask", "edit", "plan", "auto"]
 """What runs unasked: reading only; changing files, too; nothing is changed; all but the hard floor."""
@@ -163,3 +166,46 @@ def _globbed(pattern: str, star: str) -> str:
     parts = re.split(r"(\*\*/|\*+|\?)", pattern)
     named = {"**/": r"(?:.*/)?", "**": ".*", "*": star, "?": "."}
     return "".join(named.get(part, re.escape(part)) for part in parts)
+
+
+_HEADER = '# Rules from the answer "always", by folder. Delete a line to be asked again.\n'
+
+
+class RuleStore:
+    """The saved rules of one project, in one file for all projects, readable by the user alone."""
+
+    def __init__(self, path: Path, project: Path) -> None:
+        self._path = path
+        self._project = str(project.resolve())
+
+    def load(self) -> tuple[str, ...]:
+        """The project's rules, oldest first; none when there is no file.
+
+        Raises:
+            ConfigError: the file does not hold rules; it is left as it is.
+        """
+        return self._read().get(self._project, ())
+
+    def add(self, rule: str) -> None:
+        """Save a rule; it is on disk when this returns. Rules of other sessions stay.
+
+        Raises:
+            ConfigError: the file does not hold rules.
+            OSError: it cannot be written.
+        """
+        import yaml
+
+        parse_rule(rule)
+        ensure_private_dir(self._path.parent)
+        with lock_file(self._path.with_suffix(".lock")):
+            projects = self._read()
+            if rule not in (saved := projects.get(self._project, ())):
+                texts = {name: list(rules) for name, rules in {**projects, self._project: (*saved, rule)}.items()}
+                write_private(self._path, _HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True))
+
+    def _read(self) -> dict[str, tuple[str, ...]]:
+        table = read_yaml(self._path)
+        projects = {name: convert(node, tuple[str, ...], str(self._path), name) for name, node in table.entries.items()}
+        for rule in projects.get(self._project, ()):
+            parse_rule(rule)
+        return projects

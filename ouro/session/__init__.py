@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
-    from ouro.tools.shell_jobs import JobInfo
+    from ouro.tools.shell import JobInfo
 
 _HOMES = {
     "ouro.llm.model": ("ModelChoice",),
@@ -58,7 +58,7 @@ _HOMES = {
     "ouro.session.resume": ("RepositoryChanges", "ResumeCard", "Resumed", "Tail"),
     "ouro.session.rewind": ("Branch", "Rewind", "Point", "Rewound"),
     "ouro.session.turn_queue": ("Draft", "TurnObserver", "TurnQueue"),
-    "ouro.tools.shell_jobs": ("JobInfo",),
+    "ouro.tools.shell": ("JobInfo",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

@@ -19,7 +19,7 @@ from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.todo_plan import plan_in_words
 from ouro.session.turn import SessionTasks
-from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell import ShellJobs
 from ouro.tools.todo import Plan
 
 SEARCH_HINT = "The earlier messages can be searched with `memory_search`."

@@ -29,8 +29,7 @@ from ouro.session.context_window import ContextWindow, SentContext
 from ouro.session.opening import Part
 from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
-from ouro.utils.git import Git, GitError
-from ouro.utils.repository import branch_in_note, git_branch
+from ouro.utils.git import Git, GitError, branch_in_note, git_branch
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000

@@ -28,10 +28,10 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft
 from ouro.session.workbench import Workbench
-from ouro.tools.shell_jobs import JobInfo
+from ouro.tools.shell import JobInfo
 from ouro.tools.tool import ToolResult
+from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
-from ouro.utils.repository import git_branch
 
 
 class Status(msgspec.Struct, frozen=True):

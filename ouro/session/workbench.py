@@ -8,8 +8,7 @@ import msgspec
 
 from ouro.llm import ModelSource
 from ouro.safety import Permissions
-from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell import Shell, ShellJobs
 from ouro.tools.todo import Plan
 
 

@@ -16,8 +16,7 @@ from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
 from ouro.tools.memory_search import MemorySearch, SearchMemory
 from ouro.tools.read import Read
-from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import ShellJobs, ShellKill, ShellOutput
+from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoWrite
 from ouro.tools.tool import AnyTool
 from ouro.tools.write import Write

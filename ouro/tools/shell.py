@@ -1,4 +1,4 @@
-"""Shell: run a command in bash."""
+"""Shell: run a command in bash; follow and end background commands."""
 
 from __future__ import annotations
 
@@ -6,18 +6,252 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from ouro.display import CommandOutput, Display
+from ouro.errors import ToolError
 from ouro.safety import Effect, NoSandbox, Sandbox
-from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.text import plural
+
+_TAIL = 2000
+_MAX_RUNNING = 20
+_MAX_KEPT = 100
+
+
+class JobInfo(msgspec.Struct, frozen=True):
+    """The state of a background job."""
+
+    id: str
+    command: str
+    running: bool
+    exit_code: int | None
+    """None while it runs; below zero where a signal ended it."""
+    seconds: float
+    tail: str
+    """The end of its output."""
+
+
+@dataclass
+class _Job:
+    id: str
+    command: str
+    process: ShellProcess
+    capture: OutputCapture
+    read: int = 0
+    """Bytes of its output that the model has seen."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    watcher: asyncio.Task[None] | None = None
+
+
+class ShellJobs:
+    """The background jobs of one session; `close` ends them all.
+
+    Args:
+        spool_dir: where long output is kept.
+        mask: removes secrets from saved output; called in a thread.
+    """
+
+    def __init__(self, spool_dir: Path, mask: Callable[[str], str] | None = None) -> None:
+        self._spool_dir = spool_dir
+        self._mask = mask
+        self._jobs: dict[str, _Job] = {}
+        self._count = 0
+
+    async def start(self, line: str, cwd: Path, environment: Mapping[str, str], sandbox: Sandbox) -> JobInfo:
+        """Start `line` and return at once.
+
+        Raises:
+            ToolError: too many run already, or the shell could not be started.
+        """
+        if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MAX_RUNNING:
+            raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
+        capture, changed = OutputCapture(self._spool_dir, self._mask), asyncio.Event()
+        process = await start_shell(line, cwd, environment, sandbox, capture, lambda _: changed.set())
+        self._count += 1
+        job = _Job(f"job_{self._count}", line, process, capture, changed=changed)
+        job.watcher = asyncio.create_task(self._watch(job), name=job.id)
+        self._jobs[job.id] = job
+        self._forget_old()
+        return self._info(job)
+
+    def list(self) -> tuple[JobInfo, ...]:
+        """All jobs of the session, oldest first."""
+        return tuple(map(self._info, self._jobs.values()))
+
+    def news(self, job_id: str) -> str:
+        """The output of a job since the last call.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        job = self._job(job_id)
+        text = job.capture.since(job.read)
+        job.read = job.capture.total
+        job.changed.clear()
+        return text
+
+    async def wait(self, job_id: str, seconds: float) -> None:
+        """Wait until a job has printed something or has ended, at most for the given time.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        job = self._job(job_id)
+        try:
+            async with asyncio.timeout(seconds):
+                while job.process.exit_code is None and job.capture.total == job.read:
+                    await job.changed.wait()
+                    job.changed.clear()
+        except TimeoutError:
+            return
+
+    def info(self, job_id: str) -> JobInfo:
+        """The state of one job.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        return self._info(self._job(job_id))
+
+    async def kill(self, job_id: str) -> JobInfo:
+        """End a job and all that it started.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        job = self._job(job_id)
+        await job.process.end()
+        return self._info(job)
+
+    def kill_now(self, job_id: str) -> None:
+        """KILL a job at once, without waiting for it.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        self._job(job_id).process.kill()
+
+    async def close(self) -> None:
+        jobs = tuple(self._jobs.values())
+        try:
+            await asyncio.gather(*(job.process.end() for job in jobs))
+        finally:
+            for job in jobs:
+                job.process.kill()
+            watchers = [job.watcher for job in jobs if job.watcher]
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+
+    async def _watch(self, job: _Job) -> None:
+        """Wait for the end of a job's shell, then end the processes that it left behind."""
+        try:
+            await job.process.wait(None)
+            await job.process.end()
+        finally:
+            job.process.kill()
+            job.changed.set()
+
+    def _forget_old(self) -> None:
+        ended = [job.id for job in self._jobs.values() if job.process.exit_code is not None]
+        for job_id in ended[: max(0, len(self._jobs) - _MAX_KEPT)]:
+            del self._jobs[job_id]
+
+    def _job(self, job_id: str) -> _Job:
+        if job := self._jobs.get(job_id):
+            return job
+        known = ", ".join(self._jobs) or "none"
+        raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {known}.")
+
+    def _info(self, job: _Job) -> JobInfo:
+        code = job.process.exit_code
+        tail = job.capture.since(max(0, job.capture.total - _TAIL)).rstrip("\n")
+        return JobInfo(job.id, job.command, code is None, code, job.process.seconds, tail)
+
+
+class ShellOutputArgs(msgspec.Struct, forbid_unknown_fields=True):
+    """The arguments of shell_output."""
+
+    id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
+    wait_seconds: Annotated[
+        float, msgspec.Meta(ge=0, le=600, description="Wait this long for something new, or for its end.")
+    ] = 0
+
+
+class ShellOutput(Tool[ShellOutputArgs]):
+    """Get what a background job has printed since you last asked, and whether it still runs.
+
+    With `wait_seconds` it waits until there is something new, so there is no need to sleep.
+    """
+
+    name: ClassVar[str] = "shell_output"
+    effect: ClassVar[Effect] = Effect.NONE
+    Args = ShellOutputArgs
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+
+    def title(self, args: ShellOutputArgs) -> str:
+        return f"shell_output {args.id}"
+
+    async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
+        """Wait, and read.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        await self._jobs.wait(args.id, args.wait_seconds)
+        return _described(self._jobs.info(args.id), self._jobs.news(args.id))
+
+
+class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
+    """The arguments of shell_kill."""
+
+    id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
+
+
+class ShellKill(Tool[ShellKillArgs]):
+    """End a background job and everything that it started."""
+
+    name: ClassVar[str] = "shell_kill"
+    effect: ClassVar[Effect] = Effect.NONE
+    Args = ShellKillArgs
+
+    def __init__(self, jobs: ShellJobs) -> None:
+        self._jobs = jobs
+
+    def title(self, args: ShellKillArgs) -> str:
+        return f"shell_kill {args.id}"
+
+    async def run(self, args: ShellKillArgs, ctx: ToolContext) -> ToolResult:
+        """End it.
+
+        Raises:
+            ToolError: there is no such job.
+        """
+        job = await self._jobs.kill(args.id)
+        return _described(job, self._jobs.news(args.id))
+
+
+def _described(job: JobInfo, news: str) -> ToolResult:
+    if job.running:
+        status = "running"
+    elif job.exit_code is not None and job.exit_code < 0:
+        status = f"ended by signal {-job.exit_code}"
+    else:
+        status = f"exit code {job.exit_code}"
+    news = news.rstrip("\n")
+    text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.seconds:.1f} s]"
+    code = None if job.running or (job.exit_code or 0) < 0 else job.exit_code
+    return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))
+
 
 DEFAULT_SECONDS = 120
 _MAX_SECONDS = 600

@@ -42,7 +42,7 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.session import Draft, ModelChoice, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
-from ouro.utils.masked_writes import mask_writes
+from ouro.utils.log import mask_writes
 
 
 class FakeShelf:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ouro.safety import child_environment
-from ouro.tools.shell import Shell, ShellArgs
-from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell import Shell, ShellArgs, ShellJobs
 from ouro.tools.tool import ToolContext, ToolResult
 
 

@@ -10,7 +10,7 @@ from ouro.config import Settings, load_settings
 from ouro.errors import ConfigError
 from ouro.llm import Catalog
 from ouro.safety import TrustStore, acting_files
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
 
 

@@ -14,9 +14,8 @@ from ouro.errors import UsageError
 from ouro.llm import ScriptedModel
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.session import OpenRequest
-from ouro.utils.git import Git
+from ouro.utils.git import Git, git_branch
 from ouro.utils.project_files import list_project_files
-from ouro.utils.repository import git_branch
 
 SIGNED = """\
 tree {tree}

@@ -6,9 +6,8 @@ import pytest
 
 from ouro.errors import ToolError
 from ouro.safety import Allow, Ask, Effect, Permissions, Workspace
-from ouro.tools.glob import Glob
+from ouro.tools.glob import Glob, name_pattern
 from ouro.tools.grep import Grep, GrepArgs
-from ouro.tools.name_pattern import name_pattern
 from ouro.tools.read import Read
 from ouro.tools.tool import parse_arguments
 

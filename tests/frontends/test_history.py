@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.frontends.history import HistoryWalk, PromptHistory, _escaped, _unescaped
-from ouro.utils import masked_writes
-from ouro.utils.masked_writes import mask_writes, writer
+from ouro.utils import log
+from ouro.utils.log import mask_writes, writer
 
 
 @pytest.fixture(autouse=True)
 def keys_are_known(monkeypatch):
-    monkeypatch.setattr(masked_writes, "_mask", None)
+    monkeypatch.setattr(log, "_mask", None)
     mask_writes(lambda text: text.replace("hunter2", "[secret]"))
 
 
@@ -50,7 +50,7 @@ def test_k1_what_was_typed_is_recalled_whole_and_written_without_its_secrets(hom
 
 
 def test_k1_nothing_is_written_before_the_keys_are_known(home, monkeypatch):
-    monkeypatch.setattr(masked_writes, "_mask", None)
+    monkeypatch.setattr(log, "_mask", None)
     path = home / ".ouro" / "history"
     PromptHistory(path).add("hunter2, typed ahead")
     assert written(path) == []

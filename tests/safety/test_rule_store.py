@@ -36,7 +36,7 @@ def test_two_sessions_do_not_lose_each_others_rules(home, tmp_path):
     assert len(RuleStore(path, tmp_path).load()) == 20
 
 
-@pytest.mark.parametrize("text", ["- x", "a: b", "a: [1]", "[", "a: &x [b]\nc: *x", "\x00"])
+@pytest.mark.parametrize("text", ["- x", "a: b", "a: [[b]]", "[", "a: &x [b]\nc: *x", "\x00"])
 def test_a_file_that_holds_no_rules_is_refused_and_left_alone(home, tmp_path, text):
     path = home / ".ouro" / "permissions.yaml"
     path.parent.mkdir()

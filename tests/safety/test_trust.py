@@ -6,7 +6,7 @@ import pytest
 
 from ouro.errors import ConfigError
 from ouro.safety import TrustStore, acting_files
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
 
 

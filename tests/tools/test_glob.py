@@ -11,8 +11,7 @@ from fakes.tool_context import call
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools.glob import Glob
-from ouro.tools.name_pattern import expand_braces, name_pattern
+from ouro.tools.glob import Glob, expand_braces, name_pattern
 
 
 @pytest.fixture

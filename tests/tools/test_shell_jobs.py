@@ -6,7 +6,7 @@ import pytest
 from fakes.shells import ShellBench, living, until
 
 from ouro.errors import ToolError
-from ouro.tools.shell_jobs import ShellKill, ShellKillArgs, ShellOutput, ShellOutputArgs
+from ouro.tools.shell import ShellKill, ShellKillArgs, ShellOutput, ShellOutputArgs
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from ouro.utils.repository import repository_of, same_project
+from ouro.utils.git import repository_of, same_project
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ouro.memory.long_term.remember import OpenedFile, SavedFile, archive_note, 
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import Proposal
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled

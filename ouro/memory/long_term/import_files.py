@@ -20,7 +20,7 @@ from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.safety import TrustStore, acting_files
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
 
 INSTRUCTIONS = (

@@ -17,7 +17,7 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, Found, SearchMemory
-from ouro.utils.repository import find_root
+from ouro.utils.git import find_root
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.text import clean, plural
 

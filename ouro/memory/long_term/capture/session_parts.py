@@ -27,8 +27,8 @@ from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import Transcript
 from ouro.messages import PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
+from ouro.utils.git import branch_in_note, same_project
 from ouro.utils.log import log
-from ouro.utils.repository import branch_in_note, same_project
 
 MAX_MESSAGE = 4_000
 """Characters of one message that a classifier reads: its beginning and its end."""

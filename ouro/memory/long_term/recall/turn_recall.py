@@ -25,8 +25,8 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
+from ouro.utils.git import git_branch
 from ouro.utils.log import log
-from ouro.utils.repository import git_branch
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
