@@ -23,7 +23,6 @@ from ouro.memory.long_term import (
     HypothesisModel,
     LongTermMemoryConsolidator,
     LongTermMemoryManager,
-    MaintenanceOptions,
     MemoryMaintenance,
     MemoryPrompt,
     MemoryScopes,
@@ -162,17 +161,15 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         summaries = Summaries(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
         has_memory = manager is not None and self.lookup is not None and bool(self.scopes.opened)
         return MemoryMaintenance(
-            MaintenanceOptions(
-                summaries=summaries if self.settings.sessions.summaries else None,
-                work=partial(self._note_workers, manager, asks) if manager is not None and has_memory else None,
-                lock=get_history_dir() / "digest.lock",
-                price=self._classifier_price,
-                usage=lambda: memory.usage,
-                channel=self.channel,
-                is_automatic=is_automatic,
-                is_new=is_new,
-                silent=self.settings.memory.write == "silent",
-            )
+            summaries=summaries if self.settings.sessions.summaries else None,
+            make=partial(self._note_workers, manager, asks) if manager is not None and has_memory else None,
+            lock=get_history_dir() / "digest.lock",
+            price=self._classifier_price,
+            usage=lambda: memory.usage,
+            channel=self.channel,
+            is_automatic=is_automatic,
+            is_new=is_new,
+            silent=self.settings.memory.write == "silent",
         )
 
     def _note_workers(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
     from ouro.memory.long_term.importing import Import, carry_out, plan_import
-    from ouro.memory.long_term.maintenance.background import MaintenanceOptions, MemoryMaintenance
+    from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
         CRYSTALLIZE_INSTRUCTIONS,
         CrystallizedPart,
@@ -106,7 +106,7 @@ __getattr__, __all__ = lazy_exports(
         "graph_picture": "html_page picture_of",
         "import_files": "is_trusted_text read_sources",
         "importing": "Import carry_out plan_import",
-        "maintenance.background": "MemoryMaintenance MaintenanceOptions",
+        "maintenance.background": "MemoryMaintenance",
         "maintenance.crystallizer": "CRYSTALLIZE_INSTRUCTIONS CrystallizedPart Crystallizer OldSession",
         "maintenance.note_consolidator": "Merge NoteConsolidator",
         "maintenance.summaries": "Summaries",

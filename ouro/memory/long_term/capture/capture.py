@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,6 +97,9 @@ class Captured(msgspec.Struct, frozen=True):
     refused: tuple[RefusedOperation, ...] = ()
 
 
+_Outcome = Written | Note | RefusedOperation
+
+
 class _Excerpt(msgspec.Struct, frozen=True):
     """What one request was about."""
 
@@ -105,34 +109,21 @@ class _Excerpt(msgspec.Struct, frozen=True):
     sources: Sequence[str]
 
 
+@dataclass(eq=False)
 class Capture:
-    """Asks the classifier, and writes the notes.
+    """Asks the classifier, and writes the notes."""
 
-    Args:
-        notes: those of the session.
-        ask: the classifier. Raises ModelError.
-        mark: surrounds quoted text in requests.
-        categories: of notes, each with its usual scope.
-        alone: runs in a thread what writes, while nothing else writes.
-        asks: every note becomes a proposal.
-    """
-
-    def __init__(
-        self,
-        notes: SessionNotes,
-        ask: Callable[[list[Message]], Awaitable[str]],
-        mark: str,
-        categories: Mapping[str, Scope],
-        alone: Callable[[Callable[[], Captured]], Awaitable[Captured]] = asyncio.to_thread,
-        *,
-        asks: bool = False,
-    ) -> None:
-        self._notes = notes
-        self._ask = ask
-        self._mark = mark
-        self._categories = categories
-        self._alone = alone
-        self._asks = asks
+    notes: SessionNotes
+    ask: Callable[[list[Message]], Awaitable[str]]
+    """Asks the classifier. Raises ModelError."""
+    mark: str
+    """Surrounds quoted text in requests."""
+    categories: Mapping[str, Scope]
+    """Each with its usual scope."""
+    alone: Callable[[Callable[[], list[_Outcome]]], Awaitable[list[_Outcome]]] = asyncio.to_thread
+    """Runs in a thread what writes, while nothing else writes."""
+    asks: bool = False
+    """Every note becomes a proposal."""
 
     async def run_parts(
         self, transcript: Transcript, parts: Iterable[SessionPart], session_id: str, trigger: Trigger
@@ -152,7 +143,7 @@ class Capture:
             loaded = dict.fromkeys(item.id for record in records for item in record.items if item.state == "loaded")
             moment = CaptureMoment(session_id, part.turn, trigger, tuple(loaded))
             async with asyncio.timeout(PART_TIMEOUT):
-                sources = await asyncio.to_thread(self._notes.outside_sources, messages, is_whole=is_whole)
+                sources = await asyncio.to_thread(self.notes.outside_sources, messages, is_whole=is_whole)
                 captured = await self.run(part.spoken, moment, sources)
             yield part, captured
 
@@ -163,77 +154,78 @@ class Capture:
             sources: what had come into the session from outside by then.
         """
         own = [message for message in spoken if message.is_own]
-        if not sources:
-            return await self._read(spoken, own, moment, ())
-        first = await self._read(own, own, moment, ())
-        others = [message for message in spoken if message not in own]
-        second = await self._read(spoken, [], moment, sources) if _is_enough(others) else Captured()
-        return _joined(first, second)
+        if sources:
+            outcomes = await self._read(own, own, moment, ())
+            if _is_enough([message for message in spoken if message not in own]):
+                outcomes += await self._read(spoken, [], moment, sources)
+        else:
+            outcomes = await self._read(spoken, own, moment, ())
+        refused = tuple(outcome for outcome in outcomes if isinstance(outcome, RefusedOperation))
+        for operation in refused:
+            log.info("capture: refused (%s): %s", operation.reason, operation.said)
+        written = tuple(outcome for outcome in outcomes if isinstance(outcome, Written))
+        return Captured(written, tuple(outcome for outcome in outcomes if isinstance(outcome, Note)), refused)
 
     async def _read(
         self, spoken: Sequence[Spoken], own: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str]
-    ) -> Captured:
+    ) -> list[_Outcome]:
         if not _is_enough(spoken):
-            return Captured()
+            return []
         shown = await asyncio.to_thread(self._shown, spoken, moment)
-        answer = await self._ask(capture_request(spoken, shown, self._categories, self._mark))
+        answer = await self.ask(capture_request(spoken, shown, self.categories, self.mark))
         if not is_answer(answer):
             raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
-        limits = OperationLimits(shown, self._categories, self._notes.notebook.scopes, str(self._notes.root))
+        limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
         operations, refused = read_operations(answer, limits)
         if own == list(spoken):
             operations = tuple(replace(operation, source="user") for operation in operations)
         user_words = {word for message in own for word in stems(message.text)}
         excerpt = _Excerpt(spoken, user_words, moment, sources)
-        done = _joined(Captured(refused=refused), await self._alone(lambda: self._do_all(operations, excerpt)))
-        for operation in done.refused:
-            log.info("capture: refused (%s): %s", operation.reason, operation.said)
-        return done
+        return [*refused, *await self.alone(lambda: self._do_all(operations, excerpt))]
 
     def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
         found: dict[str, Note] = {}
         for note_id in moment.recalled[:MAX_SHOWN_NOTES]:
             try:
-                found[note_id] = self._notes.notebook.find(note_id).note
+                found[note_id] = self.notes.notebook.find(note_id).note
             except NoteError:
                 continue  # deleted meanwhile
-        for note in self._notes.nearest(spoken, MAX_SHOWN_NOTES):
+        for note in self.notes.nearest(spoken, MAX_SHOWN_NOTES):
             found.setdefault(note.id, note)
         return list(found.values())
 
-    def _do_all(self, operations: Sequence[Operation], excerpt: _Excerpt) -> Captured:
-        done = Captured()
+    def _do_all(self, operations: Sequence[Operation], excerpt: _Excerpt) -> list[_Outcome]:
+        outcomes: list[_Outcome] = []
         for operation in operations:
             try:
-                done = _joined(done, self._do(operation, excerpt))
+                if outcome := self._do(operation, excerpt):
+                    outcomes.append(outcome)
             except (LongTermMemoryError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
-                log.warning("capture: not written (%s): %s", reason, operation.text or operation.target)
-                refused = RefusedOperation(operation.text or operation.target, reason)
-                done = _joined(done, Captured(refused=(refused,)))
-        return done
+                outcomes.append(RefusedOperation(operation.text or operation.target, reason))
+        return outcomes
 
-    def _do(self, operation: Operation, excerpt: _Excerpt) -> Captured:
-        book, moment = self._notes.notebook, excerpt.moment
+    def _do(self, operation: Operation, excerpt: _Excerpt) -> _Outcome | None:
+        book, moment = self.notes.notebook, excerpt.moment
         if operation.verb == "confirm":
             # If something came from outside, only notes that were recalled can be confirmed.
-            if self._asks or (excerpt.sources and operation.target not in moment.recalled):
-                return Captured()
+            if self.asks or (excerpt.sources and operation.target not in moment.recalled):
+                return None
             trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
-            return Captured((book.confirm(operation.target, "capture", trailers),))
-        repository = self._notes.repository(operation.scope)
-        if was_captured(repository, operation.text, excerpt.spoken[0].at):
-            return Captured(refused=(RefusedOperation(operation.text, "it was captured before"),))
+            return book.confirm(operation.target, "capture", trailers)
+        repository = self.notes.repository(operation.scope)
+        if _was_captured(repository, operation.text, excerpt.spoken[0].at):
+            return RefusedOperation(operation.text, "it was captured before")
         note, message = self._note(operation, excerpt)
         note = book.linked(note, operation.verb, operation.target, operation.related)
-        if excerpt.sources or self._asks:
+        if excerpt.sources or self.asks:
             note = book.dated(note)
-            self._notes.propose(note, excerpt.sources, moment.session_id)
-            note_captured(repository, note.text, _FOREVER)
-            return Captured(proposed=(note,))
+            self.notes.propose(note, excerpt.sources, moment.session_id)
+            _note_captured(repository, note.text, _FOREVER)
+            return note
         written = book.add(note, "capture", {MESSAGE: str(message.number)}, operation.verb)
-        note_captured(repository, note.text, excerpt.spoken[-1].at)
-        return Captured((written,))
+        _note_captured(repository, note.text, excerpt.spoken[-1].at)
+        return written
 
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
@@ -241,7 +233,7 @@ class Capture:
         message = max(excerpt.spoken, key=lambda said: (len(words & stems(said.text)), said.role == "user"))
         # What a model attributes to the user counts as the user's only where enough of its words are.
         is_users = operation.source == "user" and len(words & excerpt.user_words) >= _MIN_OWN_SHARE * len(words)
-        main = self._notes.main_branch() if in_repo and message.branch else ""
+        main = self.notes.main_branch() if in_repo and message.branch else ""
         note = Note(
             id=new_id(),
             text=operation.text,
@@ -255,7 +247,7 @@ class Capture:
             branch=message.branch if main and message.branch != main else None,
             entities=operation.entities,
             relations=operation.relations,
-            anchors=self._notes.anchors.of(operation.entities) if in_repo else (),
+            anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
 
@@ -278,7 +270,7 @@ def capture_request(
     return [system(_INSTRUCTIONS.format(categories=listed)), user(asked)]
 
 
-def was_captured(repository: GitRepository, text: str, since: str) -> bool:
+def _was_captured(repository: GitRepository, text: str, since: str) -> bool:
     """Whether this was written from words of which some were said at `since` or later, or was ever proposed.
 
     What the user removed must not come back. The same words in another order count as the same text. Said again
@@ -288,7 +280,7 @@ def was_captured(repository: GitRepository, text: str, since: str) -> bool:
     return any(found == wanted and at >= since for found, at in _captured(repository))
 
 
-def note_captured(repository: GitRepository, text: str, until: str) -> None:
+def _note_captured(repository: GitRepository, text: str, until: str) -> None:
     """Record, beside the history of the scope, that this was written from words last said at `until`. Blocks."""
     repository.create()
     with repository.alone():
@@ -308,12 +300,6 @@ def _fingerprint(text: str) -> str:
 
 def _is_enough(spoken: Sequence[Spoken]) -> bool:
     return sum(len(message.text) for message in spoken) >= _MIN_CHARACTERS
-
-
-def _joined(first: Captured, second: Captured) -> Captured:
-    return Captured(
-        (*first.written, *second.written), (*first.proposed, *second.proposed), (*first.refused, *second.refused)
-    )
 
 
 def stems(text: str) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -41,53 +42,37 @@ _PAGE = 200
 """Messages read at one time."""
 
 
+@dataclass(eq=False)
 class CaptureObserver:
-    """For one session.
+    """For one session."""
 
-    Args:
-        memory: the messages of the session.
-        manager: serializes writes of long-term memory.
-        make: makes what captures, when it is first needed.
-        backlog: earlier sessions with uncaptured messages.
-        channel: to the user.
-        cadence: turns between two captures, 1 to 10.
-        silent: emit no event for notes that are written; proposals are shown all the same.
-    """
-
-    def __init__(
-        self,
-        memory: MemoryManager,
-        manager: LongTermMemoryManager,
-        make: Callable[[], tuple[SessionNotes, Capture]],
-        backlog: CaptureBacklog,
-        channel: SessionChannel,
-        cadence: int = 5,
-        *,
-        silent: bool = False,
-    ) -> None:
-        self._memory = memory
-        self._manager = manager
-        self._make = make
-        self._backlog = backlog
-        self._channel = channel
-        self._cadence = min(max(cadence, 1), _MAX_CADENCE)
-        self._silent = silent
-        self._has_answered = asyncio.Event()
-        self.busy = asyncio.Lock()
-        """Held while a model is asked in the background: one at a time, captures first."""
-        self._wanted: Trigger | None = None
-        self._failures = 0
-        self._skips = 0
+    memory: MemoryManager
+    manager: LongTermMemoryManager
+    """Serializes writes of long-term memory."""
+    make: Callable[[], tuple[SessionNotes, Capture]]
+    """Makes what captures, when it is first needed."""
+    backlog: CaptureBacklog
+    channel: SessionChannel
+    cadence: int = 5
+    """Turns between two captures, 1 to 10."""
+    silent: bool = False
+    """Emit no event for notes that are written; proposals are shown all the same."""
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Held while a model is asked in the background: one at a time, captures first."""
+    _has_answered: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _wanted: Trigger | None = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
+    _skips: int = field(default=0, init=False)
 
     def start(self) -> None:
         """Begin to capture the backlog, after the first answer; returns at once."""
-        self._channel.start("catch up", self._catch_up())
+        self.channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
         """Capture in the background if enough turns have passed; returns at once."""
         self._has_answered.set()
-        transcript = self._memory.transcript
-        if turns_since(transcript.entries, transcript.captured) >= self._cadence:
+        transcript = self.memory.transcript
+        if turns_since(transcript.entries, transcript.captured) >= min(max(self.cadence, 1), _MAX_CADENCE):
             self._begin("cadence")
 
     def compacted(self) -> None:
@@ -96,17 +81,17 @@ class CaptureObserver:
 
     @cached_property
     def _services(self) -> tuple[SessionNotes, Capture]:
-        return self._make()
+        return self.make()
 
     def _begin(self, trigger: Trigger) -> None:
-        if self._memory.read_only:
+        if self.memory.read_only:
             return
         if self._skips:
             self._skips -= 1
             return
         if self._wanted is None:
             self._wanted = trigger
-            self._channel.start("capture", self._run())
+            self.channel.start("capture", self._run())
 
     async def _run(self) -> None:
         async with self.busy:
@@ -125,7 +110,7 @@ class CaptureObserver:
         self._failures += 1
 
     async def _capture(self, trigger: Trigger) -> None:
-        memory = self._memory
+        memory = self.memory
         await memory.pager.loaded()
         # Uncaptured messages may have left memory with a compaction, or were never loaded.
         while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
@@ -148,14 +133,14 @@ class CaptureObserver:
             log.info("capture: the session is idle, the backlog is captured")
         try:
             await self._keep_up_notes()
-            async with self.busy, aclosing(self._backlog.sessions()) as sessions:
+            async with self.busy, aclosing(self.backlog.sessions()) as sessions:
                 async for session in sessions:
                     _, capture = self._services
                     parts = capture.run_parts(session.transcript, session.parts, session.id, "session-end")
                     async with aclosing(parts) as done:
                         async for part, captured in done:
                             self._show(captured)
-                            await self._backlog.mark_captured(session, part)
+                            await self.backlog.mark_captured(session, part)
         except (OuroError, OSError, TimeoutError) as error:
             self._fail(error)
 
@@ -163,33 +148,33 @@ class CaptureObserver:
         notes, _ = self._services
         decayed, merged = await asyncio.to_thread(notes.due)
         if decayed or merged:
-            archived, shared = await self._manager.alone(lambda: notes.keep_up(decayed, merged))
+            archived, shared = await self.manager.alone(lambda: notes.keep_up(decayed, merged))
             self._emit(notes_event("archive", archived, "that nothing has confirmed for long"))
             self._emit(notes_event("share", shared, "of a branch that is merged now"))
 
     def _show(self, captured: Captured) -> None:
         self._emit(map(note_event, captured.written))
         if captured.proposed:
-            self._channel.emit(proposal_event(captured.proposed))
+            self.channel.emit(proposal_event(captured.proposed))
         for written in captured.written:
             if written.change == "contradict":
-                self._channel.start("ask about notes", self._ask(written.note))
+                self.channel.start("ask about notes", self._ask(written.note))
 
     async def _ask(self, new: Note) -> None:
         """Ask which of two notes holds; without an answer both stay."""
         notebook = self._services[0].notebook
         contradicted = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
         old = (await asyncio.to_thread(notebook.find, contradicted)).note
-        answer = await self._channel.ask(f"note:{new.id}", question_about(new, old, notebook.scopes))
+        answer = await self.channel.ask(f"note:{new.id}", question_about(new, old, notebook.scopes))
         if isinstance(answer, Reply) and answer.answers:
             chosen = answer.answers[0]
-            written = await self._manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))
+            written = await self.manager.alone(lambda: resolve(notebook, new.id, old.id, chosen))
             if written is not None:
-                self._channel.emit(note_event(written))
+                self.channel.emit(note_event(written))
 
     def _emit(self, events: Iterable[NoteKept]) -> None:
-        for event in () if self._silent else events:
-            self._channel.emit(event)
+        for event in () if self.silent else events:
+            self.channel.emit(event)
 
 
 def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:

@@ -36,47 +36,29 @@ _NEIGHBOURS = 12
 
 
 class SessionNotes:
-    """For one session or command. Every method blocks.
-
-    Args:
-        scopes: those in use.
-        lookup: has the index.
-        root: of the repository.
-        cwd: the folder of the session.
-        half_life_days: after which the confidence in an inferred note halves.
-    """
+    """For one session or command: `cwd` is its folder, `root` that of the repository. Every method blocks."""
 
     def __init__(
         self, scopes: Sequence[ScopeMemory], lookup: Lookup, root: Path, cwd: Path, half_life_days: float
     ) -> None:
         self.root = root
-        self._half_life = half_life_days
         self.anchors = Anchors(root)
+        self._half_life = half_life_days
         self._scopes = {scope.scope: scope for scope in scopes}
         self._lookup = lookup
         self._cwd = cwd
         self._has_all_vectors = False
-        self.notebook = Notebook(
-            {scope.scope: scope.store for scope in scopes},
-            latest=self._latest,
-            anchors=self.anchors,
-            untrusted=lambda scope: self._scopes[scope].untrusted,
-        )
+        stores = {scope.scope: scope.store for scope in scopes}
+        self.notebook = Notebook(stores, self._latest, self.anchors, lambda scope: self._scopes[scope].untrusted)
 
     def main_branch(self) -> str:
-        """The branch that work is merged into; empty where there is none."""
         return default_branch(self.root)
 
     def repository(self, scope: Scope) -> GitRepository:
         return self._scopes[scope].store.repository
 
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
-        """What came into these messages from outside: files, pages, outputs.
-
-        Args:
-            messages: of the session, up to where notes are made.
-            is_whole: they are all messages of the session.
-        """
+        """What came from outside into these messages, which are all of the session if `is_whole`."""
         clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
         return Provenance(messages, below(clean, self._cwd), is_whole=is_whole).sources
 

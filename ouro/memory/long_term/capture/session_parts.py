@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -221,25 +222,21 @@ class BacklogSession(msgspec.Struct, frozen=True):
     parts: tuple[SessionPart, ...]
 
 
+@dataclass(eq=False)
 class CaptureBacklog:
-    """Finds sessions that ended before everything in them was captured. One process at a time does so.
+    """Finds sessions that ended before everything in them was captured. One process at a time does so."""
 
-    Args:
-        store: has the sessions.
-        own: the id of the open session.
-        project: the folder of the session.
-        lock: a lock file.
-    """
-
-    def __init__(self, store: MemoryStore, own: str, project: str, lock: Path) -> None:
-        self._store = store
-        self._own = own
-        self._project = project
-        self._lock = lock
+    store: MemoryStore
+    own: str
+    """The id of the open session."""
+    project: str
+    """The folder of the open session."""
+    lock: Path
+    """A lock file."""
 
     async def sessions(self) -> AsyncGenerator[BacklogSession, None]:
         """Yields sessions of the last 14 days that are not open, latest first; none while another process does this."""
-        with only_one(self._lock) as is_mine:
+        with only_one(self.lock) as is_mine:
             count = 0
             for session_id in await self._recent() if is_mine else []:
                 found = await self._read(session_id)
@@ -254,18 +251,18 @@ class CaptureBacklog:
 
         The record has the time of the session's last one, so that its place in lists stays.
         """
-        await save_closed(self._store, session.id, CapturedRecord(part.upto, session.transcript.last_at))
+        await save_closed(self.store, session.id, CapturedRecord(part.upto, session.transcript.last_at))
 
     async def _recent(self) -> list[str]:
         since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
-        is_ours = same_project(self._project)
-        sessions = await self._store.list_sessions()
-        found = [info for info in sessions if info.id != self._own and info.updated_at >= since]
+        is_ours = same_project(self.project)
+        sessions = await self.store.list_sessions()
+        found = [info for info in sessions if info.id != self.own and info.updated_at >= since]
         return [info.id for info in found if is_ours(info.project) and not info.is_copied_by_hand][:_MAX_CANDIDATES]
 
     async def _read(self, session_id: str) -> BacklogSession | None:
         """The uncaptured parts; None when there are none, it is in use, or memory was off in all of it."""
-        loaded = await load_closed(self._store, session_id)
+        loaded = await load_closed(self.store, session_id)
         if loaded is None or loaded.header.origin:
             return None
         transcript = Transcript.of(loaded)
@@ -273,7 +270,7 @@ class CaptureBacklog:
             return None
         if not transcript.is_whole:
             try:
-                _, transcript = await read_transcript(self._store, session_id)
+                _, transcript = await read_transcript(self.store, session_id)
             except (SessionError, OSError) as error:
                 log.info("capture: session %s is left out: %s", session_id[:8], error)
                 return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,13 @@ _WIDTH = 80
 """Of the text of a note and the title of a session in a line."""
 
 
-class MaintenanceOptions(msgspec.Struct, frozen=True):
+@dataclass(eq=False)
+class MemoryMaintenance:
+    """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it."""
+
     summaries: Summaries | None
     """None if `sessions.summaries` is off."""
-    work: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
+    make: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
     """Makes what maintains notes when it is first needed; None where memory is off."""
     lock: Path
     """A lock file: one process at a time maintains memory."""
@@ -48,30 +52,23 @@ class MaintenanceOptions(msgspec.Struct, frozen=True):
     is_new: bool
     """The session was not resumed."""
     silent: bool
-
-
-class MemoryMaintenance:
-    """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it."""
-
-    def __init__(self, options: MaintenanceOptions) -> None:
-        self._options = options
-        self._has_caught_up = False
-        self._is_running = False
+    _has_caught_up: bool = field(default=False, init=False)
+    _is_running: bool = field(default=False, init=False)
 
     def start(self) -> None:
         """Show in the background, in one line, what the last session left open; returns at once."""
-        if self._options.is_automatic and self._options.is_new and self._options.summaries:
-            self._options.channel.start("last time", self._show_last_time(self._options.summaries))
+        if self.is_automatic and self.is_new and self.summaries:
+            self.channel.start("last time", self._show_last_time(self.summaries))
 
     def after_turn(self) -> None:
         """Start what is due in the background; returns at once."""
-        if self._options.is_automatic and not self._is_running:
+        if self.is_automatic and not self._is_running:
             self._is_running = True
-            self._options.channel.start("digest", self._run())
+            self.channel.start("digest", self._run())
 
     def used(self, since: Usage | None = None) -> Usage:
         """The usage of this session's model calls since `since`."""
-        now, then = self._options.usage(), since or Usage()
+        now, then = self.usage(), since or Usage()
         cost = None if now.cost is None else now.cost - (then.cost or 0.0)
         return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
 
@@ -107,7 +104,7 @@ class MemoryMaintenance:
             UsageError: another process maintains memory, or memory is off here.
             ModelError: the model did not answer; finished clusters stay merged.
         """
-        before = self._options.usage()
+        before = self.usage()
         with self._locked():
             async with aclosing(self._merge(found)) as merges:
                 async for merge in merges:
@@ -128,7 +125,7 @@ class MemoryMaintenance:
             UsageError: another process maintains memory, or memory is off here.
             ModelError: the answer was missing or not usable; finished parts stay done.
         """
-        before = self._options.usage()
+        before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._locked():
             async with aclosing(self._crystallize(sessions)) as parts:
@@ -150,17 +147,17 @@ class MemoryMaintenance:
                     yield Said(line)
             yield TurnFinished("answered")
 
-        return self._options.channel.run_as_turn(events)
+        return self.channel.run_as_turn(events)
 
     @cached_property
     def _workers(self) -> tuple[NoteConsolidator, Crystallizer]:
-        if self._options.work is None:
+        if self.make is None:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
-        return self._options.work()
+        return self.make()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with only_one(self._options.lock) as is_mine:
+        with only_one(self.lock) as is_mine:
             if not is_mine:
                 raise UsageError("Another ouro is maintaining memory.", "Try again when it has finished.")
             yield
@@ -169,26 +166,26 @@ class MemoryMaintenance:
         """Merge, and show what was written."""
         async with aclosing(self._workers[0].merge(found)) as merges:
             async for merge in merges:
-                if merge.written is not None and not self._options.silent:
+                if merge.written is not None and not self.silent:
                     event = note_event(merge.written)
                     text = f"{event.text} (out of {len(merge.notes)} notes)"
-                    self._options.channel.emit(msgspec.structs.replace(event, text=text))
+                    self.channel.emit(msgspec.structs.replace(event, text=text))
                 yield merge
 
     async def _crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
         """Crystallize, and show what was written or proposed."""
         async with aclosing(self._workers[1].read(sessions)) as parts:
             async for part in parts:
-                for written in () if self._options.silent else part.captured.written:
-                    self._options.channel.emit(note_event(written))
+                for written in () if self.silent else part.captured.written:
+                    self.channel.emit(note_event(written))
                 if part.captured.proposed:
-                    self._options.channel.emit(proposal_event(part.captured.proposed))
+                    self.channel.emit(proposal_event(part.captured.proposed))
                 yield part
 
     async def _run(self) -> None:
         try:
-            if self._options.summaries:
-                await self._run_step("summary", self._options.summaries.keep_up())
+            if self.summaries:
+                await self._run_step("summary", self.summaries.keep_up())
             if not self._has_caught_up:
                 self._has_caught_up = True  # once a session; a failed task is retried at the next start
                 await self._catch_up()
@@ -196,12 +193,12 @@ class MemoryMaintenance:
             self._is_running = False
 
     async def _catch_up(self) -> None:
-        with only_one(self._options.lock) as is_mine:
+        with only_one(self.lock) as is_mine:
             if not is_mine:
                 return
-            if self._options.summaries:
-                await self._run_step("summary", self._options.summaries.catch_up())
-            if self._options.work is not None:
+            if self.summaries:
+                await self._run_step("summary", self.summaries.catch_up())
+            if self.make is not None:
                 await self._run_step("consolidation of notes", self._merge_new_notes())
                 await self._run_step("crystallization", self._crystallize_old_sessions())
 
@@ -229,10 +226,10 @@ class MemoryMaintenance:
     async def _show_last_time(self, summaries: Summaries) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
         if left := await summaries.open_line():
-            self._options.channel.emit(Said(f"Last time: {left} · /resume latest"))
+            self.channel.emit(Said(f"Last time: {left} · /resume latest"))
 
     def _estimate(self, tokens: int) -> str:
-        price = self._options.price(tokens)
+        price = self.price(tokens)
         return f"about {tokens:,} tokens" + (f", ${price:.4f}" if price is not None else "")
 
 

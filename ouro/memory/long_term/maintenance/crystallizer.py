@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -71,47 +72,34 @@ class CrystallizedPart(msgspec.Struct, frozen=True):
     captured: Captured
 
 
+@dataclass(eq=False)
 class Crystallizer:
-    """For one session or command.
+    """For one session or command."""
 
-    Args:
-        capture: makes notes of a part.
-        store: has the sessions.
-        session_catalog: lists those of the project.
-        repository: keeps the state beside its history.
-        memory: the messages of the open session.
-    """
-
-    def __init__(
-        self,
-        capture: Capture,
-        store: MemoryStore,
-        session_catalog: SessionCatalog,
-        repository: GitRepository,
-        memory: MemoryManager,
-    ) -> None:
-        self._capture = capture
-        self._store = store
-        self._session_catalog = session_catalog
-        self._repository = repository
-        self._memory = memory
+    capture: Capture
+    store: MemoryStore
+    session_catalog: SessionCatalog
+    repository: GitRepository
+    """Keeps the state beside its history."""
+    memory: MemoryManager
+    """The messages of the open session."""
 
     def is_due(self) -> bool:
         """Whether the last run in the background was a week ago. Blocks."""
-        return self._state().last.get(self._memory.project, "") < _stamp(days=MIN_DAYS)
+        return self._state().last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
 
     def note_done(self) -> None:
         """Record a run in the background. Blocks."""
         state = self._state()
-        self._save(replace(state, last={**state.last, self._memory.project: _stamp()}))
+        self._save(replace(state, last={**state.last, self.memory.project: _stamp()}))
 
     async def pending(self, days: int = MIN_DAYS) -> list[OldSession]:
         """The sessions last used so many days ago that were not read to their end, oldest first, also skipped ones."""
         before, progress = _stamp(days=days), self._state().sessions
         found = []
-        for info in sorted(await self._session_catalog.here(), key=lambda info: info.updated_at):
+        for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
             read = progress.get(info.id, _Progress())
-            is_other = info.id != self._memory.session_id and not info.is_copied_by_hand
+            is_other = info.id != self.memory.session_id and not info.is_copied_by_hand
             if is_other and read.at < info.updated_at < before:
                 found.append(await self._examine(info, read))
         return found
@@ -128,7 +116,7 @@ class Crystallizer:
             if transcript is None:
                 continue
             parts = _parts(transcript, self._progress(info.id))
-            captures = self._capture.run_parts(transcript, parts, info.id, "crystallization")
+            captures = self.capture.run_parts(transcript, parts, info.id, "crystallization")
             number = 0
             try:
                 async with aclosing(captures):
@@ -160,7 +148,7 @@ class Crystallizer:
     async def _transcript(self, session_id: str) -> Transcript | None:
         """The current branch without tool outputs; None if it cannot be read or memory was off."""
         try:
-            header, transcript = await read_transcript(self._store, session_id)
+            header, transcript = await read_transcript(self.store, session_id)
         except (SessionError, OSError) as error:
             log.info("crystallization: session %s is left out: %s", session_id[:8], error)
             return None
@@ -174,10 +162,10 @@ class Crystallizer:
         self._save(replace(state, sessions={**state.sessions, session_id: progress}))
 
     def _state(self) -> _State:
-        return self._repository.load_state(_STATE, _State)
+        return self.repository.load_state(_STATE, _State)
 
     def _save(self, state: _State) -> None:
-        self._repository.save_state(_STATE, state)
+        self.repository.save_state(_STATE, state)
 
 
 def for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 
 import msgspec
@@ -75,49 +76,35 @@ class Merge(msgspec.Struct, frozen=True):
     """Why nothing was changed."""
 
 
+@dataclass(eq=False)
 class NoteConsolidator:
-    """For one session or command.
+    """For one session or command."""
 
-    Args:
-        ask: the model. Raises ModelError.
-        notebook: writes the notes.
-        repositories: keep the state, by scope.
-        categories: of notes, each with its usual scope.
-        mark: surrounds quoted text in requests.
-        alike: finds notes of similar meaning.
-        alone: runs in a thread what writes, while nothing else writes.
-    """
-
-    def __init__(
-        self,
-        ask: Callable[[list[Message]], Awaitable[str]],
-        notebook: Notebook,
-        repositories: Mapping[Scope, GitRepository],
-        categories: Mapping[str, Scope],
-        mark: str,
-        alike: Alike = lambda _note: (),
-        alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread,
-    ) -> None:
-        self._ask = ask
-        self._notebook = notebook
-        self._repositories = repositories
-        self._categories = categories
-        self._mark = mark
-        self._alike = alike
-        self._alone = alone
+    ask: Callable[[list[Message]], Awaitable[str]]
+    """Asks the model. Raises ModelError."""
+    notebook: Notebook
+    repositories: Mapping[Scope, GitRepository]
+    """They keep the state of each scope."""
+    categories: Mapping[str, Scope]
+    """Each with its usual scope."""
+    mark: str
+    """Surrounds quoted text in requests."""
+    alike: Alike = lambda _note: ()
+    alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
+    """Runs in a thread what writes, while nothing else writes."""
 
     def is_due(self) -> bool:
         """Whether one of the scopes has enough notes since the last run. Blocks."""
         notes = self._current()
-        return any(len(self._new(scope, notes)) >= MIN_NEW for scope in self._repositories)
+        return any(len(self._new(scope, notes)) >= MIN_NEW for scope in self.repositories)
 
     def find(self, *, every: bool = False) -> Clusters:
         """The clusters to merge: those with notes from after the last run, or all if `every`. Blocks."""
         notes = self._current()
-        new = {note.id for scope in self._repositories for note in self._new(scope, notes)}
+        new = {note.id for scope in self.repositories for note in self._new(scope, notes)}
         fresh = {note.id for note in notes} if every else new
-        kept = {fingerprint for scope in self._repositories for fingerprint in self._state(scope).kept}
-        return [group for group in clusters(notes, fresh, self._alike) if _fingerprint(group) not in kept]
+        kept = {fingerprint for scope in self.repositories for fingerprint in self._state(scope).kept}
+        return [group for group in clusters(notes, fresh, self.alike) if _fingerprint(group) not in kept]
 
     def tokens(self, found: Clusters) -> int:
         """An estimate of the tokens that a model reads and writes for these clusters."""
@@ -137,12 +124,12 @@ class NoteConsolidator:
     async def _merge(self, group: tuple[Note, ...]) -> Merge:
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
-                answer = await self._ask(self._request(group))
+                answer = await self.ask(self._request(group))
         except TimeoutError as error:
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
         operation = self._read(answer, group)
         if operation is not None:
-            return await self._alone(lambda: self._write(group, operation))
+            return await self.alone(lambda: self._write(group, operation))
         if not _KEEP.search(answer):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(group, reason="the answer could not be used")
@@ -151,12 +138,12 @@ class NoteConsolidator:
 
     def _request(self, group: Sequence[Note]) -> list[Message]:
         lines = "\n".join(f"{number}. ({note.category}) {note.text}" for number, note in enumerate(group, 1))
-        asked = f"<{self._mark}>\n{quoted(lines)}\n</{self._mark}>\n\nAnswer with the JSON only."
+        asked = f"<{self.mark}>\n{quoted(lines)}\n</{self.mark}>\n\nAnswer with the JSON only."
         return [system(_INSTRUCTIONS), user(asked)]
 
     def _read(self, answer: str, group: tuple[Note, ...]) -> Operation | None:
         """The operation with the merged text; None if the answer has none, or one about another subject."""
-        limits = OperationLimits(group, self._categories, (group[0].scope,))
+        limits = OperationLimits(group, self.categories, (group[0].scope,))
         found = [item for item in read_operations(answer, limits)[0] if item.verb in ("supersede", "confirm")]
         if len(found) != 1:
             return None
@@ -168,11 +155,11 @@ class NoteConsolidator:
 
     def _write(self, group: tuple[Note, ...], operation: Operation) -> Merge:
         try:
-            files = [self._notebook.find(note.id) for note in group]
+            files = [self.notebook.find(note.id) for note in group]
             if [file.note for file in files] != list(group) or any(file.archived for file in files):
                 return Merge(group, reason="one of them has changed meanwhile")
             note = merged_note(group, operation.text, operation.category, operation.entities)
-            return Merge(group, self._notebook.merge(note, files))
+            return Merge(group, self.notebook.merge(note, files))
         except (LongTermMemoryError, OSError) as error:
             reason = error.message if isinstance(error, OuroError) else str(error)
             log.warning("notes: not merged: %s", reason)
@@ -180,7 +167,7 @@ class NoteConsolidator:
 
     def _current(self) -> list[Note]:
         """The notes in use: the last of their chains, and not archived."""
-        files = list(self._notebook.all(archived=True))
+        files = list(self.notebook.all(archived=True))
         replaced = {file.note.supersedes for file in files}
         return sorted((file.note for file in files if not file.archived and file.note.id not in replaced), key=_age)
 
@@ -191,7 +178,7 @@ class NoteConsolidator:
 
     def _note_run(self) -> None:
         notes = self._current()
-        for scope in self._repositories:
+        for scope in self.repositories:
             if ids := tuple(note.id for note in notes if note.scope == scope):
                 self._save(scope, replace(self._state(scope), notes=ids))
 
@@ -201,10 +188,10 @@ class NoteConsolidator:
         self._save(group[0].scope, replace(state, kept=(*state.kept, _fingerprint(group))[-_MAX_KEPT:]))
 
     def _state(self, scope: Scope) -> _State:
-        return self._repositories[scope].load_state(_STATE, _State)
+        return self.repositories[scope].load_state(_STATE, _State)
 
     def _save(self, scope: Scope, state: _State) -> None:
-        self._repositories[scope].save_state(_STATE, state)
+        self.repositories[scope].save_state(_STATE, state)
 
 
 def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()) -> Clusters:

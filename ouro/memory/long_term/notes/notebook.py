@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -53,41 +54,30 @@ class Written(msgspec.Struct, frozen=True):
     """Undoing it undoes the change; empty when no commit could be made."""
 
 
+@dataclass(eq=False)
 class Notebook:
     """Reads and writes the notes of all scopes: the only writer of notes. Every method blocks on files.
 
     What writes raises SecretInMemory if a text holds a secret (nothing was written), and LongTermMemoryError or OSError
     if it could not be written. What takes the id of a note raises NoteError if there is no such note.
-
-    Args:
-        stores: where the notes of each scope are.
-        latest: the last version of a note, by the id of any of its versions (`Graph.latest`).
-        anchors: the hashes of the files that a note of the repository names, as they are now.
-        untrusted: the files of a scope with unapproved changes: they are neither found nor changed.
-        commit: writes instead of the stores, for what the user does in a session.
     """
 
-    def __init__(
-        self,
-        stores: Mapping[Scope, GitMemoryStore],
-        latest: Callable[[str], str] = str,
-        anchors: Anchors | None = None,
-        untrusted: Callable[[Scope], Collection[str]] = lambda _scope: (),
-        commit: Commit | None = None,
-    ) -> None:
-        self._stores = stores
-        self._untrusted = untrusted
-        self._latest = latest
-        self._anchors = anchors
-        self._commit = commit or self._save_and_commit
+    stores: Mapping[Scope, GitMemoryStore]
+    latest: Callable[[str], str] = str
+    """Returns the last version of a note, by the id of any of its versions."""
+    anchors: Anchors | None = None
+    untrusted: Callable[[Scope], Collection[str]] = lambda _scope: ()
+    """Returns the files of a scope with unapproved changes: they are neither found nor changed."""
+    commit: Commit | None = None
+    """Writes instead of the stores, for what the user does in a session."""
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        return tuple(self._stores)
+        return tuple(self.stores)
 
     def all(self, *, archived: bool = False) -> Iterator[NoteFile]:
         """The notes of all scopes, also archived ones if `archived`; files that cannot be read are left out."""
-        for scope, store in self._stores.items():
+        for scope, store in self.stores.items():
             for name in store.load_all().notes:
                 if (name.startswith(f"{ARCHIVE}/") and not archived) or not is_note_name(name.rpartition("/")[2]):
                     continue
@@ -101,11 +91,11 @@ class Notebook:
             NoteError: there is none, or its file has unapproved changes.
         """
         if is_note_name(f"{note_id}.md"):
-            for scope in self._stores:
+            for scope in self.stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
                     if found := self._read(scope, name):
                         return found
-                    if name in self._untrusted(scope):
+                    if name in self.untrusted(scope):
                         raise NoteError(
                             f"{note_id[:12]} was changed outside of ouro, and the change is not approved.",
                             "Accept or reject the change first.",
@@ -124,13 +114,13 @@ class Notebook:
         A superseding note continues the chain: a chain is linear.
         """
         if change in _RELATIONSHIPS:
-            other = self.find(self._latest(target)).note
+            other = self.find(self.latest(target)).note
             note = replace(note, related=(*note.related, Edge(other.id, _RELATIONSHIPS[change])))
         elif change == "supersede":
-            old = self.find(self._latest(target)).note
+            old = self.find(self.latest(target)).note
             note = replace(note, supersedes=old.id, version=old.version + 1)
         linked = {note.id, note.supersedes, *(edge.id for edge in note.related)}
-        ids = dict.fromkeys(self.find(self._latest(other)).note.id for other in related)
+        ids = dict.fromkeys(self.find(self.latest(other)).note.id for other in related)
         edges = (Edge(other, "relates-to") for other in ids if other not in linked)
         return replace(note, related=(*note.related, *edges))
 
@@ -139,10 +129,10 @@ class Notebook:
 
         A note confirmed by the user (`origin` is `person`) counts as said by the user, and its anchors are renewed.
         """
-        found = self.find(note_id if origin == "person" else self._latest(note_id))
+        found = self.find(note_id if origin == "person" else self.latest(note_id))
         note = replace(found.note, confirmed_at=timestamp())
         if origin == "person":
-            anchors = self._anchors.of(note.entities) if self._anchors and note.anchors else note.anchors
+            anchors = self.anchors.of(note.entities) if self.anchors and note.anchors else note.anchors
             note = replace(note, source="user", confidence=max(note.confidence, _CONFIRMED_BY_USER), anchors=anchors)
         else:
             note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
@@ -179,15 +169,14 @@ class Notebook:
         return self._put(note.scope, "supersede", note, changes, "consolidation", subject=subject)
 
     def dated(self, note: Note) -> Note:
-        """The note as it would be written now."""
         now = timestamp()
         return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
 
     def _read(self, scope: Scope, name: str) -> NoteFile | None:
-        if name in self._untrusted(scope):
+        if name in self.untrusted(scope):
             return None  # changing it would approve what is in it
         try:
-            parsed = parse_note(name.rpartition("/")[2], self._stores[scope].read(name))
+            parsed = parse_note(name.rpartition("/")[2], self.stores[scope].read(name))
         except (FileRefused, FileNotFoundError):
             return None  # the store lists the reason
         return NoteFile(parsed.note, scope, name, parsed.problems)
@@ -196,7 +185,7 @@ class Notebook:
         self, change: Change, files: Sequence[NoteFile], changes_of: Callable[[NoteFile], FileChanges], origin: Origin
     ) -> list[Written]:
         done: list[Written] = []
-        for scope in self._stores:
+        for scope in self.stores:
             if own := [file for file in files if file.scope == scope]:
                 changes = {name: text for file in own for name, text in changes_of(file).items()}
                 written = self._put(scope, change, own[0].note, changes, origin)
@@ -215,16 +204,16 @@ class Notebook:
     ) -> Written:
         provenance = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or ""), **(trailers or {})}
         subject = f"{subject or change.capitalize()}: {one_line(note.text, _WIDTH)}"
-        return Written(change, note, scope, self._commit(scope, changes, subject, provenance))
+        write = self.commit or self._save_and_commit
+        return Written(change, note, scope, write(scope, changes, subject, provenance))
 
     def _save_and_commit(self, scope: Scope, changes: FileChanges, subject: str, trailers: Trailers) -> str:
-        if scope not in self._stores:
+        if scope not in self.stores:
             raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
-        return self._stores[scope].save_and_commit(changes, subject, trailers)
+        return self.stores[scope].save_and_commit(changes, subject, trailers)
 
 
 def archived_files(file: NoteFile) -> dict[str, str | None]:
-    """What moves a note to the archive."""
     return {file.name: None, f"{ARCHIVE}/{file.note.file_name}": note_text(file.note)}
 
 

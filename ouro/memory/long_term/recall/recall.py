@@ -11,7 +11,9 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -94,38 +96,30 @@ class _Candidate(msgspec.Struct):
     """The version that was found, when it is not the last."""
 
 
+@dataclass(eq=False)
 class Recall:
-    """Every method blocks on index and files, for some milliseconds. It raises SearchUnavailable.
+    """Every method blocks on index and files, for some milliseconds. It raises SearchUnavailable."""
 
-    Args:
-        mark: surrounds quoted memory (`prompt_block.mark_of`).
-        count: returns with how many messages a note went before.
-    """
+    search: Search
+    notebook: Notebook
+    mark: str
+    """Surrounds quoted memory (`prompt_block.mark_of`)."""
+    settings: RecallSettings = field(default_factory=RecallSettings)
+    anchors: Anchors | None = None
+    count: Callable[[str], int] = lambda _note_id: 0
+    """Returns with how many messages a note went before."""
 
-    def __init__(
-        self,
-        search: Search,
-        notebook: Notebook,
-        mark: str,
-        settings: RecallSettings | None = None,
-        anchors: Anchors | None = None,
-        count: Callable[[str], int] = lambda _note_id: 0,
-    ) -> None:
-        self._search = search
-        self._graph = Graph(search.index)
-        self._notebook = notebook
-        self._mark = mark
-        self._settings = settings or RecallSettings()
-        self._count = count
-        self._anchors = anchors
+    @cached_property
+    def _graph(self) -> Graph:
+        return Graph(self.search.index)
 
     def local(self, text: str, situation: Situation, *, by_words: bool = False) -> Recalled:
         """By entities, words, and (unless `by_words`) vectors if there are any; then along the edges."""
         began = time.perf_counter()
-        limit, asked = 3 * self._settings.top_k, gist(text)
+        limit, asked = 3 * self.settings.top_k, gist(text)
         named = self._graph.naming(entities_in(text))
         by_name = sorted(named, key=lambda note_id: -named[note_id])[:limit]
-        search = Search(self._search.index) if by_words else self._search
+        search = Search(self.search.index) if by_words else self.search
         hits = search.find(asked, limit, SearchFilter(kinds=("note",), project=situation.project))
         stems = _stems(asked)
         found = {hit.id: reason for hit in hits if (reason := _relevance(stems, hit))}
@@ -147,11 +141,11 @@ class Recall:
         """
         began = time.perf_counter()
         filters = [
-            SearchFilter(kinds=("note",), scope=scope, project=situation.project) for scope in self._notebook.scopes
+            SearchFilter(kinds=("note",), scope=scope, project=situation.project) for scope in self.notebook.scopes
         ]
         candidates = [
             _Candidate(hit.id, hit.score, f"{hit.score:.2f} close to a hypothesis")
-            for hit in self._search.nearest_notes(hypotheses, self._settings.top_k, filters)
+            for hit in self.search.nearest_notes(hypotheses, self.settings.top_k, filters)
             if hit.score >= MIN_HYPOTHESIS_COSINE
         ]
         return self._recalled(candidates, situation, "hyde", began)
@@ -163,11 +157,11 @@ class Recall:
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
     def _neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        best = _best(candidates, self._settings.top_k)
+        best = _best(candidates, self.settings.top_k)
         if not best:
             return []
         present = {candidate.note_id for candidate in candidates}
-        near = self._graph.neighbours([candidate.note_id for candidate in best], self._settings.hops)
+        near = self._graph.neighbours([candidate.note_id for candidate in best], self.settings.hops)
         return [
             _Candidate(
                 neighbour.note_id,
@@ -180,7 +174,7 @@ class Recall:
 
     def _latest(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
         """The last version of each, with the best score of any version."""
-        chosen = _best(candidates, 4 * self._settings.top_k)
+        chosen = _best(candidates, 4 * self.settings.top_k)
         latest = self._graph.latest_of(candidate.note_id for candidate in chosen)
         best: dict[str, _Candidate] = {}
         for candidate in chosen:
@@ -193,7 +187,7 @@ class Recall:
         """With scores weighted by confidence, age, use and stale anchors, best first; read from the files."""
         now = datetime.now(UTC)
         found: list[tuple[_Candidate, NoteFile]] = []
-        for candidate in _best(candidates, 2 * self._settings.top_k):
+        for candidate in _best(candidates, 2 * self.settings.top_k):
             trusted = self._trusted(candidate.note_id, situation) or self._trusted(candidate.earlier, situation)
             if file := trusted or self._find(candidate.note_id):
                 found.append((candidate, file))
@@ -202,9 +196,9 @@ class Recall:
         weighed = []
         for candidate, file in found:
             note = file.note
-            stale = self._anchors.changed(note.anchors) if self._anchors else ()
-            confidence = confidence_now(note, now, self._settings.half_life_days)
-            used = 1 + min(_MAX_BONUS, _RECALLED_BONUS * math.log2(1 + self._count(note.id)))
+            stale = self.anchors.changed(note.anchors) if self.anchors else ()
+            confidence = confidence_now(note, now, self.settings.half_life_days)
+            used = 1 + min(_MAX_BONUS, _RECALLED_BONUS * math.log2(1 + self.count(note.id)))
             score = candidate.score * confidence * _recency(note, now) * used * (_STALE if stale else 1.0)
             reason = candidate.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = Remembered(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
@@ -218,16 +212,16 @@ class Recall:
         """The items with what became of them, and the texts of those that are loaded."""
         items: list[Remembered] = []
         texts: list[str] = []
-        room = self._settings.budget
+        room = self.settings.budget
         for note, weighed_item in weighed:
             is_loaded = weighed_item.state == "loaded"
             earlier = self._earlier(note.id, situation) if is_loaded else []
-            text = _note_line(note, weighed_item, earlier, self._settings.history_versions)
+            text = _note_line(note, weighed_item, earlier, self.settings.history_versions)
             item = replace(weighed_item, tokens=estimate(text), chain=len(earlier) + 1)
             if is_loaded and _mark(note.id, note.text) in situation.sent:
                 item = replace(item, state="skipped", reason="already in the request")
-            elif is_loaded and len(texts) == self._settings.top_k:
-                item = replace(item, state="cut", reason=f"not among the {self._settings.top_k} best")
+            elif is_loaded and len(texts) == self.settings.top_k:
+                item = replace(item, state="cut", reason=f"not among the {self.settings.top_k} best")
             elif is_loaded and item.tokens > room:
                 item, room = replace(item, state="cut", reason="no room in the budget"), 0
             elif is_loaded:
@@ -251,7 +245,7 @@ class Recall:
 
     def _find(self, note_id: str) -> NoteFile | None:
         try:
-            return self._notebook.find(note_id)
+            return self.notebook.find(note_id)
         except NoteError:
             return None  # deleted since the index was updated, or of another repository
 
@@ -260,7 +254,7 @@ class Recall:
         marks = " ".join(_mark(item.id, item.text) for item in loaded)
         body = "\n".join(quoted(text) for text in texts)
         rule = _OF_BOTH if len({item.scope for item in loaded}) > 1 else ""
-        return f'<{self._mark} recalled="{marks}">\n{_INTRODUCTION}{rule}\n{body}\n</{self._mark}>'
+        return f'<{self.mark} recalled="{marks}">\n{_INTRODUCTION}{rule}\n{body}\n</{self.mark}>'
 
 
 def gist(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -27,51 +29,46 @@ class _Counts(msgspec.Struct, frozen=True):
     """By note id: the time of the last one."""
 
 
+@dataclass(eq=False)
 class RecallLog:
-    """A file derived from the sessions; it may be deleted. Every method blocks.
+    """A file derived from the sessions; it may be deleted. Every method blocks."""
 
-    Args:
-        path: of the file.
-        sessions: the folder of sessions, counted when the file does not exist.
-    """
-
-    def __init__(self, path: Path, sessions: Path) -> None:
-        self._path = path
-        self._sessions = sessions
-        self._known: _Counts | None = None
+    path: Path
+    sessions: Path
+    """The folder of sessions, counted when the file does not exist."""
 
     def count(self, note_id: str) -> int:
         """With how many messages the note went, as known when this session first asked."""
-        if self._known is None:
-            self._known = self._read() or _Counts()
-        return self._known.counts.get(note_id, 0)
+        return self._latest.counts.get(note_id, 0)
 
     def add(self, note_ids: Iterable[str]) -> None:
-        now = timestamp()
+        """Count that these notes went with a message."""
+        note_ids, now = list(note_ids), timestamp()
         try:
-            with lock_file(self._path.with_suffix(".lock"), _LOCK_TIMEOUT):
-                known = self._read() or _Counts(recall_counts(self._sessions))
-                counts, last = Counter(known.counts), dict(known.last)
-                for note_id in note_ids:
-                    counts[note_id] += 1
-                    last[note_id] = now
-                self._known = _Counts(counts, last)
-                write_private(self._path, msgspec.json.encode(self._known))
+            with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
+                before = self._read() or _Counts(recall_counts(self.sessions))
+                counts = {**before.counts, **{note_id: before.counts.get(note_id, 0) + 1 for note_id in note_ids}}
+                self._latest = _Counts(counts, {**before.last, **dict.fromkeys(note_ids, now)})
+                write_private(self.path, msgspec.json.encode(self._latest))
         except (OSError, TimeoutError) as error:
             log.warning("recall is not counted: %s", error)
 
     def counts(self) -> tuple[Mapping[str, int], Mapping[str, str]]:
         """Counts and last times, by note id."""
-        known = self._read() or _Counts(recall_counts(self._sessions))
-        return known.counts, known.last
+        read = self._read() or _Counts(recall_counts(self.sessions))
+        return read.counts, read.last
+
+    @cached_property
+    def _latest(self) -> _Counts:
+        return self._read() or _Counts()
 
     def _read(self) -> _Counts | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Counts)
+            return msgspec.json.decode(self.path.read_bytes(), type=_Counts)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            log.warning("%s cannot be read, the sessions are counted: %s", self._path, error)
+            log.warning("%s cannot be read, the sessions are counted: %s", self.path, error)
             return None
 
 

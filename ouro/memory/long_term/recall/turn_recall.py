@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
@@ -79,40 +80,26 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     """One is chosen in the settings or models.yaml: then `auto` uses hypotheses."""
 
 
+@dataclass(eq=False)
 class NoteFinder:
-    """Finds notes in the scopes of a session. Every method but `has_notes` blocks.
+    """Finds notes in the scopes of a session. Every method but `has_notes` blocks."""
 
-    Args:
-        lookup: has the index; opened when first needed.
-        scopes: those in use.
-        root: of the repository.
-        mark: surrounds quoted memory.
-        settings: of recall.
-        recall_log: counts recalled notes.
-    """
-
-    def __init__(
-        self,
-        lookup: Lookup,
-        scopes: tuple[ScopeMemory, ...],
-        root: Path,
-        mark: str,
-        settings: RecallSettings,
-        recall_log: RecallLog,
-    ) -> None:
-        self.mark = mark
-        self.recall_log = recall_log
-        self._lookup = lookup
-        self._scopes = scopes
-        self._root = root
-        self._settings = settings
-        self._followed: tuple[str, tuple[LoadedScope, ...]] | None = None
-        """The index and the files it was brought up to date with."""
+    lookup: Lookup
+    """Has the index; opened when first needed."""
+    scopes: tuple[ScopeMemory, ...]
+    root: Path
+    """Of the repository."""
+    mark: str
+    """Surrounds quoted memory."""
+    settings: RecallSettings
+    recall_log: RecallLog
+    _followed: tuple[str, tuple[LoadedScope, ...]] | None = field(default=None, init=False)
+    """The index and the files it was brought up to date with."""
 
     @property
     def has_notes(self) -> bool:
         """Whether there are any notes, as the scopes were last read."""
-        return any(scope.loaded.notes for scope in self._scopes)
+        return any(scope.loaded.notes for scope in self.scopes)
 
     def follow(self, seconds: float = FOLLOW_TIMEOUT) -> None:
         """Bring the index up to date with the notes, as the scopes were read when the turn began.
@@ -127,14 +114,14 @@ class NoteFinder:
             if monotonic() > deadline:
                 raise TimeoutError
 
-        index = self._lookup.search().index
-        made, loaded = index.made(), tuple(scope.loaded for scope in self._scopes)
+        index = self.lookup.search().index
+        made, loaded = index.made(), tuple(scope.loaded for scope in self.scopes)
         if self._followed is not None and self._followed[0] == made:
             pairs = zip(self._followed[1], loaded, strict=True)  # a scope that was read again is another object
             if all(before is now for before, now in pairs):
                 return
         try:
-            index.follow(Sources.of_notes(scope.store for scope in self._scopes), check)
+            index.follow(Sources.of_notes(scope.store for scope in self.scopes), check)
         except TimeoutError:
             log.info("recall: not all notes are in the index yet")
         except SearchUnavailable as error:
@@ -147,7 +134,7 @@ class NoteFinder:
         from ouro.memory.index import question_of
         from ouro.memory.long_term.recall.recall import gist
 
-        vectors = self._lookup.search().vectors
+        vectors = self.lookup.search().vectors
         try:
             return vectors is not None and vectors.question(question_of(gist(text)).spoken) is not None
         except ModelError:
@@ -159,15 +146,15 @@ class NoteFinder:
 
     def by_hypotheses(self, hypotheses: Sequence[str], sent: frozenset[str]) -> Recalled:
         """As `Recall.by_hypotheses`; notes that have no vector get theirs first."""
-        self._lookup.fill_notes()
+        self.lookup.fill_notes()
         return self._recall.by_hypotheses(hypotheses, self._situation(sent))
 
     def has_vectors(self) -> bool:
-        return self._lookup.search().vectors is not None
+        return self.lookup.search().vectors is not None
 
     def texts(self, note_ids: Sequence[str]) -> dict[str, str]:
         """The texts of these notes as of now; a deleted note is left out."""
-        return Timeline([scope.store for scope in self._scopes]).texts_of(note_ids)
+        return Timeline([scope.store for scope in self.scopes]).texts_of(note_ids)
 
     @cached_property
     def _recall(self) -> Recall:
@@ -175,9 +162,9 @@ class NoteFinder:
         from ouro.memory.long_term.notes.validity import Anchors
         from ouro.memory.long_term.recall.recall import Recall
 
-        notebook = Notebook({scope.scope: scope.store for scope in self._scopes})
-        search, anchors = self._lookup.search(), Anchors(self._root)
-        return Recall(search, notebook, self.mark, self._settings, anchors, self.recall_log.count)
+        notebook = Notebook({scope.scope: scope.store for scope in self.scopes})
+        search, anchors = self.lookup.search(), Anchors(self.root)
+        return Recall(search, notebook, self.mark, self.settings, anchors, self.recall_log.count)
 
     def _situation(self, sent: frozenset[str]) -> Situation:
         from ouro.memory.index import project_of
@@ -185,57 +172,43 @@ class NoteFinder:
         from ouro.memory.long_term.recall.recall import Situation
 
         def merged(branches: frozenset[str]) -> frozenset[str]:
-            return merged_branches(self._root, branches, default_branch(self._root))
+            return merged_branches(self.root, branches, default_branch(self.root))
 
-        untrusted = frozenset((scope.scope, name) for scope in self._scopes for name in scope.untrusted)
-        projects = (project_of(scope.store.folder) for scope in self._scopes if scope.scope == "repo")
-        return Situation(next(projects, _NO_REPOSITORY), git_branch(self._root), merged, sent, untrusted)
+        untrusted = frozenset((scope.scope, name) for scope in self.scopes for name in scope.untrusted)
+        projects = (project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo")
+        return Situation(next(projects, _NO_REPOSITORY), git_branch(self.root), merged, sent, untrusted)
 
 
+@dataclass(eq=False)
 class TurnRecall:
-    """For one session.
+    """For one session."""
 
-    Args:
-        memory: the messages of the session.
-        finder: finds the notes.
-        channel: to the user.
-        retrieval: by the settings.
-        hypotheses: None when no model is configured for it.
-    """
-
-    def __init__(
-        self,
-        memory: MemoryManager,
-        finder: NoteFinder,
-        channel: SessionChannel,
-        retrieval: Retrieval,
-        hypotheses: HypothesisModel | None,
-    ) -> None:
-        self._memory = memory
-        self._finder = finder
-        self._channel = channel
-        self._retrieval = retrieval
-        self._hypotheses = hypotheses
-        self._last: NotesRecalled | None = None
-        """That of the last message sent in this process."""
-        self._recorded = 0
-        """The number of that message, once its receipt is saved."""
-        self._missing = "" if hypotheses or retrieval != "hyde" else "memory.retrieval_model"
-        """The setting that `hyde` lacks."""
+    memory: MemoryManager
+    finder: NoteFinder
+    channel: SessionChannel
+    retrieval: Retrieval
+    hypotheses: HypothesisModel | None
+    """None when no model is configured for it."""
+    _last: NotesRecalled | None = field(default=None, init=False)
+    """The receipt of the last message sent in this process."""
+    _recorded: int = field(default=0, init=False)
+    """The number of that message, once its receipt is saved."""
+    _missing: str = field(default="", init=False)
+    """The setting that `hyde` lacks."""
 
     def start(self) -> None:
         """Warn when `hyde` is chosen and not configured; returns at once."""
-        if self._retrieval == "hyde":
-            self._channel.start("check recall", self._check())
+        if self.retrieval == "hyde":
+            self.channel.start("check recall", self._check())
 
     @property
     def last(self) -> NotesRecalled:
         """The receipt of the last message, also after a resume or a rewind."""
-        transcript = self._memory.transcript
+        transcript = self.memory.transcript
         number = next((entry.number for entry in reversed(transcript.entries) if entry.message.role == "user"), 0)
         record = transcript.recalled.get(number)
         if record is not None and number != self._recorded:
-            texts = self._finder.texts([item.id for item in record.items])
+            texts = self.finder.texts([item.id for item in record.items])
             items = (
                 Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
                 for item in record.items
@@ -253,7 +226,7 @@ class TurnRecall:
         """What goes to the model with `text`; empty when nothing is relevant, or recall failed."""
         self._last, self._recorded = NotesRecalled((), "local"), 0
         way = self._way()
-        if way == "off" or not text.strip() or not self._finder.has_notes:
+        if way == "off" or not text.strip() or not self.finder.has_notes:
             return ""
         try:
             async with asyncio.timeout(HYDE_TIMEOUT if way == "hyde" else LOCAL_TIMEOUT):
@@ -272,45 +245,48 @@ class TurnRecall:
         if self._last is None or not self._last.items:
             return
         items = [RecalledItem(item.id, item.state, item.reason, item.score, item.tokens) for item in self._last.items]
-        self._memory.note(RecalledRecord(number, self._memory.now(), tuple(items), self._last.way))
+        self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), self._last.way))
         self._recorded = number
         if loaded := [item.id for item in items if item.state == "loaded"]:
-            _begin(self._finder.recall_log.add, loaded)
+            _begin(self.finder.recall_log.add, loaded)
 
     def _way(self) -> Literal["local", "hyde", "off"]:
-        if self._retrieval == "auto":
-            return "hyde" if self._hypotheses and self._hypotheses.has_embedding_model else "local"
-        return "off" if self._missing else self._retrieval
+        if self.retrieval == "auto":
+            return "hyde" if self.hypotheses and self.hypotheses.has_embedding_model else "local"
+        is_off = self._missing or (self.retrieval == "hyde" and self.hypotheses is None)
+        return "off" if is_off else self.retrieval
 
     async def _check(self) -> None:
-        if not self._missing and not await asyncio.to_thread(self._finder.has_vectors):
+        if self.hypotheses is None:
+            self._missing = "memory.retrieval_model"
+        elif not await asyncio.to_thread(self.finder.has_vectors):
             self._missing = "memory.embedding_model"
         if self._missing:
-            self._channel.emit(Said(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
+            self.channel.emit(Said(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
 
     async def _follow(self) -> None:
         """Wait for the index to read changed notes, but not long: another process may be writing it."""
-        await asyncio.wait({_begin(self._finder.follow)}, timeout=INDEX_TIMEOUT)
+        await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
 
     async def _local(self, text: str) -> Recalled:
-        vector = _begin(self._finder.embed, text)
+        vector = _begin(self.finder.embed, text)
         await self._follow()
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
-        return await asyncio.to_thread(self._finder.local, text, self._sent(), by_words=not has_vector)
+        return await asyncio.to_thread(self.finder.local, text, self._sent(), by_words=not has_vector)
 
     async def _by_hypotheses(self, text: str) -> Recalled:
-        model, transcript = self._hypotheses, self._memory.transcript
+        model, transcript = self.hypotheses, self.memory.transcript
         assert model is not None
         await self._follow()
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
-        answer = await model.ask(hypotheses_request(spoken, text, model.count, self._finder.mark, model.window()))
-        return await asyncio.to_thread(self._finder.by_hypotheses, read_hypotheses(answer, model.count), self._sent())
+        answer = await model.ask(hypotheses_request(spoken, text, model.count, self.finder.mark, model.window()))
+        return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, model.count), self._sent())
 
     def _sent(self) -> frozenset[str]:
-        contexts = [part.text for message in self._memory.context() for part in message.parts_of(Context)]
-        return recalled_marks(contexts, self._finder.mark)
+        contexts = [part.text for message in self.memory.context() for part in message.parts_of(Context)]
+        return recalled_marks(contexts, self.finder.mark)
 
 
 def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:

@@ -202,7 +202,7 @@ async def test_out_of_band_it_runs_after_the_first_turn_once_a_week(repository):
 
     async def session_that_talks():
         here = await open_with(repository, "Hello.", [TESTS], "[]", captures=True)
-        here.session.memory.capture._cadence = 10
+        here.session.memory.capture.cadence = 10
         _ = [event async for event in here.session.send("hello there")]
         await quiet(here.session)
         await here.close()
