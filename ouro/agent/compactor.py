@@ -70,7 +70,6 @@ class Compactor(msgspec.Struct, eq=False):
 
     @property
     def window(self) -> int:
-        """Tokens that fit the model in use."""
         return self.models()[0].spec.window
 
     @property
@@ -106,8 +105,7 @@ class Compactor(msgspec.Struct, eq=False):
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
         """After the provider refused a request as too long: compact, or drop outputs if automatic compaction is off.
 
-        Raises:
-            ContextTooLong: nothing could be made smaller.
+        Raises ContextTooLong where nothing could be made smaller.
         """
         before = self.memory.context()
         if self.rules.auto:
@@ -302,8 +300,7 @@ class Summariser:
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
         """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `summary`.
 
-        Raises:
-            ModelError: there is no summary; the message says why.
+        Raises ModelError where there is no summary; the message says why.
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
             # The request for a summary comes after the same bytes that the provider has in its cache.

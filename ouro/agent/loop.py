@@ -39,12 +39,10 @@ class Repetition:
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
         """Count one batch of calls; return a warning for the model if it repeats itself, else nothing.
 
-        Raises:
-            LimitReached: the same batch came STOP_AFTER times.
+        Raises LimitReached where the same batch came STOP_AFTER times.
         """
-        batch = json.dumps(
-            [[call.name, dict(call.arguments), result.text] for call, result in zip(calls, results, strict=True)]
-        )
+        pairs = zip(calls, results, strict=True)
+        batch = json.dumps([[call.name, dict(call.arguments), result.text] for call, result in pairs])
         self._times = self._times + 1 if batch == self._last else 1
         self._last = batch
         if self._times >= STOP_AFTER:

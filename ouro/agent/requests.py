@@ -21,7 +21,6 @@ class Requests(msgspec.Struct, frozen=True):
     tools: ToolRunner
 
     def messages(self, sent: Sequence[Message]) -> list[Message]:
-        """The messages of a request: the system prompt, then `sent`."""
         return [system(self.instructions), *sent]
 
     def specs(self, model: Model) -> tuple[ToolSpec, ...]:

@@ -65,11 +65,7 @@ class ToolRunner:
         return tool.title(args)
 
     def parse(self, call: ToolCall) -> tuple[AnyTool, Any]:
-        """The tool that is called, and its arguments.
-
-        Raises:
-            ToolError: no such tool, or arguments that do not match its schema.
-        """
+        """The tool that is called, and its arguments; raises ToolError where one of them is wrong."""
         tool = self.tools.get(call.name)
         if tool is None:
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")
@@ -145,11 +141,7 @@ class ToolBatch:
         return result
 
     async def _permit(self, call: ToolCall, tool: AnyTool, args: Any) -> str:
-        """Return once the call may run, with the user's comment on it.
-
-        Raises:
-            RefusedError: it may not run.
-        """
+        """Return once the call may run, with the user's comment on it; raises RefusedError where it may not."""
         decision, comment = self._decide(tool, args), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second

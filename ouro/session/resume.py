@@ -117,7 +117,7 @@ class Resumed(msgspec.Struct, eq=False):
             asyncio.to_thread(self.memory.changes_since, info.updated_at),
         )
         spec = bench.models.current()[0].spec
-        cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
+        cache = _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
         return ResumeCard(
             info=replace(info, mode=bench.permissions.mode if info.mode else ""),
@@ -135,14 +135,10 @@ class Resumed(msgspec.Struct, eq=False):
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Continue with this part of the session, as a turn. `full`: with all that was sent before.
-
-        Raises:
-            UsageError: a turn runs.
-        """
+        """Continue with this part of the session, as a turn; raises UsageError where one runs."""
         if part == "summary":
             return self.window.compact("")
-        return self.tasks.run(self._send_tail if part == "tail" else _send_all)
+        return self.tasks.run(self._send_tail if part == "tail" else self._send_all)
 
     async def apply(self, part: Part) -> None:
         """As `take`, to its end; raises SessionError where it failed."""
@@ -151,6 +147,9 @@ class Resumed(msgspec.Struct, eq=False):
             async for event in events:
                 if isinstance(event, Said) and event.level == "error":
                     raise SessionError(event.text, "Without `--part` it continues with all messages.")
+
+    async def _send_all(self, _emit: Emit) -> TurnFinished:
+        return TurnFinished("answered")
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:
         """Leave all but the last turns out of the request, without a summary: they stay in the session."""
@@ -215,10 +214,6 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
     return RepositoryChanges(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
 
 
-async def _send_all(_emit: Emit) -> TurnFinished:
-    return TurnFinished("answered")
-
-
 def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
     """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at least one."""
     starts = [place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)]
@@ -230,17 +225,14 @@ def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
     return next(fitting, starts[-1] if starts else 0)
 
 
-def _seconds_since(at: str) -> float:
+def _cache_state(model: str, info: SessionInfo) -> CacheState:
     try:
-        return (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(info.updated_at)).total_seconds()
     except (ValueError, TypeError):  # the file was edited by hand
-        return float("inf")
-
-
-def _cache_state(model: str, model_then: str, seconds: float) -> CacheState:
-    if model != model_then:
-        return "cold"
+        seconds = float("inf")
     is_recent = seconds < ANTHROPIC_CACHE_SECONDS
+    if model != info.model:
+        return "cold"
     if "claude" in model:
         return "warm" if is_recent else "cold"
     return "probably warm" if is_recent else "probably cold"

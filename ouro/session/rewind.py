@@ -61,22 +61,16 @@ class Undoable(Protocol):
     """What turns did outside of the transcript, and can be undone with a rewind."""
 
     @property
-    def what(self) -> str:
-        """In a few words: `2 changes`."""
-        ...
+    def what(self) -> str: ...  # in a few words: `2 changes`
 
     @property
-    def undo(self) -> Callable[[], Awaitable[Sequence[str]]]:
-        """Undoes it; returns what to tell the user, a line each."""
-        ...
+    def undo(self) -> Callable[[], Awaitable[Sequence[str]]]: ...  # returns messages for the user
 
 
 class Undoer(Protocol):
-    """Finds what turns did outside of the transcript, in one scope: files, long-term memory."""
+    """Finds what turns did in one scope (files, long-term memory) since a message of the current branch."""
 
-    async def find(self, number: int) -> Undoable | None:
-        """What was done since message `number` on the current branch; None if nothing was."""
-        ...
+    async def find(self, number: int) -> Undoable | None: ...
 
 
 class Rewind(msgspec.Struct, frozen=True, eq=False):
@@ -186,10 +180,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         await self._go(undone[-1])
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, or the part before the user's message `number`; return the id of the copy.
-
-        The id is empty if there is nothing before that message.
-        """
+        """Copy the session, or the part before message `number`; return the id of the copy, empty if that is empty."""
         transcript = self.memory.transcript
         if not transcript.last_number:
             raise UsageError("There is nothing to fork: the session has no messages.")

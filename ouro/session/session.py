@@ -115,11 +115,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.turn.tasks.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
-        """The events of one turn; TurnFinished comes last, exactly once.
-
-        Raises:
-            UsageError: a turn runs already: use `steer`.
-        """
+        """The events of one turn; TurnFinished comes last, exactly once. Raises UsageError where one runs."""
         return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
 
     def answer(self, question_id: str, answer: Answer) -> None:
@@ -189,11 +185,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return list_project_files(self.cwd)
 
     async def close(self) -> None:
-        """End all that runs, and release the session file.
-
-        Raises:
-            SaveFailed: a message could not be saved, and is lost now.
-        """
+        """End all that runs, and release the session file; raises SaveFailed where a message is lost now."""
         await self.turn.tasks.close_turns()
         await self.memory.close()
         await self.turn.tasks.close()
@@ -212,16 +204,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         except ToolError as error:
             result = ToolResult(str(error), Display(str(error)), failed=True)
         emit(ToolFinished(call.id, call.name, result.display, result.failed, time.monotonic() - began))
-        if share:
+        text = f"{SHELL_NOTE}{line}\n{result.text}"
+        if share and self.running:  # the model reads it at the next tool boundary
+            self.turn.steering.outputs.append(Prompt(text))
+        elif share:
             try:
-                await self._share(f"{SHELL_NOTE}{line}\n{result.text}")
+                await self.transcript.add(user(text))
             except SaveFailed as error:
                 emit(Said(str(error), "error"))
         return TurnFinished("answered")
-
-    async def _share(self, text: str) -> None:
-        """Let the model read it before its next answer: now, or at the next tool boundary of the running turn."""
-        if self.running:
-            self.turn.steering.outputs.append(Prompt(text))
-        else:
-            await self.transcript.add(user(text))

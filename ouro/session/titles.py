@@ -46,13 +46,7 @@ class Titles:
             self._tasks.start("title", self._replace_first_words())
 
     async def find(self) -> str:
-        """Set the title that a model gives, and return it.
-
-        Raises:
-            ModelError: the model did not answer.
-            UsageError: there are no messages yet, or the answer holds no title.
-            SaveFailed: the cost of the call is not on disk.
-        """
+        """Set the title that a model gives, and return it; raises UsageError where there is none."""
         self._memory.set_title(await self._ask())
         return self._memory.title
 

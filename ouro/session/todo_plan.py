@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ouro.display import Todo, Todos, TodoState
 from ouro.events import Emit, TodosChanged
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Message, ToolReply
+from ouro.messages import ToolReply
 from ouro.tools.todo import Plan
 
 _HEADING = "## Plan"
@@ -24,11 +24,15 @@ def plan_in_words(todos: Sequence[Todo]) -> str:
 
 def plan_of(memory: MemoryManager) -> tuple[Todo, ...]:
     """The todos as the agent left them, as far as loaded; else as the summary in force has them."""
-    written = _last_written(memory.messages())
-    if written is not None:
-        return written
+    for message in reversed(memory.messages()):
+        for reply in reversed(message.parts_of(ToolReply)):
+            if reply.display and isinstance(reply.display.body, Todos):
+                return reply.display.body.items
     compaction = memory.transcript.compaction
-    return _plan_in(compaction.summary) if compaction is not None else ()
+    # The last one in the summary: what it takes along stands after the model's own words.
+    _, heading, rest = compaction.summary.rpartition(f"{_HEADING}\n") if compaction else ("", "", "")
+    steps = (_STEP.fullmatch(line) for line in rest.partition("\n\n")[0].splitlines())
+    return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
 
 
 async def plan_once_read(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
@@ -38,18 +42,3 @@ async def plan_once_read(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
     if found != plan.items:
         plan.change(found)
         emit(TodosChanged(found))
-
-
-def _last_written(messages: Sequence[Message]) -> tuple[Todo, ...] | None:
-    for message in reversed(messages):
-        for reply in reversed(message.parts_of(ToolReply)):
-            if reply.display and isinstance(reply.display.body, Todos):
-                return reply.display.body.items
-    return None
-
-
-def _plan_in(summary: str) -> tuple[Todo, ...]:
-    """The last one in it: what the summary takes along stands behind the model's own words."""
-    _, _, behind = summary.rpartition(f"{_HEADING}\n")
-    steps = (_STEP.fullmatch(line) for line in behind.partition("\n\n")[0].splitlines())
-    return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if _HEADING in summary else ()

@@ -52,7 +52,6 @@ class TurnQueue:
     """Sends messages to a session, one turn after another. Messages wait while there is no session.
 
     Args:
-        observer: shows what happens.
         deliver: handles the next message in place of `deliver`, for a front end in which `/`, `#` and `!` mean nothing.
         holds_after_interrupt: after an interrupt the next message waits until the user sends another one.
     """
@@ -103,7 +102,6 @@ class TurnQueue:
         if self._background is not None:
             self._background.cancel()
         self._background = asyncio.create_task(self._show_background(session))
-        self._background.add_done_callback(_log_failure)
         if self._drafts:
             self._start_worker()
 
@@ -175,14 +173,13 @@ class TurnQueue:
 
     def interrupt(self) -> bool:
         """End what runs; the second time kill its child processes. Return False if nothing runs."""
-        turn, session = self._turn, self.session
-        if turn is None or turn.done() or session is None:
+        if self._turn is None or self._turn.done() or self.session is None:
             return False
         if self._is_interrupted:
-            session.kill_children()
+            self.session.kill_children()
         self._is_interrupted = True
-        if not session.interrupt():  # a stream that is no turn, such as a sync
-            turn.cancel()
+        if not self.session.interrupt():  # a stream that is no turn, such as a sync
+            self._turn.cancel()
         return True
 
     def stop(self) -> None:
@@ -282,11 +279,9 @@ class TurnQueue:
             self._observer.show(Said(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))
 
     async def _show_background(self, session: Session) -> None:
-        async with aclosing(session.events()) as events:
-            async for event in events:
-                self._observer.show_background(event)
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("background events: %s", error, exc_info=error)
+        try:
+            async with aclosing(session.events()) as events:
+                async for event in events:
+                    self._observer.show_background(event)
+        except Exception:  # noqa: BLE001 (as above)
+            log.exception("background events")

@@ -37,11 +37,12 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
+from ouro.llm import ModelChoice
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
-from ouro.session import Draft, ModelChoice, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
+from ouro.session import Draft, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
 from ouro.utils.log import mask_writes
 
 

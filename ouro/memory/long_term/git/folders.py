@@ -121,9 +121,6 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
 
     An earlier version kept it in the state folder. Killed at any moment, the history is whole in one of the two places
     and the next call continues. Call it while no other ouro writes.
-
-    Raises:
-        OSError: it cannot be moved; it is where it was.
     """
     inside = folder / ".git"
     if is_shared:
@@ -166,11 +163,7 @@ def _copy(source: Path, target: Path, last: str = "") -> None:
 
 
 def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Record which folder a state belongs to, and label the folder; returns why plain git shows another history.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Record which folder a state belongs to, and label the folder; returns why plain git shows another history."""
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded(state_dir)) != record:
         write_private(state_dir / _RECORD, f"{record}\n")

@@ -87,9 +87,6 @@ class GitRepository:
         """Make the git directory, empty, where there is none; all in it is readable by the user alone.
 
         Where the folder and its history were deleted, a new history begins, and nothing of it is approved yet.
-
-        Raises:
-            OSError: it cannot be written.
         """
         git_dir = self.git_dir
         if self.own_dir.exists():
@@ -162,7 +159,7 @@ class GitRepository:
             end = answer.index(b"\n", at)
             about = answer[at:end].split()
             if len(about) != 3:
-                raise self._damaged(f"{name[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
+                raise self._damaged(f"{name[:12]} of the history is missing")
             at = end + 2 + int(about[2])
             yield about[1].decode(), answer[end + 1 : at - 1]
 
@@ -171,7 +168,7 @@ class GitRepository:
         found = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
         for blob, content in found.items():
             if blob_id(content) != blob:  # git does not check what it reads
-                raise self._damaged(f"{blob[:12]} of the history is forged", f"git --git-dir {self.git_dir} fsck")
+                raise self._damaged(f"{blob[:12]} of the history is forged")
         return found
 
     def commit(
@@ -203,7 +200,7 @@ class GitRepository:
                 self.drop_stale_locks()
                 time.sleep(0.02 * 2**attempt)
                 continue
-            self._note_tip(commit)
+            self.note_tip(commit)
             PlainIndex(self).update(commit, new)
             self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
             try:
@@ -219,7 +216,7 @@ class GitRepository:
             return ""
         done = self.run("merge-base", one, other)
         if done.returncode > 1:
-            raise self._damaged(f"git says `{last_line(done.stderr)}`", f"git --git-dir {self.git_dir} fsck")
+            raise self._damaged(f"git says `{last_line(done.stderr)}`")
         return done.stdout.decode().strip()
 
     def leads_to(self, earlier: str, later: str) -> bool:
@@ -230,15 +227,14 @@ class GitRepository:
         """Move the branch forward to a commit that contains its last one."""
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
-        self._note_tip(commit)
+        self.note_tip(commit)
         PlainIndex(self).rebuild(commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
         """What a git command prints; raises MemoryUnusable where git is missing, took too long, or failed."""
         done = self.run(*arguments, given=given, index=index)
         if done.returncode:
-            reason = last_line(done.stderr)
-            raise self._damaged(f"git says `{reason}`", f"git --git-dir {self.git_dir} fsck tells more")
+            raise self._damaged(f"git says `{last_line(done.stderr)}`")
         return done.stdout
 
     def run(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> CompletedProcess[bytes]:
@@ -286,21 +282,15 @@ class GitRepository:
     def pack(self, max_loose: int = 0) -> bool:
         """Pack loose objects, where they are more than `max_loose`; returns whether it did. Nothing is dropped."""
         # As git itself estimates it, from one of the 256 folders.
-        try:
-            loose = sum(1 for _ in (self.git_dir / "objects" / "17").iterdir()) * 256
-        except OSError:
-            loose = 0
-        if loose < max_loose:
+        if len(list(self.git_dir.glob("objects/17/*"))) * 256 < max_loose:
             return False
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def _note_tip(self, commit: str) -> None:
+    def note_tip(self, commit: str) -> None:
         """To notice that a branch is gone; not flushed to the disk."""
-        try:
+        with suppress(OSError):
             (self.own_dir / "tip").write_text(f"{commit}\n")
-        except OSError as error:
-            log.info("memory: the tip cannot be recorded: %s", error)
 
     def _head_to_commit_on(self) -> Head:
         head = self.head()
@@ -319,11 +309,9 @@ class GitRepository:
                 hint = f"write the last commit into {loose}: {self.own('tip') or 'git fsck --lost-found lists it'}"
                 raise self._damaged(f"{ref} is empty or unreadable", hint)
             return commit
-        for line in read_text(self.git_dir / "packed-refs").splitlines():
-            commit, _, name = line.partition(" ")
-            if name == ref and _ID.fullmatch(commit):
-                return commit
-        return ""
+        packed = read_text(self.git_dir / "packed-refs")
+        found = re.search(rf"^([0-9a-f]{{40}}) {re.escape(ref)}$", packed, re.MULTILINE)
+        return found[1] if found else ""
 
     def _import(
         self, ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float
@@ -341,8 +329,7 @@ class GitRepository:
         words = done.stderr.decode(errors="replace")
         if "not updating" in words.lower() or "cannot lock ref" in words or "Unable to create" in words:
             raise _Outrun
-        reason = f"the last commit cannot be built on ({last_line(done.stderr)})"
-        raise _Outrun(reason, f"git --git-dir {self.git_dir} fsck")
+        raise _Outrun(f"the last commit cannot be built on ({last_line(done.stderr)})")
 
     def fast_import(self, stream: bytes, *flags: str, durable: bool = False) -> CompletedProcess[bytes]:
         """Run `git fast-import`; a report of a crash, which quotes the stream, is removed."""
@@ -374,11 +361,7 @@ class GitRepository:
             raise self._damaged("it has a format that ouro does not know", "use SHA-1 and the files format of refs")
 
     def _common_dir(self, git_dir: Path) -> Path:
-        """The folder from which git reads configuration, hooks and attributes: ouro's own, never the one in `.git`.
-
-        Raises:
-            MemoryUnusable: the git directory is missing, or not safe to use.
-        """
+        """The folder from which git reads configuration, hooks and attributes: ouro's own, never the one in `.git`."""
         if not os.path.lexists(git_dir):
             raise MemoryUnusable(f"The history of memory in {git_dir} is missing.", "The next write begins a new one.")
         self._demand_safe(git_dir)
@@ -395,8 +378,9 @@ class GitRepository:
             self._common_of = git_dir
         return common
 
-    def _damaged(self, what: str, hint: str) -> MemoryUnusable:
-        return MemoryUnusable(f"The history of memory in {self.git_dir} is left alone: {what}.", hint)
+    def _damaged(self, what: str, hint: str = "") -> MemoryUnusable:
+        text = f"The history of memory in {self.git_dir} is left alone: {what}."
+        return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
 class PlainIndex:

@@ -11,7 +11,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.history import rename_commits
@@ -23,7 +22,12 @@ _WORK = "refs/ouro/rewriting"
 _KEPT_REFS = "refs/ouro/kept"
 """Refs for commits that no branch led to, but that could still be found."""
 _FORGOTTEN = "forgotten"
-_LEFT_BY_GIT = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG")
+_LEFT_BY_GIT = (
+    "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG",
+    "fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep",
+    "objects/info/commit-graph", "index",
+)  # fmt: skip
+"""Patterns of files; what is in the index counts as reachable."""
 _BATCH = 2_000
 _ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
@@ -80,7 +84,14 @@ def rewrite(
     rename_commits(repo, changed)
     if accepted in made:
         accept(made[accepted])
-    _move(repo, {name: made.get(commit, commit) for name, commit in refs.items()})
+    moved = {name: made.get(commit, commit) for name, commit in refs.items()}
+    lines = [f"update {name} {commit}\n" for name, commit in moved.items() if name != "HEAD"]
+    listed = repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
+    lines += [f"delete {name}\n" for name in listed]
+    repo.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
+    if "HEAD" in moved:
+        repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
+    repo.note_tip(repo.head().commit)
     drop_unreachable(repo)
     return len(changed)
 
@@ -88,13 +99,9 @@ def rewrite(
 def drop_unreachable(repo: GitRepository) -> None:
     """Remove reflogs and unreachable objects; raises MemoryUnusable where git fails. Call it while `alone`."""
     shutil.rmtree(repo.git_dir / "logs", ignore_errors=True)
-    for name in _LEFT_BY_GIT:
-        (repo.git_dir / name).unlink(missing_ok=True)
-    for pattern in ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep"):
+    for pattern in _LEFT_BY_GIT:
         for path in repo.git_dir.glob(pattern):
             path.unlink(missing_ok=True)
-    (repo.git_dir / "objects" / "info" / "commit-graph").unlink(missing_ok=True)
-    (repo.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as reachable
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
     if head := repo.head().commit:
@@ -133,18 +140,6 @@ def _replacements(repo: GitRepository, in_file: Change, in_words: Change, in_nam
     finally:
         marks.unlink(missing_ok=True)
     return {old: ids[mark] for mark, old in commits.items() if mark in ids}
-
-
-def _move(repo: GitRepository, refs: dict[str, str]) -> None:
-    lines = [f"update {name} {commit}\n" for name, commit in refs.items() if name != "HEAD"]
-    listed = repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
-    lines += [f"delete {name}\n" for name in listed]
-    repo.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
-    if "HEAD" in refs:
-        repo.git("update-ref", "--no-deref", "HEAD", refs["HEAD"])
-    tip = repo.head().commit
-    with suppress(OSError):
-        (repo.own_dir / "tip").write_text(f"{tip}\n")
 
 
 def _changed(

@@ -75,9 +75,8 @@ class DiffHunk(msgspec.Struct, frozen=True):
 
     def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
         """Where this hunk adds or removes a file that only moved to another folder: its counterpart."""
-        base = self.name.rpartition("/")[2]
         for hunk in hunks:
-            is_same_file = hunk.name != self.name and hunk.name.rpartition("/")[2] == base
+            is_same_file = hunk.name != self.name and hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
             if is_same_file and (bool(hunk.before), bool(hunk.after)) == (not self.before, not self.after):
                 return hunk
         return None
