@@ -7,19 +7,22 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.assemble import Opener, Options, opener
 from ouro.cli import look_in, run_full_screen
-from ouro.demo_story import TASK, make_project, recorded_model
 from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.first_frame import can_draw
+from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
+from ouro.messages import Message, ToolCall, ToolReply, Usage
 from ouro.session import OpenRequest
 from ouro.utils.log import start_log
 
@@ -28,6 +31,100 @@ if TYPE_CHECKING:
 
 PACE = 0.035
 """Seconds between two words: as fast as one reads."""
+SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
+TASK = "The tests of this project fail. Find out why, and mend it."
+
+FILES = {
+    "README.md": "# shop\n\nWhat a basket costs. Tests: `python3 -m unittest`\n",
+    ".gitignore": "__pycache__/\n",
+    "shop/__init__.py": '"""A very small shop."""\n',
+    "shop/basket.py": '''"""What a basket costs, in cents."""
+
+
+class Basket:
+    """Things that someone is about to buy."""
+
+    def __init__(self):
+        self.lines = []
+
+    def add(self, name, price, count=1):
+        self.lines.append((name, price, count))
+
+    def total(self, discount=0):
+        """The sum of all lines, less a discount in per cent."""
+        total = sum(price for name, price, count in self.lines)
+        return total - total * discount // 100
+''',
+    "tests/__init__.py": "",
+    "tests/test_basket.py": """import unittest
+
+from shop.basket import Basket
+
+
+class BasketTest(unittest.TestCase):
+    def setUp(self):
+        self.basket = Basket()
+        self.basket.add("tea", 450)
+        self.basket.add("cup", 1200, count=2)
+
+    def test_an_empty_basket_costs_nothing(self):
+        self.assertEqual(Basket().total(), 0)
+
+    def test_every_piece_is_counted(self):
+        self.assertEqual(self.basket.total(), 2850)
+
+    def test_a_discount_is_taken_off_the_sum(self):
+        self.assertEqual(self.basket.total(discount=10), 2565)
+
+
+if __name__ == "__main__":
+    unittest.main()
+""",
+}
+WRONG = "sum(price for name, price, count in self.lines)"
+RIGHT = "sum(price * count for name, price, count in self.lines)"
+
+NEXT_STEPS = """\
+**To work with ouro yourself it needs a model.** One of these is enough:
+
+- **A key in the environment**: `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, `OPENROUTER_API_KEY`,
+  `GEMINI_API_KEY` and others), then `ouro`.
+- **A model on this machine**: start Ollama, LM Studio, llama.cpp or vLLM; ouro finds it on its usual port.
+- **A settings file**: `ouro models --setup` asks, and writes `~/.ouro/models.yaml`; any provider that litellm knows
+  can be named there.
+
+`ouro models` lists what can be used, and why the rest cannot.
+"""
+END = f"""\
+The fault was in `shop/basket.py`: `total()` added up the price of each line and forgot how many pieces it has. It now
+multiplies by `count`, and all three tests pass.
+
+---
+
+That was the real program: its loop, tools, permission question, session and screen. Only the model was recorded.
+
+{NEXT_STEPS}"""
+AND_NOW = "Type `/diff` to see the change, `/exit` to leave. The folder of this demo is removed then."
+REFUSED = f"""\
+You said no, so nothing was changed: the tests still fail, and `git status` is clean. That is all there is to it; with
+a real model you could now say what you would rather have.
+
+{NEXT_STEPS}"""
+LOOK = (
+    "**This is a recorded model: nothing leaves this machine.** Everything else that you see is real.\n\n"
+    "I will look at the code and its tests first."
+)
+LOOK_AT = (
+    call("glob", pattern="**/*.py"),
+    call("read", path="shop/basket.py"),
+    call("read", path="tests/test_basket.py"),
+)
+MEND = (
+    "Two of three fail: 1650 where 2850 is expected. A basket with **two** cups is charged for **one**: "
+    "`total()` leaves out `count`. I mend that line; ouro asks you before it changes the file."
+)
+MENDED = call("edit", path="shop/basket.py", edits=[{"old_text": WRONG, "new_text": RIGHT}])
+NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS}"
 
 
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:
@@ -89,3 +186,61 @@ def _plain(project: Path) -> int:
 
     sys.stdout.write("A demo with a recorded model: nothing leaves this machine. Answer the question with y.\n")
     return asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
+
+
+def make_project(folder: Path) -> None:
+    """Write the program with its fault; a git repository with one commit, where there is git."""
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    person = ("-c", "user.name=ouro demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
+    lines = (
+        ("-c", "init.defaultBranch=main", "init", "-q"),
+        ("add", "."),
+        (*person, "commit", "-q", "--no-verify", "-m", "A very small shop"),
+    )
+    try:
+        for line in lines:
+            subprocess.run(["git", *line], cwd=folder, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return  # the demo needs no git
+
+
+def recorded_model(test_command: str, pace: float, *, watched: bool) -> ScriptedModel:
+    """The model that mends the program.
+
+    Args:
+        test_command: the shell line that runs its tests.
+        pace: seconds between two words.
+        watched: a user watches, and can continue after the last answer.
+    """
+    read = 2_100
+
+    def reply(text: str, *calls: ToolCall, thinking: str = "") -> ScriptedReply:
+        nonlocal read
+        before, read = read, read + 350
+        usage = Usage(input=read, cached=before, output=len(text.split()) + 40 * len(calls), cost=0.0)
+        return ScriptedReply(text, calls, thinking, usage=usage)
+
+    def replies() -> Iterator[Callable[[Sequence[Message]], ScriptedReply]]:
+        tests = call("shell", command=test_command)
+        yield lambda _: reply(
+            LOOK, *LOOK_AT, thinking="I do not know the project yet. The module and its test tell most."
+        )
+        yield lambda _: reply("Now I run the tests, to see which of them fail.", tests)
+        yield lambda _: reply(MEND, MENDED, thinking="450 + 1200 = 1650, and 450 + 2 * 1200 = 2850: no count.")
+        refused = False
+
+        def check(messages: Sequence[Message]) -> ScriptedReply:
+            nonlocal refused
+            results = [result for message in messages for result in message.parts_of(ToolReply)]
+            refused = bool(results) and results[-1].failed
+            return reply(REFUSED) if refused else reply("The tests again:", tests)
+
+        yield check
+        if not refused:
+            yield lambda _: reply(f"{END}\n{AND_NOW if watched else ''}".strip())
+        yield from repeat(lambda _: reply(NOTHING_MORE))
+
+    return ScriptedModel(replies(), spec=SPEC, pace=pace)

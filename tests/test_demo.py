@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ouro.cli import main
-from ouro.demo_story import FILES, RIGHT, WRONG, make_project, recorded_model
+from ouro.demo import FILES, RIGHT, WRONG, make_project, recorded_model
 
 
 def demo(*arguments, **environment):
