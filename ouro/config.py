@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.yaml import (
     Node,
     Scalar,
+    Sequence,
     YamlTable,
     convert,
     field_types,
@@ -52,7 +55,6 @@ OPEN_TO_PROJECTS = {
     "permissions.deny",
     "shell.timeout_seconds",
 } | ONLY_LOWER
-OTHER_VARIABLES = {"OURO_HOME"}
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
@@ -70,19 +72,20 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
     Raises:
         ConfigError: a file or a variable says something that cannot be.
     """
-    return build(explain_settings(project, flags))
+    settings: Settings = _build(Settings, explain_settings(project, flags), "")
+    return settings
 
 
 def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
-    """Every setting by its dotted name, in the order of the class, with its source.
-
-    Raises:
-        ConfigError: as `load_settings`.
-    """
-    given = {path: Given(value, "default") for path, value in _defaults(Settings())}
+    """Every setting by its dotted name, in the order of the class, with its source. As `load_settings`."""
+    defaults = Settings()
+    given = {path: Given(attrgetter(path)(defaults), "default") for path in _types()}
     _take(given, _from_file(get_config_path()))
     if project is not None:
-        _take(given, _narrowing(given, _from_project(project)))
+        restricts = {
+            path: new for path, new in _from_project(project).items() if _narrows(path, given[path].value, new)
+        }
+        _take(given, restricts)
     _take(given, _from_environment(os.environ))
     _take(given, {path: Given(value, "flag") for path, value in (flags or {}).items() if value not in (None, (), [])})
     return given
@@ -94,14 +97,9 @@ def stricter_mode(mode: str, project: Path) -> str:
     return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)
 
 
-def build(given: Mapping[str, Given]) -> Settings:
-    settings: Settings = _built(Settings, given, "")
-    return settings
-
-
 def unknown_variables() -> list[str]:
     """OURO_* variables that nothing reads: misspelt, or of another version."""
-    known = OTHER_VARIABLES | set(_variables())
+    known = {"OURO_HOME", *_variables()}
     return sorted(name for name in os.environ if name.startswith("OURO_") and name not in known)
 
 
@@ -121,7 +119,7 @@ def save_setting(path: str, value: str) -> None:
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         new = _with_line(text, path, value, name)
-        if {key: given.value for key, given in _leaves(parse_table(new, name), Settings, name, "")} != wanted:
+        if {key: given.value for key, given in _leaves(parse_table(new, name), name)} != wanted:
             raise ConfigError(
                 f"{name} is laid out so that it cannot be changed by itself.", f"Say `{path}: {value}` there."
             )
@@ -156,16 +154,12 @@ def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:
             given[path] = new
 
 
-def _narrowing(given: Mapping[str, Given], project: Mapping[str, Given]) -> dict[str, Given]:
-    """The project settings that restrict; those that would loosen the user's settings are left out."""
-    return {path: new for path, new in project.items() if _narrows(path, given[path].value, new.value)}
-
-
-def _narrows(path: str, old: Any, new: Any) -> bool:
+def _narrows(path: str, old: Any, new: Given) -> bool:
+    """Whether a setting of a project restricts; one that would loosen the user's is left out."""
     if path == "permissions.mode":
-        return MODES_BY_WIDTH.index(new) < MODES_BY_WIDTH.index(old)
+        return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old)
     if path in ONLY_LOWER:
-        return new is not None and (old is None or new < old)
+        return new.value is not None and (old is None or new.value < old)
     return True
 
 
@@ -189,34 +183,23 @@ def _from_project(root: Path) -> dict[str, Given]:
 
 def _from_file(path: Path) -> dict[str, Given]:
     name = tilde(path)
-    return dict(_leaves(read_yaml(path, name), Settings, name, ""))
+    return dict(_leaves(read_yaml(path, name), name))
 
 
-def _leaves(table: YamlTable, section: type, name: str, prefix: str) -> Iterator[tuple[str, Given]]:
-    hints = field_types(section)
+def _leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, Given]]:
     for key, node in table.entries.items():
-        path = f"{prefix}{key}"
-        where = f"{name}:{table.key_lines[key]}"
-        if key not in hints:
-            raise unknown_key(where, _first_leaf(path, node), _known_keys())
-        if not is_dataclass(hints[key]):
-            value = convert(node, hints[key], name, path)
-            yield path, Given(_checked(path, value, where), where)
+        path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
+        example = next((known for known in _types() if known.startswith(f"{path}.")), "")
+        if path in _types():
+            yield path, Given(_checked(path, convert(node, _types()[path], name, path), where), where)
+        elif not example:
+            # `permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`.
+            inner = node.entries if isinstance(node, YamlTable) else {}
+            raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _types())
         elif isinstance(node, YamlTable):
-            yield from _leaves(node, hints[key], name, f"{path}.")
+            yield from _leaves(node, name, f"{path}.")
         elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
-            raise ConfigError(
-                f"{where}: `{path}` holds keys of its own, such as `{path}.{next(iter(field_types(hints[key])))}`."
-            )
-
-
-def _first_leaf(path: str, node: Node) -> str:
-    """`permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`."""
-    return f"{path}.{next(iter(node.entries))}" if isinstance(node, YamlTable) and node.entries else path
-
-
-def _known_keys() -> list[str]:
-    return [path for path, _ in _defaults(Settings())]
+            raise ConfigError(f"{where}: `{path}` holds keys of its own, such as `{example}`.")
 
 
 def _checked(path: str, value: Any, where: str) -> Any:
@@ -239,48 +222,42 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     found = {}
     for variable, path in _variables().items():
         if text := environ.get(variable, "").strip():
-            value = convert(_node(text, _type_of(path), variable), _type_of(path), variable, path)
+            value = convert(_node(text, _types()[path], variable), _types()[path], variable, path)
             found[path] = Given(_checked(path, value, variable), variable)
     return found
 
 
 def _variables() -> dict[str, str]:
     """The variables that are read, those of the tool before ouro first: where both are set, ouro's own wins."""
-    return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _known_keys()}
+    return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _types()}
 
 
 def _node(text: str, to: Any, variable: str) -> Node:
     """A variable's text: YAML where a list or keys are expected, or a list by commas outside brackets."""
     if not str(to).startswith(("tuple", "collections.abc.Mapping")):
         return Scalar(text)
-    if not text.startswith(("[", "{")):
-        text = (
-            "["
-            + ", ".join(f"'{part.replace(chr(39), chr(39) * 2)}'" for part in re.split(r",\s*(?![^(]*\))", text))
-            + "]"
-        )
-    return parse_yaml(text, variable)
+    if text.startswith(("[", "{")):
+        return parse_yaml(text, variable)
+    return Sequence(tuple(Scalar(part) for part in re.split(r",\s*(?![^(]*\))", text)))
 
 
-def _type_of(path: str) -> Any:
-    found: Any = Settings
-    for name in path.split("."):
-        found = field_types(found)[name]
-    return found
+@cache
+def _types() -> dict[str, Any]:
+    """The type of every setting, by its dotted name."""
+    return dict(_types_of(Settings, ""))
 
 
-def _defaults(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for field in fields(section):
-        value = getattr(section, field.name)
-        if is_dataclass(value):
-            yield from _defaults(value, f"{prefix}{field.name}.")
-        else:
-            yield prefix + field.name, value
-
-
-def _built(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
-    values = {}
+def _types_of(section: type, prefix: str) -> Iterator[tuple[str, Any]]:
     for name, kind in field_types(section).items():
-        path = prefix + name
-        values[name] = _built(kind, given, f"{path}.") if is_dataclass(kind) else given[path].value
+        if is_dataclass(kind):
+            yield from _types_of(kind, f"{prefix}{name}.")  # type: ignore[arg-type]
+        else:
+            yield prefix + name, kind
+
+
+def _build(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
+    values = {}
+    for field in fields(section):
+        path = prefix + field.name
+        values[field.name] = given[path].value if path in given else _build(field.default_factory, given, f"{path}.")
     return section(**values)

@@ -1,33 +1,4 @@
-"""What can go wrong, as a tree: catch the branch, show the message, say the hint.
-
-* OuroError
-  + UsageError             the command line or a command was used wrongly          exit 2
-  + ConfigError            a settings file says something that cannot be            exit 2
-  + NoModelError           no model, or no key for it                               exit 3
-  + LimitReached           turns, money or repetition                               exit 4
-  + PermissionRefused      headless, and the answer was no                          exit 5
-  + TrustNeeded            the folder holds files that ouro would obey              exit 5
-  + ToolError              a tool failed; the model gets the message
-  + SessionError
-    - SessionNotFound
-      · SeveralSessions    more than one session matches
-    - SessionInUse
-    - SessionDamaged
-    - SaveFailed
-  + LongTermMemoryError
-    - MemoryUnusable         the folder or its history is not as it should be
-    - SecretInMemory         the text to remember holds a secret
-  + SearchUnavailable      the index cannot be read or written just now
-  + ModelError             a model did not answer
-    - AuthenticationFailed
-    - RequestRefused       the provider will never accept this request
-    - ContextTooLong
-    - TransientModelError  asking again may help
-      · RateLimited
-      · ModelUnavailable   overloaded, 5xx, unreachable, silent
-      · StreamCut          the answer stopped before its end
-      · EmptyAnswer
-"""
+"""What can go wrong, as a tree of classes: catch the branch, show the message, say the hint."""
 
 from __future__ import annotations
 
@@ -89,12 +60,6 @@ class LimitReached(OuroError):
     """A limit on turns, money or repetition ended the turn."""
 
     exit_code = 4
-
-
-class PermissionRefused(OuroError):
-    """Headless, and something needed a permission that nobody could give."""
-
-    exit_code = 5
 
 
 class TrustNeeded(OuroError):

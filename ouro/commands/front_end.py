@@ -27,9 +27,7 @@ class FrontEnd(Protocol):
     """What a command may call."""
 
     @property
-    def session(self) -> Session:
-        """The session on the screen."""
-        ...
+    def session(self) -> Session: ...
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
@@ -37,13 +35,11 @@ class FrontEnd(Protocol):
         ...
 
     @property
-    def theme(self) -> str:
-        """The current theme."""
-        ...
+    def theme(self) -> str: ...
 
     @property
     def themes(self) -> Sequence[str]:
-        """The themes; empty if the terminal sets the colours."""
+        """Empty if the terminal sets the colours."""
         ...
 
     def set_theme(self, name: str) -> None:
@@ -73,13 +69,7 @@ class FrontEnd(Protocol):
     async def pick_session(
         self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Let the user pick a session to continue or fork; None if they cancel.
-
-        Args:
-            session_catalog: all sessions.
-            search: words to begin the search with.
-            only: the ids to choose from; empty: all.
-        """
+        """Let the user pick a session, of those in `only`; `search` is typed already. None if they cancel."""
         ...
 
     async def open(self, request: OpenRequest) -> None:
@@ -91,11 +81,7 @@ class FrontEnd(Protocol):
         ...
 
     async def edit(self, text: str) -> str:
-        """Open `text` in the user's editor; returns the edited text.
-
-        Raises:
-            UsageError: no editor can be opened here.
-        """
+        """The text after the user's editor. Raises UsageError: no editor can be opened here."""
         ...
 
     async def send(self, text: str) -> None:
@@ -103,11 +89,7 @@ class FrontEnd(Protocol):
         ...
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events like a turn: the user can interrupt it, and new messages are queued.
-
-        Raises:
-            UsageError: a turn or a shell command is running.
-        """
+        """Show events like a turn, which the user can interrupt. Raises UsageError: something is running."""
         ...
 
     async def browse_memory(self) -> bool:
