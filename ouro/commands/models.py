@@ -1,88 +1,177 @@
-"""Models: list them, with the reason if one is not usable, or set one up."""
+"""Models: list them, with the reason if one is not usable, or set one up for any front end that can ask."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ouro.commands.action import Answer
-from ouro.commands.render import View, ViewItem, line, table
+from ouro.commands.render import ViewItem, line, table
+from ouro.display import Choice
 from ouro.errors import NoModelError, UsageError
+from ouro.llm import HOSTED, KNOWN, PROVIDERS, Catalog, LocalServer, ModelEntry, Provider, models_at, write_models_file
+from ouro.utils.runtime import tilde
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.llm import Catalog, ModelChoice
+
+OTHER = "other"
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
     """List the models; exit code 3 if none is usable."""
     if setup:
-        return await _set_up(context)
-    from ouro.llm import Catalog
-
+        if not sys.stdin.isatty():
+            problem = "stdin is not a terminal: `ouro models --setup` asks questions."
+            raise UsageError(problem, "See models.yaml.example.")
+        name = await set_up(context)
+        result = line("Start with `ouro`." if name else "Nothing was changed.")
+        return Answer({"default": name or None}, [result], int(not name))
     catalog = Catalog.from_files()
-    choices = catalog.choices()
-    default = _default(catalog, context.folder.settings.model)
-    value = {"default": default or None, "models": [_data(catalog, choice) for choice in choices]}
-    exit_code = 0 if any(choice.usable for choice in choices) else NoModelError.exit_code
-    return Answer(value, _view(catalog, choices, default), exit_code)
-
-
-async def _set_up(context: ShellContext) -> Answer:
-    from ouro.commands.setup import set_up
-
-    if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal: `ouro models --setup` asks questions.", "See models.yaml.example.")
-    name = await set_up(context)
-    return Answer(
-        {"default": name or None}, [line("Start with `ouro`." if name else "Nothing was changed.")], int(not name)
-    )
-
-
-def _default(catalog: Catalog, configured: str) -> str:
-    """The model of a new session; empty where there is none."""
     try:
-        return catalog.resolve(configured or catalog.default())
+        default = catalog.resolve(context.folder.settings.model or catalog.default())
     except NoModelError:
-        return ""
-
-
-def _view(catalog: Catalog, choices: Sequence[ModelChoice], default: str) -> View:
+        default = ""
     view: list[ViewItem] = [line(notice) for notice in catalog.notices]
-    usable = [choice for choice in choices if choice.usable]
+    data: list[dict[str, Any]] = []
+    usable, unusable = list[tuple[str, ...]](), list[tuple[str, ...]]()
+    for choice in catalog.choices():
+        spec = catalog.spec(choice.name)
+        prices = spec.prices
+        data.append(
+            {
+                **{name: getattr(choice, name) for name in ("name", "usable", "reason", "origin")},
+                **{name: getattr(spec, name) for name in ("window", "max_output", "images", "thinking")},
+                "prices": {"input": prices.input, "output": prices.output, "cached": prices.cached} if prices else None,
+            }
+        )
+        price = f"${prices.input:g}/${prices.output:g}" if prices else "price unknown"
+        figures = f"{spec.window // 1000:>5}k  {price:<13}"
+        if choice.usable:
+            usable.append((" *" if choice.name == default else "  ", choice.name, figures, choice.origin))
+        else:
+            unusable.append(("  ", choice.name, choice.reason))
     if usable:
         view.append(line("Usable, with window, price of a million tokens in and out, and source (* is the default):"))
     else:
         view.append(line("No model can be used. Set one up: `ouro models --setup`. Try ouro without one: `ouro demo`."))
-    view += table(
-        (" *" if choice.name == default else "  ", choice.name, _figures(catalog, choice), choice.origin)
-        for choice in usable
-    )
-    if rest := [choice for choice in choices if not choice.usable]:
-        view += [line(), line("Not usable:"), *table(("  ", choice.name, choice.reason) for choice in rest)]
+    view += table(usable)
+    if unusable:
+        view += [line(), line("Not usable:"), *table(unusable)]
     if silent := catalog.silent():
         view += [line(), line("No answer on this machine at:"), *table(("  ", title, url) for title, url in silent)]
-    return view
+    exit_code = 0 if usable else NoModelError.exit_code
+    return Answer({"default": default or None, "models": data}, view, exit_code)
 
 
-def _figures(catalog: Catalog, choice: ModelChoice) -> str:
-    spec = catalog.spec(choice.name)
-    price = f"${spec.prices.input:g}/${spec.prices.output:g}" if spec.prices else "price unknown"
-    return f"{spec.window // 1000:>5}k  {price:<13}"
+class Asker(Protocol):
+    """The questions that the set-up needs from a front end."""
+
+    def say(self, text: str) -> None: ...
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Let the user pick one; None if they cancel."""
+        ...
+
+    async def ask(self, title: str, *, secret: bool = False) -> str:
+        """A line of text; may be empty. A secret is not shown while it is typed."""
+        ...
 
 
-def _data(catalog: Catalog, choice: ModelChoice) -> dict[str, Any]:
-    spec = catalog.spec(choice.name)
-    prices = spec.prices
-    return {
-        "name": choice.name,
-        "usable": choice.usable,
-        "reason": choice.reason,
-        "origin": choice.origin,
-        "window": spec.window,
-        "max_output": spec.max_output,
-        "images": spec.images,
-        "thinking": spec.thinking,
-        "prices": {"input": prices.input, "output": prices.output, "cached": prices.cached} if prices else None,
-    }
+async def set_up(asker: Asker) -> str:
+    """Let the user choose a model and write it to models.yaml; returns its name, empty if they cancel.
+
+    Raises:
+        ConfigError: models.yaml is broken or cannot be written.
+    """
+    catalog = Catalog.from_files()
+    servers = await asyncio.to_thread(catalog.servers)
+    local = {server.provider.name: server for server in servers if server.models}
+    places = [
+        Choice(name, server.provider.title, f"on this machine, {plural(len(server.models), 'model')}")
+        for name, server in local.items()
+    ]
+    for provider in HOSTED:
+        variable = _variable_with_key(provider)
+        detail = f"with the key in {variable}" if variable else "with a key of yours"
+        places.append(Choice(provider.name, provider.title, detail))
+    places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
+    chosen = await asker.choose("Where is your model?", places)
+    if chosen is None:
+        return ""
+    if chosen == OTHER:
+        return await _other_server(asker)
+    return await (_local_model(asker, local[chosen]) if chosen in local else _hosted_model(asker, PROVIDERS[chosen]))
+
+
+async def _hosted_model(asker: Asker, provider: Provider) -> str:
+    entry = ModelEntry()
+    if not _variable_with_key(provider):
+        key = await _ask_key(asker, f"Your {provider.title} key (it is not shown)")
+        if not key:
+            return ""
+        entry = ModelEntry(api_key=key)
+    known = [spec.name for spec in KNOWN.values() if spec.name.startswith(f"{provider.name}/")]
+    names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
+    name = await asker.choose(f"Which {provider.title} model?", [Choice(name, name, _price(name)) for name in names])
+    return _written(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
+
+
+async def _local_model(asker: Asker, server: LocalServer) -> str:
+    choices = [Choice(model.name, model.name, _window(model.window)) for model in server.models]
+    name = await asker.choose(f"Which model of {server.provider.title}?", choices)
+    if not name:
+        return ""
+    window = next((model.window for model in server.models if model.name == name), None)
+    if window is None:
+        title = server.provider.title
+        asker.say(f"{title} does not tell how much fits: say `window:` in models.yaml where it is not 32k.")
+    return _written(asker, name, ModelEntry(window=window), name)
+
+
+async def _other_server(asker: Asker) -> str:
+    url = (await asker.ask("Its address, such as https://models.example.com/v1")).strip().rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        if url:
+            asker.say("That is no address: it begins with http:// or https://.")
+        return ""
+    key = await _ask_key(asker, "Its key, or nothing where it needs none (it is not shown)")
+    offered = await asyncio.to_thread(models_at, url, key)
+    if offered:
+        choices = [Choice(model.name, model.name.partition("/")[2], _window(model.window)) for model in offered]
+        name = await asker.choose("Which model?", choices)
+    else:
+        asker.say(f"{url} does not tell which models it has.")
+        named = (await asker.ask("The name of the model there")).strip()
+        name = f"openai/{named}" if named else None
+    if not name:
+        return ""
+    window = next((model.window for model in offered if model.name == name), None)
+    return _written(asker, name, ModelEntry(api_base=url, api_key=key, window=window), name)
+
+
+async def _ask_key(asker: Asker, title: str) -> str:
+    return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may contain newlines
+
+
+def _written(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:
+    path = write_models_file(entry_name, entry, default)
+    asker.say(f"{default} is your model now; written to {tilde(path)}, which only you can read.")
+    return default
+
+
+def _variable_with_key(provider: Provider) -> str:
+    return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
+
+
+def _price(name: str) -> str:
+    spec = KNOWN.get(name.lower())
+    return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens" if spec and spec.prices else ""
+
+
+def _window(size: int | None) -> str:
+    return f"{size:,} tokens" if size else ""

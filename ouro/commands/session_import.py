@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
+from ouro.importers.importer import Importer, ImportLedger, ImportResult, ImportSource, find_sources, usual_places
+from ouro.importers.json_values import PROGRAM_NAMES, Program
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.utils.runtime import get_home, get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.importers.importer import ImportResult, ImportSource
-    from ouro.importers.json_values import Program
 
 _MAX_OFFERED = 40
 _MAX_SHOWN = 20
@@ -25,22 +27,24 @@ _MAX_SHOWN = 20
 
 async def import_sessions(context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool) -> Answer:
     """Import sessions of Claude Code, Codex or an export; exit code 1 if one failed."""
-    from ouro.importers.importer import find_sources, usual_places
-
     places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
     sources = find_sources(places, program)
     if not sources:
-        where = (
-            "No sessions were found there." if paths else "No sessions of Claude Code or Codex were found: pass a path."
-        )
-        return Answer({"imported": []}, [line(where)])
+        usual = "No sessions of Claude Code or Codex were found: pass a path."
+        return Answer({"imported": []}, [line("No sessions were found there." if paths else usual)])
     if not (paths or every) and not context.can_ask:
-        shown: View = [*_offered(sources), line("Import all with --all, or some by their paths.")]
-        return Answer({"found": [_source_data(source) for source in sources]}, shown)
-    chosen = sources if paths or every else await _chosen(context, sources)
+        rows = table(map(_row, sources[:_MAX_OFFERED]))
+        more = [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")] if len(sources) > _MAX_OFFERED else []
+        view = [*rows, *more, line("Import all with --all, or some by their paths.")]
+        return Answer({"found": [_source_data(source) for source in sources]}, view)
+    chosen = sources
+    if not (paths or every):
+        choices = [Choice(str(place), "  ".join(_row(source))) for place, source in enumerate(sources[:_MAX_OFFERED])]
+        chosen = [sources[int(place)] for place in await context.choose_many("Import which?", choices)]
     done: list[ImportResult] = []
     try:
-        await _import_all(context, chosen, done)
+        if chosen:
+            await _import_all(context, chosen, done)
     except (KeyboardInterrupt, asyncio.CancelledError):
         rest = line(f"Interrupted: {plural(len(chosen) - len(done), 'session')} left. The same command continues.")
         context.print_answer(Answer(_data(done, len(chosen)), [*_results(done), rest]))
@@ -49,21 +53,7 @@ async def import_sessions(context: ShellContext, paths: Sequence[Path], program:
     return Answer(_data(done, len(chosen)), _results(done) if done else [], int(failed))
 
 
-async def _chosen(context: ShellContext, sources: Sequence[ImportSource]) -> Sequence[ImportSource]:
-    choices = [Choice(str(place), "  ".join(_row(source))) for place, source in enumerate(sources)]
-    picked = await context.choose_many(
-        "Import which?", choices[:_MAX_OFFERED] if len(sources) > _MAX_OFFERED else choices
-    )
-    return [sources[int(place)] for place in picked]
-
-
 async def _import_all(context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]) -> None:
-    from ouro.importers.importer import Importer, ImportLedger
-    from ouro.memory.yaml_backend import YamlFileMemoryStore
-    from ouro.utils.runtime import get_home, get_sessions_dir
-
-    if not sources:
-        return
     ledger = ImportLedger(get_home() / "cache" / "imports.json")
     store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
     importer = Importer(store, ledger, [info.id for info in await store.list_sessions()])
@@ -77,14 +67,7 @@ async def _import_all(context: ShellContext, sources: Sequence[ImportSource], do
         context.progress("")
 
 
-def _offered(sources: Sequence[ImportSource]) -> View:
-    more = [line(f"… and {len(sources) - _MAX_OFFERED:,} older ones")] if len(sources) > _MAX_OFFERED else []
-    return [*table(map(_row, sources[:_MAX_OFFERED])), *more]
-
-
 def _row(source: ImportSource) -> tuple[str, ...]:
-    from ouro.importers.json_values import PROGRAM_NAMES
-
     size = f"{max(1, source.size >> 10):,} KB".rjust(11)
     program = PROGRAM_NAMES[source.program].ljust(11)
     return source.changed_at[:10], program, size, source.project or "-", source.first_words
@@ -105,10 +88,8 @@ def _results(done: Sequence[ImportResult]) -> View:
 def _summary(done: Sequence[ImportResult]) -> str:
     outcomes = Counter[str](result.outcome for result in done)
     names = {"more": "continued", "known": "already imported", "empty": "without messages", "failed": "failed"}
-    counts = [
-        f"{outcomes['new']:,} new",
-        *(f"{outcomes[key]:,} {name}" for key, name in names.items() if outcomes[key]),
-    ]
+    counts = [f"{outcomes['new']:,} new"]
+    counts += [f"{outcomes[key]:,} {name}" for key, name in names.items() if outcomes[key]]
     left_out = sum((Counter(result.left_out) for result in done), Counter[str]())
     text = f"Sessions: {', '.join(counts)}."
     if left_out:
@@ -119,26 +100,18 @@ def _summary(done: Sequence[ImportResult]) -> str:
 
 
 def _source_data(source: ImportSource) -> dict[str, Any]:
-    return {
-        "path": str(source.path),
-        "from": source.program,
-        "size": source.size,
-        "changed_at": source.changed_at,
-        "project": source.project,
-        "first_words": source.first_words,
-    }
+    names = ("size", "changed_at", "project", "first_words")
+    return {"path": str(source.path), "from": source.program, **{name: getattr(source, name) for name in names}}
 
 
 def _data(done: Sequence[ImportResult], wanted: int) -> dict[str, Any]:
+    names = ("outcome", "title", "messages", "reason")
     imported = [
         {
             **_source_data(result.source),
-            "outcome": result.outcome,
+            **{name: getattr(result, name) for name in names},
             "session": result.session_id,
-            "title": result.title,
-            "messages": result.messages,
             "left_out": dict(result.left_out),
-            "reason": result.reason,
         }
         for result in done
     ]

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
+from ouro.commands.export import document, format_of
+from ouro.commands.export.session_document import local_time
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.errors import SessionInUse, UsageError
+from ouro.memory.backend import MessageRecord, SessionInfo, SummaryRecord
+from ouro.memory.sessions.session_catalog import find_session
+from ouro.memory.transcript import title_of
+from ouro.utils.files import write_document
 from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.memory.backend import SessionInfo
-    from ouro.messages import Message
 
 _MAX_LISTED = 20
 
@@ -42,8 +46,6 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
 
 async def show(context: ShellContext, session: str) -> Answer:
     """Facts about a session, its summary, its first message and its last answer."""
-    from ouro.memory.backend import MessageRecord, SummaryRecord
-
     catalog = await context.catalog()
     info = await context.store.get_session_stats((await catalog.find(session)).id)
     loaded = await context.store.load_session(info.id, read_only=True)
@@ -52,35 +54,32 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("id", info.id),
         ("folder", info.project),
         ("model", info.model),
-        ("started", _when(info.created_at)),
-        ("last used", _when(info.updated_at)),
+        ("started", local_time(info.created_at)),
+        ("last used", local_time(info.updated_at)),
         ("messages", str(info.messages)),
-        ("cost", _cost(info.cost).strip()),
+        ("cost", _cost(info)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
     view: list[ViewItem] = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in loaded.notices)]
     summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
     messages = [record.message for record in loaded.records if isinstance(record, MessageRecord)]
+    said = {
+        role: [message.text for message in messages if message.role == role and message.text.strip()]
+        for role in ("user", "assistant")
+    }
     for title, texts in (
         ("summary:", summaries[-1:]),
-        ("first message:", _texts(messages, "user")[:1]),
-        ("last answer:", _texts(messages, "assistant")[-1:]),
+        ("first message:", said["user"][:1]),
+        ("last answer:", said["assistant"][-1:]),
     ):
         view += [item for text in texts if text for item in (Title(title), Quote(_excerpt(text)))]
     return Answer(_data(info), view)
 
 
 async def export(
-    context: ShellContext,
-    session: str,
-    output: str,
-    to: Literal["markdown", "html", "json"] | None,
-    force: bool,
+    context: ShellContext, session: str, output: str, to: Literal["markdown", "html", "json"] | None, force: bool
 ) -> Answer | None:
     """A whole session as Markdown, HTML or JSON."""
-    from ouro.commands.export import document, format_of
-    from ouro.utils.files import write_document
-
     catalog = await context.catalog()
     info = await catalog.find(session)
     path = Path(output).expanduser() if output else None
@@ -95,30 +94,27 @@ async def export(
 
 async def rename(context: ShellContext, session: str, title: str) -> Answer:
     """Set the title of a session."""
-    from ouro.memory.transcript import title_of
-
     words = title_of(title)
     if not words:
         raise UsageError("The title is empty.")
     catalog = await context.catalog()
     found = await catalog.find(session)
     await catalog.rename(found.id, words)
-    return Answer(
-        _data(await context.store.get_session_stats(found.id)), [line(f"{found.id[:8]} is now called {words}.")]
-    )
+    info = await context.store.get_session_stats(found.id)
+    return Answer(_data(info), [line(f"{found.id[:8]} is now called {words}.")])
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
     """Move sessions to the trash, or delete them."""
-    from ouro.memory.sessions.session_catalog import find_session
-
     catalog = await context.catalog()
     deleted = await context.store.list_deleted() if purge else []
     everything = [*await catalog.sessions(), *deleted]
     found = [find_session(everything, query, catalog.project) for query in dict.fromkeys(sessions)]
     removed = []
     for info in found:
-        if not await confirm(context, _question(info, purge), "Yes", assume_yes=yes):
+        verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
+        question = f"{verb} “{info.title}” ({info.id[:8]}, {_figures(info)}){end}"
+        if not await confirm(context, question, "Yes", assume_yes=yes):
             continue
         if info not in deleted:
             await context.store.delete_session(info.id)
@@ -133,8 +129,6 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
 
 async def restore(context: ShellContext, session: str) -> Answer:
     """Bring a session back from the trash; without one, list the trash."""
-    from ouro.memory.sessions.session_catalog import find_session
-
     catalog = await context.catalog()
     deleted = await context.store.list_deleted()
     if not session:
@@ -170,13 +164,13 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
             moved.append(info)
     value = {"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]}
     if not old:
-        return Answer(value, [line(f"Every session was used in the last {days} days.")])
-    if not is_sure:
-        return Answer(
-            value, [line("Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm.")]
-        )
-    return Answer(value, [line(f"Moved {plural(len(moved), 'session')} to the trash. Restore one: ",
-                               CommandText("sessions restore ID"))])  # fmt: skip
+        result = line(f"Every session was used in the last {days} days.")
+    elif not is_sure:
+        result = line("Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm.")
+    else:
+        moved_count = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
+        result = line(moved_count, CommandText("sessions restore ID"))
+    return Answer(value, [result])
 
 
 async def repair(context: ShellContext, session: str) -> Answer:
@@ -198,7 +192,7 @@ def _data(info: SessionInfo) -> dict[str, Any]:
 
 
 def _row(info: SessionInfo, *, with_project: bool) -> tuple[str, ...]:
-    cells = (CodeSpan(info.id[:8]), _when(info.updated_at), f"{info.messages:>5} messages", _cost(info.cost))
+    cells = (CodeSpan(info.id[:8]), local_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}")
     return (*cells, info.project, info.title) if with_project else (*cells, info.title)
 
 
@@ -207,30 +201,13 @@ def _listed(sessions: Sequence[SessionInfo]) -> View:
     return [*table((info.id[:8], _figures(info), info.title) for info in sessions[:_MAX_LISTED]), *more]
 
 
-def _question(info: SessionInfo, purge: bool) -> str:
-    what = "Delete" if purge else "Move to the trash:"
-    end = "? This cannot be undone." if purge else "?"
-    return f"{what} “{info.title}” ({info.id[:8]}, {_figures(info)}){end}"
-
-
 def _figures(info: SessionInfo) -> str:
-    parts = [_when(info.updated_at), plural(info.messages, "message"), f"{info.size:,} bytes", _cost(info.cost).strip()]
+    parts = [local_time(info.updated_at), plural(info.messages, "message"), f"{info.size:,} bytes", _cost(info)]
     return " · ".join(filter(None, parts))
 
 
-def _texts(messages: Sequence[Message], role: str) -> list[str]:
-    return [message.text for message in messages if message.role == role and message.text.strip()]
-
-
-def _when(at: str) -> str:
-    try:
-        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return at[:16]
-
-
-def _cost(cost: float | None) -> str:
-    return ("" if cost is None else f"${cost:.4f}").rjust(8)
+def _cost(info: SessionInfo) -> str:
+    return "" if info.cost is None else f"${info.cost:.4f}"
 
 
 def _excerpt(text: str) -> str:

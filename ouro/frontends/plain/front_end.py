@@ -194,7 +194,7 @@ class ReplFrontEnd:
         return await self.pick_session(catalog, only=ids)
 
     async def set_up_model(self) -> bool:
-        from ouro.commands.setup import set_up  # needed only without a model
+        from ouro.commands.models import set_up  # needed only without a model
 
         return bool(await set_up(self))
 

@@ -269,6 +269,6 @@ class ScreenOpenDialog:
         return None if sheet.wants_to_leave else picked or OpenRequest()
 
     async def set_up_model(self) -> bool:
-        from ouro.commands.setup import set_up  # needed only without a model
+        from ouro.commands.models import set_up  # needed only without a model
 
         return bool(await set_up(self._front_end))
