@@ -101,7 +101,6 @@ def run_action(group: str, words: Sequence[str]) -> int:
 
 
 async def completion(_context: ShellContext, shell: str) -> None:
-    """Print the script that completes the command line in a shell."""
     import shtab
 
     sys.stdout.write(shtab.complete(whole_parser(), shell=shell))

@@ -14,7 +14,6 @@ from ouro.utils.text import clean
 
 
 async def clear(front_end: FrontEnd, _argument: str) -> None:
-    """Begin a new session; this one is saved."""
     before = front_end.session.id
     await front_end.open(OpenRequest())
     front_end.say(f"A new session. The one before: /resume {before}")
@@ -28,7 +27,6 @@ async def resume(front_end: FrontEnd, argument: str) -> None:
 
 
 async def rename(front_end: FrontEnd, argument: str) -> None:
-    """Give the session a title; without one, a model finds one."""
     title = " ".join(clean(argument).split())
     if title:
         front_end.session.rename(title)
@@ -39,12 +37,10 @@ async def rename(front_end: FrontEnd, argument: str) -> None:
 
 
 async def exit_(front_end: FrontEnd, _argument: str) -> None:
-    """Leave ouro; the session is saved."""
     front_end.leave()
 
 
 async def copy(front_end: FrontEnd, _argument: str) -> None:
-    """Copy the last answer, as Markdown."""
     answers = [event.message.text for event in front_end.session.scrollback.shown() if isinstance(event, Replied)]
     last = next((text for text in reversed(answers) if text.strip()), "")
     if not last:
@@ -54,7 +50,6 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def export(front_end: FrontEnd, argument: str) -> None:
-    """Write the whole session to a Markdown, HTML or JSON file."""
     from ouro.commands.export import ENDINGS, document, format_of
     from ouro.utils.files import write_document
 
@@ -72,13 +67,11 @@ async def export(front_end: FrontEnd, argument: str) -> None:
 
 
 async def todos(front_end: FrontEnd, _argument: str) -> None:
-    """Show the agent's plan."""
     plan = front_end.session.todos
     front_end.show(todo_list(plan) if plan else "There is no plan at the moment.")
 
 
 async def tasks(front_end: FrontEnd, argument: str) -> None:
-    """List background jobs, or end one."""
     action, _, job = argument.partition(" ")
     if action == "kill" and job.strip():
         await front_end.session.kill_job(job.strip())

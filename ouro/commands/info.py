@@ -22,7 +22,6 @@ TRIGGERS = (
 
 
 async def show_help(front_end: FrontEnd, argument: str) -> None:
-    """The commands and keys; with an argument, one command."""
     from ouro.commands.builtin import COMMANDS, find_command
 
     if argument:
@@ -41,7 +40,6 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
 
 
 async def status(front_end: FrontEnd, _argument: str) -> None:
-    """Show the model, mode, folder and session."""
     session, now = front_end.session, front_end.session.status()
     front_end.show(
         facts(
@@ -58,7 +56,6 @@ async def status(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def theme(front_end: FrontEnd, argument: str) -> None:
-    """Choose the colours."""
     if not front_end.themes:
         raise UsageError("Here the colours are those of your terminal.")
     choices = [Choice(name, name) for name in front_end.themes]
@@ -71,7 +68,6 @@ async def theme(front_end: FrontEnd, argument: str) -> None:
 
 
 async def feedback(front_end: FrontEnd, _argument: str) -> None:
-    """Show what to put into a bug report."""
     known = (
         f"ouro {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}",
         f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",

@@ -27,7 +27,6 @@ _IN_SESSION = (
 async def forget(
     context: ActionContext, text: Sequence[str], pick: str, yes: bool, everywhere: bool, **how: Any
 ) -> Answer:
-    """Stop using what fits, after a preview."""
     if everywhere:
         return await _forget_everywhere(context, " ".join(text), yes=yes, **how)
     if any(how.values()):

@@ -24,7 +24,6 @@ _WRITERS = {"agent": "the agent", "person": "you", "consolidation": "merged"}
 
 
 async def log(context: ActionContext, file: str, limit: int) -> Answer:
-    """The latest commits of memory, or of one file or note."""
     found = await context.memory(lambda memory: memory.timeline.log(max(1, limit), file))
     rows = [
         (CodeSpan(entry.commit.id[:7]), entry.scope, *_origin(entry.commit), one_line(entry.commit.subject, 200))
@@ -35,7 +34,6 @@ async def log(context: ActionContext, file: str, limit: int) -> Answer:
 
 
 async def diff(context: ActionContext, commits: Sequence[str], since: str) -> Answer:
-    """What a commit changed, or what differs between two, or since a date or the start of the session."""
     if commits[:1] == ["since"]:
         commits, since = [], " ".join(commits[1:])
     if len(commits) > 2:
@@ -64,8 +62,6 @@ async def diff(context: ActionContext, commits: Sequence[str], since: str) -> An
 
 
 async def blame(context: ActionContext, file: str, number: int) -> Answer | None:
-    """Each line of a file with its commit, session and turn; with a line number the turn that taught it."""
-
     def work(memory: MemoryAccess) -> Answer | Commit:
         found = memory.timeline.blame(file)
         if not number:
@@ -79,8 +75,6 @@ async def blame(context: ActionContext, file: str, number: int) -> Answer | None
 
 
 async def evidence(context: ActionContext, what: str) -> Answer | None:
-    """The turn that taught a note or made a commit."""
-
     def work(memory: MemoryAccess) -> Commit:
         try:
             return memory.timeline.find(what).commit
@@ -95,7 +89,6 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
 
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
-    """What memory put into the prompt of a turn (the last one)."""
     catalog = await context.catalog()
     session_id = context.session.id if context.session and not session else (await catalog.find(session or "latest")).id
     found = await catalog.turn(session_id, turn)
@@ -110,7 +103,6 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
 
 
 async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: bool) -> Answer:
-    """Undo a commit with all of its turn, or one hunk of it."""
     rest = [word for word in words if word not in ("hunk", "yes")]
     if len(rest) > 2 or not all(word.isdigit() for word in rest[1:]):
         raise UsageError(f"`{' '.join(words)}` is not a commit and a hunk.", commands=["memory undo 3f2a91c hunk 2"])

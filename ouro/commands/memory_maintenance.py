@@ -30,7 +30,6 @@ _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 
 async def check(context: ShellContext) -> Answer:
-    """Look for problems in memory; exit code 1 if there is one."""
     settings = context.folder.settings.memory
     with context.folder.memory() as (editor, stores):
         found = long_term.diagnose(editor, settings.consolidation_threshold, tuple(settings.categories))
@@ -45,7 +44,6 @@ async def check(context: ShellContext) -> Answer:
 
 
 async def consolidate(context: ActionContext, what: str, core: bool, notes: bool, yes: bool) -> Answer | None:
-    """Have a model merge notes that say the same, and compress the core."""
     if what not in ("", "notes", "core", "user", "repo"):
         raise UsageError(f"`{what}` cannot be consolidated.", "Name `notes`, `core`, `user` or `repo`.")
     async with context.open_session() as session:
@@ -65,7 +63,6 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
 
 
 async def crystallize(context: ActionContext, age: str, days: int, every: bool, yes: bool) -> Answer | None:
-    """Have a model make notes from old sessions of this folder."""
     if age not in ("", "all") and not age.isdecimal():
         raise UsageError(f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"])
     async with context.open_session() as session:
@@ -82,8 +79,6 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
 
 
 async def reindex(context: ShellContext) -> Answer:
-    """Rebuild the index from the files."""
-
     def progress(done: int, whole: int) -> None:
         if not context.as_json and (done % 20 == 0 or done == whole):
             context.progress("" if done == whole else f"{done} of {whole} files")
@@ -98,7 +93,6 @@ async def reindex(context: ShellContext) -> Answer:
 
 
 async def index_state(context: ShellContext) -> Answer:
-    """Show the size of the index and what is in it."""
     with context.folder.index() as index:
         state = index.state()
     head = f"{state.path}, {state.size:,} bytes. It is made from sessions and memory: you may delete it at any time."
@@ -109,7 +103,6 @@ async def index_state(context: ShellContext) -> Answer:
 async def measure(
     context: ShellContext, docs: str, queries: str, k: int, work: str, words: bool, at_least: float
 ) -> Answer | None:
-    """Measure how well the search finds what is known to be there."""
     if docs or queries:
         _measure_files(docs, queries, k, work, words)
         return None

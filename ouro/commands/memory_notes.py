@@ -29,8 +29,6 @@ _MAX_LISTED = 50
 
 
 async def files(context: ActionContext) -> Answer:
-    """The folders of memory with their core files, and pending changes."""
-
     def work(memory: MemoryAccess) -> Answer:
         value, view = [], list[ViewItem]()
         for scope in memory.editor.scopes:
@@ -45,7 +43,6 @@ async def files(context: ActionContext) -> Answer:
 
 
 async def list_entries(context: ActionContext, what: Sequence[str], limit: int) -> Answer:
-    """Notes and core lines, narrowed by scope, category or state, and pending changes."""
     entries, pending = await context.memory(
         lambda memory: (long_term.list_entries(memory.editor, " ".join(what)), _pending(memory.editor))
     )
@@ -54,15 +51,12 @@ async def list_entries(context: ActionContext, what: Sequence[str], limit: int) 
 
 
 async def lessons(context: ActionContext) -> Answer:
-    """Corrections and patterns of this project, newest first."""
     found = await context.memory(lambda memory: long_term.find_lessons(memory.editor))
     see = line("What taught a lesson: ", CommandText("memory evidence ID"))
     return Answer(found, [*_entries_view(found, _MAX_LISTED), see] if found else [line("There are no lessons yet.")])
 
 
 async def show(context: ActionContext, entry: str) -> Answer:
-    """A note with its versions, a core line, or a core file; without a name all core files."""
-
     def work(memory: MemoryAccess) -> Answer:
         editor = memory.editor
         scope, _, name = entry.rpartition("/")
@@ -109,7 +103,6 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
 
 
 async def stats(context: ActionContext) -> Answer:
-    """How many notes and core lines there are, of what kind and age."""
     recall_log = long_term.RecallLog(get_recall_log_path(), get_sessions_dir())
     found = await context.memory(lambda memory: long_term.memory_stats(memory.editor, recall_log))
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
@@ -136,7 +129,6 @@ async def stats(context: ActionContext) -> Answer:
 
 
 async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
-    """Save a note or core line now, without a model."""
     words = sys.stdin.read() if list(text) == ["-"] and not context.session else " ".join(text)
     done = await context.memory(lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False)
     entry = done.entry
@@ -153,7 +145,6 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:
-    """Edit a note or a core file in the user's editor."""
     opened = await context.memory(lambda memory: long_term.open_file(memory.editor, entry or "preferences"))
     after = await context.edit(opened.text, opened.name.replace("/", "-"))
     done = await context.memory(lambda memory: long_term.save_file(memory.editor, opened, after))
@@ -164,45 +155,37 @@ async def edit(context: ActionContext, entry: str) -> Answer:
 
 
 async def confirm(context: ActionContext, note: str) -> Answer:
-    """Confirm that a note still holds."""
     return await _with_note(context, note, long_term.confirm_note, "confirmed")
 
 
 async def archive(context: ActionContext, note: str) -> Answer:
-    """Stop recalling a note."""
     return await _with_note(context, note, long_term.archive_note, "archived")
 
 
 async def restore(context: ActionContext, note: str) -> Answer:
-    """Bring a note back from the archive."""
     return await _with_note(context, note, long_term.restore_note, "restored")
 
 
 async def accept(context: ActionContext, proposal: str) -> Answer:
-    """Let a pending change take effect."""
     # In a session an event shows the change.
     view = [] if context.session else [line("Accepted: it is remembered now.")]
     return await _answer_proposal(context, proposal, view, accept=True)
 
 
 async def reject(context: ActionContext, proposal: str) -> Answer:
-    """Drop a pending change."""
     view = [line("Rejected: it is not remembered. The git history still has it.")]
     return await _answer_proposal(context, proposal, view, accept=False)
 
 
 async def turn_on(context: ActionContext) -> Answer:
-    """Read and write the memory of this repository, from the next session on."""
     return await _switch(context, on=True)
 
 
 async def turn_off(context: ActionContext) -> Answer:
-    """Do not read or write the memory of this repository, from the next session on."""
     return await _switch(context, on=False)
 
 
 async def receipt(context: SessionContext) -> Answer:
-    """What memory put into the prompt, and what was recalled for the last message."""
     manager = context.manager
     await manager.settled()
     found = manager.receipt()

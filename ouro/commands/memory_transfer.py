@@ -25,7 +25,6 @@ _MAX_REFUSED = 10
 
 
 async def export(context: ActionContext, file: str, force: bool) -> Answer | None:
-    """Write all of memory to one file."""
     if not file and context.session:
         file = "ouro-memory.md"
     path = context.cwd / Path(file).expanduser() if file else None
@@ -69,7 +68,6 @@ async def import_(
 
 
 async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None, remote: str) -> Answer | None:
-    """Fetch, merge and push over a git remote."""
     rest = list(words)
     if rest[:1] in (["user"], ["repo"]):
         scope = "repo" if rest.pop(0) == "repo" else "user"
@@ -80,7 +78,6 @@ async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None
 
 
 async def graph(context: ShellContext, output: str, force: bool, html: bool) -> Answer:  # noqa: ARG001 (the only format)
-    """Write notes and the names in them as one page for a browser."""
     half_life = context.folder.settings.memory.half_life_days
     with context.folder.memory() as (editor, _stores), context.folder.index() as index:
         untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}

@@ -21,7 +21,6 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 async def model(front_end: FrontEnd, argument: str) -> None:
-    """Use another model."""
     current = front_end.session.status().model
     chosen = argument or await front_end.choose("Which model?", await _model_choices(front_end), current)
     if not chosen:
@@ -32,7 +31,6 @@ async def model(front_end: FrontEnd, argument: str) -> None:
 
 
 async def think(front_end: FrontEnd, argument: str) -> None:
-    """Set how long the model thinks before it answers."""
     current = front_end.session.status().effort
     choices = [Choice(effort, effort) for effort in EFFORTS]
     chosen = argument or await front_end.choose("How long should the model think?", choices, current)
@@ -47,7 +45,6 @@ async def think(front_end: FrontEnd, argument: str) -> None:
 
 
 async def permissions(front_end: FrontEnd, argument: str) -> None:
-    """Show the permission rules, and set the mode."""
     if not argument:
         rules = front_end.session.permission_rules()
         listed = "\n".join(f"- {code(rule)}" for rule in rules)
@@ -60,7 +57,6 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
 
 
 async def plan(front_end: FrontEnd, argument: str) -> None:
-    """Enter or leave plan mode; with text, plan that."""
     leaves = front_end.session.status().mode == "plan" and not argument
     set_mode(front_end, "ask" if leaves else "plan")
     if argument:

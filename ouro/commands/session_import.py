@@ -26,7 +26,6 @@ _MAX_SHOWN = 20
 
 
 async def import_sessions(context: ShellContext, paths: Sequence[Path], program: Program | None, every: bool) -> Answer:
-    """Import sessions of Claude Code, Codex or an export; exit code 1 if one failed."""
     places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
     sources = find_sources(places, program)
     if not sources:

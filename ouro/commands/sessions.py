@@ -29,7 +29,6 @@ _MAX_LISTED = 20
 
 
 async def list_sessions(context: ShellContext, words: Sequence[str], every: bool) -> Answer:
-    """The sessions of this folder, last used first."""
     catalog = await context.catalog()
     everywhere = await catalog.sessions()
     found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
@@ -45,7 +44,6 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
 
 
 async def show(context: ShellContext, session: str) -> Answer:
-    """Facts about a session, its summary, its first message and its last answer."""
     catalog = await context.catalog()
     info = await context.store.get_session_stats((await catalog.find(session)).id)
     loaded = await context.store.load_session(info.id, read_only=True)
@@ -79,7 +77,6 @@ async def show(context: ShellContext, session: str) -> Answer:
 async def export(
     context: ShellContext, session: str, output: str, to: Literal["markdown", "html", "json"] | None, force: bool
 ) -> Answer | None:
-    """A whole session as Markdown, HTML or JSON."""
     catalog = await context.catalog()
     info = await catalog.find(session)
     path = Path(output).expanduser() if output else None
@@ -93,7 +90,6 @@ async def export(
 
 
 async def rename(context: ShellContext, session: str, title: str) -> Answer:
-    """Set the title of a session."""
     words = title_of(title)
     if not words:
         raise UsageError("The title is empty.")
@@ -105,7 +101,6 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
-    """Move sessions to the trash, or delete them."""
     catalog = await context.catalog()
     deleted = await context.store.list_deleted() if purge else []
     everything = [*await catalog.sessions(), *deleted]
@@ -128,7 +123,6 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
 
 
 async def restore(context: ShellContext, session: str) -> Answer:
-    """Bring a session back from the trash; without one, list the trash."""
     catalog = await context.catalog()
     deleted = await context.store.list_deleted()
     if not session:
@@ -140,7 +134,6 @@ async def restore(context: ShellContext, session: str) -> Answer:
 
 
 async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer:
-    """Move sessions that were not used for long to the trash, after a preview."""
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
@@ -174,7 +167,6 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
 
 
 async def repair(context: ShellContext, session: str) -> Answer:
-    """Set damaged parts aside, keep the rest, and rebuild the index of sessions."""
     catalog = await context.catalog()
     chosen = [await catalog.find(session)] if session else await context.store.list_sessions()
     done = {info.id: await context.store.repair_session(info.id) for info in chosen}

@@ -15,12 +15,10 @@ LISTED = 30
 
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
-    """Summarize the session to make room; the session file keeps every message."""
     await front_end.run(front_end.session.window.compact(argument))
 
 
 async def pin(front_end: FrontEnd, argument: str) -> None:
-    """Keep a message word for word through every compaction, or unpin it."""
     messages = front_end.session.window.pinnable()
     if not messages:
         raise UsageError("There are no messages to pin yet.")
@@ -37,7 +35,6 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
 
 
 async def context(front_end: FrontEnd, _argument: str) -> None:
-    """Show what fills the model's window, and what a compaction would do."""
     report = front_end.session.window.report()
     names = [*(name for name, _ in report.parts), "free"]
     sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]

@@ -53,17 +53,14 @@ UNCOMMITTED = "the changes in this working tree that are not committed yet, new 
 
 
 async def init(front_end: FrontEnd, argument: str) -> None:
-    """Study the repository and write AGENTS.md, or improve it."""
     await front_end.send(f"{INIT}\n\nMind in particular: {argument}" if argument else INIT)
 
 
 async def review(front_end: FrontEnd, argument: str) -> None:
-    """Review the uncommitted changes, or what you name."""
     await front_end.send(REVIEW.format(what=argument or UNCOMMITTED))
 
 
 async def diff(front_end: FrontEnd, _argument: str) -> None:
-    """Show what differs from the last commit."""
     text = await changes(front_end.session.cwd)
     front_end.show(block(text, "diff") if text.strip() else "No changes since the last commit.")
 
