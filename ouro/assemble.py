@@ -41,7 +41,6 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import (
     GuardedMemory,
     Mode,
-    NoSandbox,
     Permissions,
     RuleStore,
     SecretMask,
@@ -63,7 +62,7 @@ from ouro.session.todo_plan import plan_of, plan_once_read
 from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
 from ouro.settings import Settings
-from ouro.tools.builtin import ToolParts, builtin_tools
+from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.shell import Shell, ShellJobs
 from ouro.tools.todo import Plan
@@ -337,7 +336,7 @@ class _SessionBuilder:
         cwd, jobs = ground.options.cwd, ShellJobs(outputs, mask)
         keys = ground.catalog.key_values()
         timeout = ground.settings.shell.timeout_seconds
-        shell = Shell(cwd, jobs, outputs, child_environment(os.environ, secrets=keys), NoSandbox(), mask, timeout)
+        shell = Shell(cwd, jobs, outputs, child_environment(os.environ, secrets=keys), mask, timeout)
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
 
     @cached_property
@@ -377,8 +376,8 @@ class _SessionBuilder:
         """The system prompt, with long-term memory, and the tools. Blocks."""
         bench, ground = self.workbench, self.ground
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
-        parts = ToolParts(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
-        tools = {tool.name: tool for tool in builtin_tools(parts)}
+        found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
+        tools = {tool.name: tool for tool in found}
         runner = ToolRunner(tools, self.permissions, self.tasks.ask_user, self.memory.tool_finished)
         prompt = system_prompt(project_instructions(bench.cwd) if ground.trusted else ())
         block = manager.load_and_format() if (manager := self.memory.manager) else ""

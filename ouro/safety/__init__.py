@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.safety.environment import NoSandbox, Sandbox, child_environment
+    from ouro.safety.environment import child_environment
     from ouro.safety.guarded_memory import GIT_CONFIG, GuardedMemory
     from ouro.safety.permissions import Permissions
     from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Mode, Rule, RuleStore, parse_rule, parse_rules
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_exports(
     __name__,
     {
-        "environment": "NoSandbox Sandbox child_environment",
+        "environment": "child_environment",
         "guarded_memory": "GIT_CONFIG GuardedMemory",
         "permissions": "Permissions",
         "rules": "Allow Ask Decision Deny Effect Mode Rule RuleStore parse_rule parse_rules",

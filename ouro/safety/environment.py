@@ -1,11 +1,9 @@
-"""The environment of commands, without keys; and the sandbox protocol."""
+"""The environment of commands, without keys."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 _SECRET_NAME = re.compile(
@@ -82,16 +80,3 @@ def _holds_password(value: str) -> bool:
         return bool(parts.password) and parts.hostname not in ("localhost", "127.0.0.1", "::1", "db", "postgres")
     except ValueError:
         return True
-
-
-class Sandbox(Protocol):
-    def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:
-        """The command that starts `argv` confined: writing only below `writable`, with or without a network."""
-        ...
-
-
-class NoSandbox:
-    """Commands have the rights of the user; permissions are the only protection."""
-
-    def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:  # noqa: ARG002
-        return list(argv)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety import protected
+from ouro.utils.files import open_regular
 
 GIT_CONFIG = """\
 [core]
@@ -110,11 +111,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 def _small(path: Path) -> str:
     """The text of a small regular file; empty for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            return os.fsdecode(file.read(_MAX_BYTES))
     except OSError:
         return ""
-    try:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.fsdecode(os.read(descriptor, _MAX_BYTES)) if is_file else ""
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,6 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 from urllib.parse import quote
@@ -108,57 +107,41 @@ _MASKED = re.compile(r"\[secret:([^:\]]+):")
 _VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]*\d)(?=[^\s\"'\[\](){}<>,;|\\]*[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """A pattern; its group `secret` is masked."""
-
-    name: str
-    pattern: re.Pattern[str]
-
-
-def _rule(name: str, pattern: str) -> _Rule:
-    return _Rule(name, re.compile(pattern))
-
-
-_RULES = (
-    _rule(
-        "private-key",
+_RULES = {
+    "private-key": re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?>(?:\\[rn]|[\s\"'+,])*"
         r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*|[A-Za-z0-9+/=]{16,}+))++"
         r"(?:(?:\\[rn]|[\s\"'+,])*[A-Za-z0-9+/=]+(?=(?:\\[rn]|[\s\"'+,])*-----END))?)",
     ),
-    _rule("cookie", r"(?i)\b(?:set-)?cookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
-    _rule("authorization", r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"),
-    _rule("bearer", r"(?i)\bbearer +(?P<secret>(?=[\w.~+/-]*\d)[\w.~+/-]{16,}=*)"),
-    _rule("url", r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"),
-    _rule("netrc", r"\blogin\s+\S+\s+password\s+(?P<secret>\S{4,})"),
-    _rule("pgpass", r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"),
-    _rule("user-flag", r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
-    _rule(
-        "flag",
+    "cookie": re.compile(r"(?i)\b(?:set-)?cookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
+    "authorization": re.compile(r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"),
+    "bearer": re.compile(r"(?i)\bbearer +(?P<secret>(?=[\w.~+/-]*\d)[\w.~+/-]{16,}=*)"),
+    "url": re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"),
+    "netrc": re.compile(r"\blogin\s+\S+\s+password\s+(?P<secret>\S{4,})"),
+    "pgpass": re.compile(r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"),
+    "user-flag": re.compile(r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
+    "flag": re.compile(
         rf"(?i)(?<![\w-])--?(?!-)[\w-]{{0,40}}?{_NAMES}(?:=|[ \t]+)[\"']?"
         r"(?P<secret>(?!-)[^\s\"'$<\[({|]{8,})(?=[\s\"']|\Z)",
     ),
-    _rule("jwt", r"\b(?P<secret>ey[JK][\w-]{8,}\.ey[JK][\w-]{8,}\.[\w-]*)"),
-    _rule("aws-id", r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
-    _rule("google", r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"),
-    _rule(
-        "token",
+    "jwt": re.compile(r"\b(?P<secret>ey[JK][\w-]{8,}\.ey[JK][\w-]{8,}\.[\w-]*)"),
+    "aws-id": re.compile(r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
+    "google": re.compile(r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"),
+    "token": re.compile(
         r"\b(?P<secret>(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{20,}|gh[opsur]_\w{30,}|github_pat_\w{30,}|gl[a-z]{2,5}-[\w-]{20,}"
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w*\d)[\w-]{20,}"
         r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,})",
     ),
     # The shape of most tokens: a short word, then a long run of upper and lower case letters and digits.
-    _rule(
-        "prefixed",
+    "prefixed": re.compile(
         r"\b(?P<secret>[A-Za-z][A-Za-z0-9]{1,9}(?:[_-][a-z]{2,6}\d?)?[_-](?=[a-z0-9_-]*[A-Z])(?=[A-Z0-9_-]*[a-z])"
         r"(?=[A-Za-z_-]*\d[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,})(?![./(])",
     ),
-    _rule(
-        "named",
+    "named": re.compile(
         rf"(?i)(?:(?<!\[)\b|_|(?<=[a-z])){_NAMES}[\"']?\]?\s{{0,3}}(?:=|:|:=|=>)\s{{0,3}}[\"']?(?P<secret>{_VALUE})",
     ),
-)
+}
+"""Patterns by name; the group `secret` is masked."""
 
 
 class SecretMask:
@@ -193,12 +176,12 @@ class SecretMask:
         The first call starts the building of the scanner; a text that may hold a token waits for it, others do not.
         """
         for pattern in self._known:
-            text = pattern.sub(partial(_known_placeholder), text)
+            text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
         self.prepare()
         if _may_hold_a_token(text):
             text = self._scanned(text)
-        for rule in _RULES:
-            text = rule.pattern.sub(partial(_masked, rule.name), text)
+        for name, pattern in _RULES.items():
+            text = pattern.sub(partial(_masked, name), text)
         return text
 
     def kind_of_secret(self, text: str) -> str:
@@ -254,10 +237,6 @@ def _forms(value: str) -> Iterator[str]:
         kept = encoded[(0, 2, 3)[shift] : len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]]
         if len(kept) >= SHORTEST_VALUE:
             yield from {kept, kept.replace("+", "-").replace("/", "_")}
-
-
-def _known_placeholder(match: re.Match[str]) -> str:
-    return _placeholder("known", match[0].encode("utf-8", "replace"))
 
 
 def _masked(rule: str, match: re.Match[str]) -> str:

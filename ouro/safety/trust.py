@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ouro.errors import ConfigError
-from ouro.utils.files import write_private
+from ouro.utils.files import open_regular, write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.yaml import convert, read_yaml
@@ -142,11 +141,7 @@ def _name(root: Path, path: Path) -> str:
 
 
 def _content_hash(path: Path) -> str:
-    # O_NONBLOCK: a FIFO put in the place of a file must not hang the start.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{tilde(path)} is no longer a regular file.")
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

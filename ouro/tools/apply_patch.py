@@ -21,8 +21,6 @@ from ouro.utils.text_files import TextFile, save
 
 
 class ApplyPatchArgs(msgspec.Struct, frozen=True):
-    """The arguments of apply_patch."""
-
     input: Annotated[str, msgspec.Meta(description="The whole patch, from *** Begin Patch to *** End Patch.")]
 
 

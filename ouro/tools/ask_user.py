@@ -12,8 +12,6 @@ from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 
 class AskUserArgs(msgspec.Struct, frozen=True):
-    """The arguments of ask_user."""
-
     question: Annotated[str, msgspec.Meta(min_length=1, description="One question, in a sentence or two.")]
     choices: Annotated[
         list[str],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from ouro.display import Todo
 from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
@@ -22,21 +20,18 @@ from ouro.tools.tool import AnyTool
 from ouro.tools.write import Write
 
 
-class ToolParts(msgspec.Struct, frozen=True):
-    """The objects that the built-in tools need."""
+def builtin_tools(
+    workspace: Workspace,
+    shell: Shell,
+    jobs: ShellJobs,
+    on_todos: Callable[[tuple[Todo, ...]], None],
+    seen: FilesSeen,
+    search: SearchMemory | None = None,
+) -> tuple[AnyTool, ...]:
+    """Every built-in tool; memory_search where there is a `search`.
 
-    workspace: Workspace
-    shell: Shell
-    jobs: ShellJobs
-    on_todos: Callable[[tuple[Todo, ...]], None]
-    seen: FilesSeen
-    search: SearchMemory | None = None
-    """None where memory is off."""
-
-
-def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
-    """Every built-in tool. The order is fixed, so that the provider's cache stays valid."""
-    workspace, seen = parts.workspace, parts.seen
+    The order is fixed, so that the provider's cache stays valid.
+    """
     return (
         Read(workspace, seen),
         Write(workspace, seen),
@@ -44,10 +39,10 @@ def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
         ApplyPatch(workspace, seen),
         Glob(workspace),
         Grep(workspace),
-        parts.shell,
-        ShellOutput(parts.jobs),
-        ShellKill(parts.jobs),
-        TodoWrite(parts.on_todos),
+        shell,
+        ShellOutput(jobs),
+        ShellKill(jobs),
+        TodoWrite(on_todos),
         AskUser(),
-        *([MemorySearch(parts.search)] if parts.search else ()),
+        *([MemorySearch(search)] if search else ()),
     )

@@ -28,8 +28,6 @@ class Replacement(msgspec.Struct, frozen=True):
 
 
 class EditArgs(msgspec.Struct, frozen=True):
-    """The arguments of edit."""
-
     path: Annotated[str, msgspec.Meta(description="The file, relative to the working folder or absolute.")]
     edits: Annotated[
         list[Replacement],

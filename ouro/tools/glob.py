@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 import heapq
 import re
 from collections.abc import Callable
@@ -17,11 +18,8 @@ from ouro.safety import Effect, Workspace
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files, walk
 
-_PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|[^*?\[]+|\[")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MAX_FORMS = 256
-_MAX_STARS = 3
-"""Regular expressions are exponential in stars: `*a*a*a*a*b` froze ouro. Above this, a state machine is used."""
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
@@ -33,17 +31,10 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
         ToolError: the pattern is not valid.
     """
     if pattern.startswith("!"):
-        fits = name_pattern(pattern[1:])
-        return lambda path: not fits(path)
-    forms = [_in_every_folder(form) for form in expand_braces(pattern)]
-    if any(sum("*" in piece for piece in _PIECE.findall(form)) > _MAX_STARS for form in forms):
-        matchers = [_steps(form) for form in forms]
-        return lambda path: any(_matches(steps, path) for steps in matchers)
-    try:
-        expression = re.compile("|".join(f"(?:{_expression(form)})" for form in forms), re.DOTALL)
-    except re.error as error:
-        raise ToolError(f"{pattern} is not a pattern for names: {error}.") from error
-    return lambda path: expression.fullmatch(path) is not None
+        inner = name_pattern(pattern[1:])
+        return lambda path: not inner(path)
+    forms = [_folders(form) for form in expand_braces(pattern)]
+    return lambda path: any(_matches(form, path.split("/")) for form in forms)
 
 
 def expand_braces(pattern: str) -> list[str]:
@@ -64,74 +55,38 @@ def expand_braces(pattern: str) -> list[str]:
     return forms
 
 
-def _in_every_folder(pattern: str) -> str:
+def _folders(pattern: str) -> list[re.Pattern[str] | None]:
+    """An expression for each part of the path; None for `**`, any number of folders."""
     if pattern.endswith("/"):
         pattern += "**"
-    return pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
+    pattern = pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
+    if pattern.endswith("/**"):
+        pattern += "/*"
+    parts = (part.replace("[^", "[!") for part in pattern.split("/"))
+    return [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
 
 
-def _expression(pattern: str) -> str:
-    return "".join(_piece(piece) for piece in _PIECE.findall(pattern))
-
-
-def _piece(piece: str) -> str:
-    if piece == "**/":
-        return "(?:.*/)?"
-    if piece in ("**", "*", "?"):
-        return {"**": ".*", "*": "[^/]*", "?": "[^/]"}[piece]
-    if piece.startswith("[") and piece.endswith("]") and len(piece) > 2:
-        inside = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-        return f"[^/{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
-    return re.escape(piece)
-
-
-def _steps(pattern: str) -> list[str | re.Pattern[str]]:
-    """The pattern as stars (`*`, `**`, `**/`) and expressions for single characters."""
-    steps: list[str | re.Pattern[str]] = []
-    for piece in _PIECE.findall(pattern):
-        if piece in ("*", "**", "**/"):
-            steps.append(piece)
-        elif piece == "?" or (piece.startswith("[") and piece.endswith("]") and len(piece) > 2):
-            steps.append(re.compile(_piece(piece), re.DOTALL))
-        else:
-            steps += [re.compile(re.escape(char)) for char in piece]
-    return steps
-
-
-def _matches(steps: list[str | re.Pattern[str]], path: str) -> bool:
-    """Follow all states at once, in time proportional to path length times pattern length."""
-    states = _closed(steps, {0})
-    for char in path:
+def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
+    """Follow all states at once: the time grows with the product of both lengths, not with the choices."""
+    states = {0}
+    for part in parts:
         following: set[int] = set()
-        for at in states:
-            step = steps[at] if at < len(steps) else None
-            if isinstance(step, re.Pattern):
-                if step.fullmatch(char):
-                    following |= _closed(steps, {at + 1})
-            elif step is not None and (char != "/" or step != "*"):
+        for state in states:
+            at = state
+            while at < len(steps) and steps[at] is None:
                 following.add(at)
-                if step != "**/" or char == "/":
-                    following |= _closed(steps, {at + 1})
+                at += 1
+            step = steps[at] if at < len(steps) else None
+            if step and step.match(part):
+                following.add(at + 1)
         states = following
     return len(steps) in states
-
-
-def _closed(steps: list[str | re.Pattern[str]], states: set[int]) -> set[int]:
-    """The states, plus those behind stars that match the empty string."""
-    found = set(states)
-    for at in states:
-        while at < len(steps) and isinstance(steps[at], str):
-            at += 1  # noqa: PLW2901 - the next step
-            found.add(at)
-    return found
 
 
 _MAX_SHOWN = 100
 
 
 class GlobArgs(msgspec.Struct, frozen=True):
-    """The arguments of glob."""
-
     pattern: Annotated[
         str, msgspec.Meta(description="Such as *.py (in every folder), src/**/*.ts, docs/*.{md,rst}, **/test_*.")
     ]

@@ -234,8 +234,6 @@ _TYPES = {
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
-    """The arguments of grep."""
-
     pattern: Annotated[str, msgspec.Meta(min_length=1, description="A regular expression; \\( means a bracket.")]
     path: Annotated[str, msgspec.Meta(description="A folder or file, by default the working folder.")] = "."
     mode: Annotated[

@@ -33,8 +33,6 @@ SearchMemory = Callable[[str, int, str], Awaitable[Sequence[Found]]]
 
 
 class MemorySearchArgs(msgspec.Struct, frozen=True):
-    """The arguments of memory_search."""
-
     query: Annotated[str, msgspec.Meta(min_length=1, description="What to look for: a question, or words of it.")]
     max_results: Annotated[int, msgspec.Meta(ge=1, le=50, description="Most hits to give.")] = 5
     since: Annotated[str | None, msgspec.Meta(description="Only what is from this day on: 2026-11-21.")] = None

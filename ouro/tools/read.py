@@ -179,8 +179,6 @@ _MAX_NAMES = 50
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
-    """The arguments of read."""
-
     path: Annotated[str, msgspec.Meta(description="The file, relative to the working folder or absolute.")]
     offset: Annotated[int, msgspec.Meta(ge=1, description="The first line to show (of a PDF: the first page).")] = 1
     limit: Annotated[

@@ -14,7 +14,7 @@ import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
-from ouro.safety import Effect, NoSandbox, Sandbox
+from ouro.safety import Effect
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
@@ -22,7 +22,11 @@ from ouro.utils.text import plural
 
 _TAIL = 2000
 _MAX_RUNNING = 20
-_MAX_KEPT = 100
+_MAX_SAVED = 100
+DEFAULT_SECONDS = 120
+_MAX_SECONDS = 600
+_TITLE = 100
+_SETTLE = 1.0
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -64,7 +68,7 @@ class ShellJobs:
         self._jobs: dict[str, _Job] = {}
         self._count = 0
 
-    async def start(self, line: str, cwd: Path, environment: Mapping[str, str], sandbox: Sandbox) -> JobInfo:
+    async def start(self, line: str, cwd: Path, environment: Mapping[str, str]) -> JobInfo:
         """Start `line` and return at once.
 
         Raises:
@@ -73,12 +77,14 @@ class ShellJobs:
         if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
         capture, changed = OutputCapture(self._spool_dir, self._mask), asyncio.Event()
-        process = await start_shell(line, cwd, environment, sandbox, capture, lambda _: changed.set())
+        process = await start_shell(line, cwd, environment, capture, lambda _: changed.set())
         self._count += 1
         job = _Job(f"job_{self._count}", line, process, capture, changed=changed)
         job.watcher = asyncio.create_task(self._watch(job), name=job.id)
         self._jobs[job.id] = job
-        self._forget_old()
+        ended = [job.id for job in self._jobs.values() if job.process.exit_code is not None]
+        for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
+            del self._jobs[job_id]
         return self._info(job)
 
     def list(self) -> tuple[JobInfo, ...]:
@@ -86,11 +92,7 @@ class ShellJobs:
         return tuple(map(self._info, self._jobs.values()))
 
     def news(self, job_id: str) -> str:
-        """The output of a job since the last call.
-
-        Raises:
-            ToolError: there is no such job.
-        """
+        """The output of a job since the last call."""
         job = self._job(job_id)
         text = job.capture.since(job.read)
         job.read = job.capture.total
@@ -98,11 +100,7 @@ class ShellJobs:
         return text
 
     async def wait(self, job_id: str, seconds: float) -> None:
-        """Wait until a job has printed something or has ended, at most for the given time.
-
-        Raises:
-            ToolError: there is no such job.
-        """
+        """Wait until a job has printed something or has ended, at most for the given time."""
         job = self._job(job_id)
         try:
             async with asyncio.timeout(seconds):
@@ -113,29 +111,17 @@ class ShellJobs:
             return
 
     def info(self, job_id: str) -> JobInfo:
-        """The state of one job.
-
-        Raises:
-            ToolError: there is no such job.
-        """
+        """The state of one job."""
         return self._info(self._job(job_id))
 
     async def kill(self, job_id: str) -> JobInfo:
-        """End a job and all that it started.
-
-        Raises:
-            ToolError: there is no such job.
-        """
+        """End a job and all that it started."""
         job = self._job(job_id)
         await job.process.end()
         return self._info(job)
 
     def kill_now(self, job_id: str) -> None:
-        """KILL a job at once, without waiting for it.
-
-        Raises:
-            ToolError: there is no such job.
-        """
+        """KILL a job at once, without waiting for it."""
         self._job(job_id).process.kill()
 
     async def close(self) -> None:
@@ -159,16 +145,11 @@ class ShellJobs:
             job.process.kill()
             job.changed.set()
 
-    def _forget_old(self) -> None:
-        ended = [job.id for job in self._jobs.values() if job.process.exit_code is not None]
-        for job_id in ended[: max(0, len(self._jobs) - _MAX_KEPT)]:
-            del self._jobs[job_id]
-
     def _job(self, job_id: str) -> _Job:
         if job := self._jobs.get(job_id):
             return job
-        known = ", ".join(self._jobs) or "none"
-        raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {known}.")
+        jobs = ", ".join(self._jobs) or "none"
+        raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {jobs}.")
 
     def _info(self, job: _Job) -> JobInfo:
         code = job.process.exit_code
@@ -177,8 +158,6 @@ class ShellJobs:
 
 
 class ShellOutputArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """The arguments of shell_output."""
-
     id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
     wait_seconds: Annotated[
         float, msgspec.Meta(ge=0, le=600, description="Wait this long for something new, or for its end.")
@@ -202,18 +181,11 @@ class ShellOutput(Tool[ShellOutputArgs]):
         return f"shell_output {args.id}"
 
     async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
-        """Wait, and read.
-
-        Raises:
-            ToolError: there is no such job.
-        """
         await self._jobs.wait(args.id, args.wait_seconds)
         return _described(self._jobs.info(args.id), self._jobs.news(args.id))
 
 
 class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """The arguments of shell_kill."""
-
     id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
 
 
@@ -231,37 +203,19 @@ class ShellKill(Tool[ShellKillArgs]):
         return f"shell_kill {args.id}"
 
     async def run(self, args: ShellKillArgs, ctx: ToolContext) -> ToolResult:
-        """End it.
-
-        Raises:
-            ToolError: there is no such job.
-        """
         job = await self._jobs.kill(args.id)
         return _described(job, self._jobs.news(args.id))
 
 
 def _described(job: JobInfo, news: str) -> ToolResult:
-    if job.running:
-        status = "running"
-    elif job.exit_code is not None and job.exit_code < 0:
-        status = f"ended by signal {-job.exit_code}"
-    else:
-        status = f"exit code {job.exit_code}"
+    status = _status(job.exit_code)
     news = news.rstrip("\n")
     text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.seconds:.1f} s]"
     code = None if job.running or (job.exit_code or 0) < 0 else job.exit_code
     return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))
 
 
-DEFAULT_SECONDS = 120
-_MAX_SECONDS = 600
-_TITLE = 100
-_SETTLE = 1.0
-
-
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """The arguments of shell."""
-
     command: Annotated[str, msgspec.Meta(min_length=1, description="The line (or lines) of bash to run.")]
     cwd: Annotated[
         str, msgspec.Meta(description="The folder to run it in; default: the workspace. Use this instead of `cd`.")
@@ -300,7 +254,6 @@ class Shell(Tool[ShellArgs]):
         jobs: ShellJobs,
         spool_dir: Path,
         environment: Mapping[str, str],
-        sandbox: Sandbox | None = None,
         mask: Callable[[str], str] | None = None,
         timeout_seconds: float = DEFAULT_SECONDS,
     ) -> None:
@@ -308,10 +261,8 @@ class Shell(Tool[ShellArgs]):
 
         Args:
             root: where lines run.
-            jobs: manages background commands.
-            spool_dir: where long output is kept.
+            spool_dir: where long output is saved.
             environment: of the commands, without secrets (`child_environment`).
-            sandbox: wraps every command.
             mask: removes secrets from saved output.
             timeout_seconds: the time limit of a call that sets none.
         """
@@ -319,7 +270,6 @@ class Shell(Tool[ShellArgs]):
         self._jobs = jobs
         self._spool_dir = spool_dir
         self._environment = environment
-        self._sandbox = sandbox or NoSandbox()
         self._mask = mask
         self._timeout = timeout_seconds
         self._running: set[ShellProcess] = set()
@@ -337,15 +287,10 @@ class Shell(Tool[ShellArgs]):
         return Display(f"run{lasting}{place}", CommandOutput(args.command))
 
     async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
-        """Run it.
-
-        Raises:
-            ToolError: the folder does not exist, or bash cannot be started.
-        """
         named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
         cwd = (self._root / named).resolve()
         if args.background:
-            job = await self._jobs.start(args.command, cwd, self._environment, self._sandbox)
+            job = await self._jobs.start(args.command, cwd, self._environment)
             text = (
                 f"Started in the background as {job.id}. Read what it prints with shell_output(id={job.id!r}), "
                 f"end it with shell_kill(id={job.id!r})."
@@ -365,9 +310,7 @@ class Shell(Tool[ShellArgs]):
         """
         cwd = cwd or self._root
         capture = OutputCapture(self._spool_dir, self._mask)
-        process = await start_shell(
-            line, cwd, self._environment, self._sandbox, capture, lambda data: report(readable(data))
-        )
+        process = await start_shell(line, cwd, self._environment, capture, lambda data: report(readable(data)))
         self._running.add(process)
         in_time, left = True, 0
         try:
@@ -392,7 +335,7 @@ class Shell(Tool[ShellArgs]):
     def _result(self, line: str, cwd: Path, output: str, process: ShellProcess, note: str) -> ToolResult:
         timed_out = note.startswith("Ended after")
         code = None if timed_out or (process.exit_code or 0) < 0 else process.exit_code
-        status = _status(process.exit_code, timed_out)
+        status = "time limit" if timed_out else _status(process.exit_code)
         place = "" if cwd == self._root else f" in {cwd}"
         output = output.rstrip("\n")
         parts = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
@@ -402,12 +345,10 @@ class Shell(Tool[ShellArgs]):
         return ToolResult("\n".join(filter(None, parts)), shown, failed=code != 0)
 
 
-def _status(exit_code: int | None, timed_out: bool) -> str:
-    if timed_out:
-        return "time limit"
-    if exit_code is not None and exit_code < 0:
-        return f"ended by signal {-exit_code}"
-    return f"exit code {exit_code}"
+def _status(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "running"
+    return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
 def _out_of_time(seconds: float | None) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ouro.errors import ToolError
-from ouro.safety import Sandbox
 from ouro.tools.truncate import OutputCapture
 
 _MARK = "OURO_SHELL"
@@ -25,8 +24,8 @@ _LAST_PIECES = 64
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
 _REPORTED = 4096
-_HAS_PROC = Path("/proc/self/environ").exists()
 _ENVIRONMENT = 1 << 20
+_HAS_PROC = Path("/proc/self/environ").exists()
 _MOMENT = 0.01
 _LAST_WORDS = 0.3
 """Seconds that `tee` and its like have to finish when the shell has ended."""
@@ -187,7 +186,6 @@ async def start_shell(
     line: str,
     cwd: Path,
     environment: Mapping[str, str],
-    sandbox: Sandbox,
     capture: OutputCapture,
     report: Callable[[bytes], None] | None = None,
 ) -> ShellProcess:
@@ -196,13 +194,16 @@ async def start_shell(
     Raises:
         ToolError: the folder does not exist or cannot be entered, or bash cannot be started.
     """
-    _demand_folder(cwd)
+    if not cwd.exists():
+        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
+    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
+        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
     argv = [shutil.which("bash") or "/bin/sh", "-c", "--", line]
     mark = secrets.token_hex(8)
     reading, writing = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
-            *sandbox.wrap(argv, writable=[cwd], network=True),
+            *argv,
             cwd=cwd,
             env={**environment, _MARK: mark},
             stdin=asyncio.subprocess.DEVNULL,
@@ -220,13 +221,6 @@ async def start_shell(
         os.close(writing)
     _bound_processes(process.pid)
     return ShellProcess(process, mark, Pump(reading, capture, report))
-
-
-def _demand_folder(cwd: Path) -> None:
-    if not cwd.exists():
-        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
-    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
-        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
 
 
 def _bound_processes(pid: int) -> None:

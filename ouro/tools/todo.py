@@ -31,8 +31,6 @@ class TodoItem(msgspec.Struct, frozen=True):
 
 
 class TodoArgs(msgspec.Struct, frozen=True):
-    """The arguments of todo."""
-
     todos: Annotated[list[TodoItem], msgspec.Meta(description="The whole plan, in order; it replaces the one before.")]
 
 

@@ -14,79 +14,19 @@ from queue import SimpleQueue
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.text import clean
 
-SPOOLED = 4 * 1024 * 1024
-"""Maximum bytes of output in a file."""
-_PIECE = 8 * 1024
-
-
-class Spool:
-    """A file for output. A thread writes it: the search for secrets would block the event loop too long."""
-
-    def __init__(self, folder: Path, mask: Callable[[str], str] | None) -> None:
-        """Make the file.
-
-        Raises:
-            OSError: it cannot be made.
-        """
-        ensure_private_dir(folder)
-        self.path = folder / f"output-{secrets.token_hex(4)}.txt"
-        self._descriptor = os.open(
-            self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-        self._mask = mask
-        self._room = SPOOLED
-        self._queue: SimpleQueue[bytes] = SimpleQueue()
-        # A daemon does not block the exit of the program; the end of a long output may be missing then.
-        self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
-        self._writer.start()
-
-    def add(self, data: bytes) -> None:
-        """Write one more piece, up to the limit."""
-        if data and self._room:
-            data = data[: self._room]
-            self._room -= len(data)
-            self._queue.put(data)
-
-    def close(self) -> None:
-        self._queue.put(b"")
-
-    def settle(self, seconds: float) -> None:
-        """Wait until the file is complete, at most this long. Blocks."""
-        self._writer.join(seconds)
-
-    def _write(self) -> None:
-        pending = b""
-        with os.fdopen(self._descriptor, "wb", buffering=0) as file, contextlib.suppress(OSError):
-            while data := self._queue.get():
-                pending += data
-                while len(pending) > _PIECE:
-                    end = _cut(pending)
-                    file.write(self._masked(pending[:end]))
-                    pending = pending[end:]
-            file.write(self._masked(pending))
-
-    def _masked(self, data: bytes) -> bytes:
-        if self._mask is None:
-            return data
-        return self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace")
-
-
-def _cut(data: bytes) -> int:
-    """Where to cut a piece, so that no secret is split: after a line, else between words."""
-    for mark in (b"\n", b" "):
-        if end := data.rfind(mark, 0, _PIECE) + 1:
-            return end
-    return _PIECE
-
-
 SHOWN = 30_000
 """Maximum characters of one result for the model."""
+SPOOLED = 4 * 1024 * 1024
+"""Maximum bytes of output in a file."""
 IN_MEMORY = 256 * 1024
 """Bytes of output in memory while a command runs: half for the head, half for the tail."""
+_PIECE = 8 * 1024
 
 
 class OutputCapture:
     """The output of a command: head and tail in memory, all of it in a file once it is too long to show.
+
+    A thread writes the file: the search for secrets would block the event loop too long.
 
     Args:
         folder: where the file is made when it is needed.
@@ -104,25 +44,31 @@ class OutputCapture:
         self._mask = mask
         self._head = bytearray()
         self._tail = bytearray()
-        self._spool: Spool | None = None
+        self._writer: threading.Thread | None = None
+        self._queue: SimpleQueue[bytes] = SimpleQueue()
+        self._room = SPOOLED
 
     def add(self, data: bytes) -> None:
         """One more piece of output."""
-        self._keep(data)
+        room = max(0, IN_MEMORY // 2 - len(self._head))
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > IN_MEMORY:
+            del self._tail[: -IN_MEMORY // 2]
         self.total += len(data)
-        if self._spool:
-            self._spool.add(data)
+        if self._writer:
+            self._save(data)
         elif self.total > SHOWN and not self.unsaved:
-            self._start_spool()
+            self._start_writer()
 
     def close(self) -> None:
-        if self._spool:
-            self._spool.close()
+        if self._writer:
+            self._queue.put(b"")
 
     def settle(self, seconds: float) -> None:
-        """Wait until the file is complete, if there is one. Blocks."""
-        if self._spool:
-            self._spool.settle(seconds)
+        """Wait until the file is complete, if there is one, at most this long. Blocks."""
+        if self._writer:
+            self._writer.join(seconds)
 
     def text(self, limit: int = SHOWN) -> str:
         """Head and tail, cleaned, with a note on what was left out between them."""
@@ -152,21 +98,41 @@ class OutputCapture:
         part = f"its first {SPOOLED // 1024 // 1024} MB are" if self.total > SPOOLED else "all of it is"
         return f"; {part} in {self.file}"
 
-    def _keep(self, data: bytes) -> None:
-        room = max(0, IN_MEMORY // 2 - len(self._head))
-        self._head += data[:room]
-        self._tail += data[room:]
-        if len(self._tail) > IN_MEMORY:
-            del self._tail[: -IN_MEMORY // 2]
-
-    def _start_spool(self) -> None:
+    def _start_writer(self) -> None:
+        path = self._folder / f"output-{secrets.token_hex(4)}.txt"
         try:
-            self._spool = Spool(self._folder, self._mask)
+            ensure_private_dir(self._folder)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             self.unsaved = f"the rest could not be saved ({error.strerror})"
             return
-        self.file = self._spool.path
-        self._spool.add(bytes(self._head + self._tail))
+        self.file = path
+        # A daemon does not block the exit of the program; the end of a long output may be missing then.
+        self._writer = threading.Thread(target=self._write, args=(descriptor,), name="spool", daemon=True)
+        self._writer.start()
+        self._save(bytes(self._head + self._tail))
+
+    def _save(self, data: bytes) -> None:
+        """Hand one more piece to the writer, up to the limit."""
+        if data := data[: self._room]:
+            self._room -= len(data)
+            self._queue.put(data)
+
+    def _write(self, descriptor: int) -> None:
+        pending = b""
+        with os.fdopen(descriptor, "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while data := self._queue.get():
+                pending += data
+                while len(pending) > _PIECE:
+                    # No secret is split: cut after a line, else between words.
+                    ends = (pending.rfind(mark, 0, _PIECE) + 1 for mark in (b"\n", b" "))
+                    end = next(filter(None, ends), _PIECE)
+                    file.write(self._masked(pending[:end]))
+                    pending = pending[end:]
+            file.write(self._masked(pending))
+
+    def _masked(self, data: bytes) -> bytes:
+        return self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace") if self._mask else data
 
 
 def readable(data: bytes) -> str:

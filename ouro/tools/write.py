@@ -17,8 +17,6 @@ from ouro.utils.text_files import TextFile
 
 
 class WriteArgs(msgspec.Struct, frozen=True):
-    """The arguments of write."""
-
     path: Annotated[
         str,
         msgspec.Meta(description="The file, relative to the working folder or absolute. Creates missing folders."),

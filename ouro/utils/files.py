@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from ouro.errors import UsageError
@@ -162,23 +164,19 @@ def lock_descriptor(descriptor: int, timeout: float | None = None) -> None:
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
     """Yield whether this process holds the lock file `path`; it holds it while inside. Never waits, never raises."""
-    try:
-        ensure_private_dir(path.parent)
-        lock = lock_file(path, timeout=0)
-        lock.__enter__()
-    except BlockingIOError:
-        yield False
-        return
-    except OSError as error:
-        from ouro.utils.log import log  # imported late: the first frame is drawn without `logging`
+    with ExitStack() as stack:
+        is_mine = False
+        try:
+            ensure_private_dir(path.parent)
+            stack.enter_context(lock_file(path, timeout=0))
+            is_mine = True
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            from ouro.utils.log import log  # imported late: the first frame is drawn without `logging`
 
-        log.warning("%s cannot be locked: %s", path, error)
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.__exit__(None, None, None)
+            log.warning("%s cannot be locked: %s", path, error)
+        yield is_mine
 
 
 @contextmanager
@@ -188,3 +186,16 @@ def open_folder(folder: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: Path, flags: int = 0) -> BufferedReader:
+    """A regular file, open for reading; a pipe in its place is an error and does not block.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return os.fdopen(descriptor, "rb")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import subprocess
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
+
+from ouro.utils.files import open_regular
 
 _FLAGS = (
     "--no-optional-locks", "--no-pager",
@@ -208,10 +209,9 @@ def same_project(project: str) -> Callable[[str], bool]:
 
 
 def _read(path: Path) -> str:
-    """The start of a small text file; empty if it cannot be read. O_NONBLOCK: a pipe in its place must not block."""
+    """The start of a small text file; empty if it cannot be read."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(_MAX_READ).decode("utf-8", "replace") if regular else ""
+        with open_regular(path) as file:
+            return file.read(_MAX_READ).decode("utf-8", "replace")
     except OSError:
         return ""

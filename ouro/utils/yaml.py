@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ouro.errors import ConfigError
+from ouro.utils.files import open_regular
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -98,11 +97,7 @@ def parse_yaml(text: str, name: str) -> Node:
 
 
 def _read(path: Path, shown: str) -> str:
-    # O_NONBLOCK: a FIFO in the place of a settings file must not hang the start.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{shown} is not a regular file.")
+    with open_regular(path) as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small.")
