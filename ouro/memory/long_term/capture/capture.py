@@ -148,11 +148,7 @@ class Capture:
             yield part, captured
 
     async def run(self, spoken: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str] = ()) -> Captured:
-        """Make notes of `spoken`, the messages since the last capture. Raises ModelError, as `run_parts`.
-
-        Args:
-            sources: what had come into the session from outside by then.
-        """
+        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
         own = [message for message in spoken if message.is_own]
         if sources:
             outcomes = await self._read(own, own, moment, ())

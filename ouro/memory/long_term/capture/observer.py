@@ -184,12 +184,7 @@ def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
-    """Do what the user chose; returns None when both notes stay as they are. Blocks.
-
-    Raises:
-        NoteError: one of them was deleted meanwhile.
-        LongTermMemoryError, OSError: it could not be written.
-    """
+    """Do what the user chose; returns None when both notes stay as they are. Blocks; raises as `Notebook`."""
     new = notebook.find(new_id).note
     apart = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
     if answer == KEEP_BOTH:

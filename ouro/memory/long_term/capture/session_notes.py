@@ -87,26 +87,17 @@ class SessionNotes:
 
         try:
             search = self._search()
-            if search.vectors is None:
-                return ()
             if not self._has_all_vectors:
                 self._lookup.fill_notes()
                 self._has_all_vectors = True
-            hits = search.find(note.text, _NEIGHBOURS, SearchFilter(kinds=("note",), scope=note.scope))
-            vector = search.vectors.question(note.text)
-            with search.index.reading() as database:
-                cosines = search.vectors.cosines(database, "notes", vector, [hit.place for hit in hits])
+            hits = search.nearest_notes([note.text], _NEIGHBOURS, [SearchFilter(kinds=("note",), scope=note.scope)])
         except (ModelError, SearchUnavailable) as error:
             log.warning("notes are compared by words only: %s", error)
             return ()
-        return [hit.id for hit in hits if cosines.get(hit.place, 0.0) >= _MIN_SIMILARITY]
+        return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
     def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
-        """Write a note as a pending proposal; `sources` came into the session before.
-
-        Raises:
-            SecretInMemory: it holds a secret; nothing was written.
-        """
+        """Write a note as a pending proposal; `sources` came into the session before. Raises SecretInMemory."""
         store, text = self._scopes[note.scope].store, note_text(note)
         if kind := store.secret_in(text):
             raise SecretInMemory(f"This holds a secret ({kind}) and is not proposed.")
@@ -137,11 +128,7 @@ class SessionNotes:
         return [note.id for note in notes if self._has_decayed(note)], shared
 
     def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> tuple[list[Written], list[Written]]:
-        """Archive notes, and let others be recalled on all branches.
-
-        Raises:
-            LongTermMemoryError, OSError: a file could not be written.
-        """
+        """Archive notes, and let others be recalled on all branches; returns both."""
         archived = self.notebook.archive(decayed, "capture")
         return archived, self.notebook.share([note_id for note_id in shared if note_id not in decayed], "capture")
 

@@ -110,8 +110,7 @@ class SessionPart(msgspec.Struct, frozen=True):
 def uncaptured(entries: Sequence[TranscriptEntry], captured: int, turn: int = 0) -> Iterator[SessionPart]:
     """Yields the parts after message number `captured`, oldest first; none if the user has said nothing since.
 
-    Args:
-        turn: the number of the last turn before these messages.
+    `turn` is the number of the last turn before these messages.
     """
     if not turns_since(entries, captured):
         return
@@ -163,11 +162,7 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
 
 
 async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
-    """Append a record to a session that is not open.
-
-    Raises:
-        SessionError, SaveFailed, OSError: it is open elsewhere by now, or cannot be written.
-    """
+    """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
     loaded = await store.load_session(session_id, reach="screen")
     try:
         if not loaded.read_only:
@@ -177,11 +172,7 @@ async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord)
 
 
 async def read_transcript(store: MemoryStore, session_id: str) -> tuple[SessionHeader, Transcript]:
-    """The whole current branch of a session, without tool outputs.
-
-    Raises:
-        SessionError, OSError: it cannot be read.
-    """
+    """The whole current branch of a session, without tool outputs. Raises SessionError or OSError."""
     whole = await store.read_whole(session_id)
 
     def take_all() -> Transcript:
@@ -247,10 +238,8 @@ class CaptureBacklog:
                     return
 
     async def mark_captured(self, session: BacklogSession, part: SessionPart) -> None:
-        """Record in a session that a part of it is captured. Raises as `save_closed`.
-
-        The record has the time of the session's last one, so that its place in lists stays.
-        """
+        """Record in a session that a part of it is captured. Raises as `save_closed`."""
+        # With the time of the last record, so that the session stays in its place in lists.
         await save_closed(self.store, session.id, CapturedRecord(part.upto, session.transcript.last_at))
 
     async def _recent(self) -> list[str]:

@@ -34,7 +34,11 @@ _WIDTH = 80
 
 @dataclass(eq=False)
 class MemoryMaintenance:
-    """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it."""
+    """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it.
+
+    What a user asks for raises UsageError if memory is off here or another process maintains it, and ModelError if the
+    model did not answer as asked: what is finished by then stays done.
+    """
 
     summaries: Summaries | None
     """None if `sessions.summaries` is off."""
@@ -73,23 +77,14 @@ class MemoryMaintenance:
         return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
 
     async def find_notes(self) -> tuple[Clusters, str]:
-        """The clusters of notes to merge, and a line with an estimate of the cost.
-
-        Raises:
-            UsageError: memory is off here.
-        """
+        """The clusters of notes to merge, and a line with an estimate of the cost."""
         consolidator, _ = self._workers
         found = await asyncio.to_thread(lambda: consolidator.find(every=True))
         tokens = await asyncio.to_thread(consolidator.tokens, found)
         return found, f"{plural(len(found), 'cluster')} of notes that say about the same; {self._estimate(tokens)}."
 
     async def find_sessions(self, days: int) -> tuple[Sequence[OldSession], str]:
-        """The sessions last used so many days ago that are to be read, oldest first, also those that are skipped with
-        the reason; and a line with an estimate of the cost.
-
-        Raises:
-            UsageError: memory is off here.
-        """
+        """The unread sessions last used so many days ago, oldest first, also skipped ones; and a line with the cost."""
         _, crystallizer = self._workers
         found = await crystallizer.pending(days)
         unread = [session for session in found if not session.skipped]
@@ -98,16 +93,15 @@ class MemoryMaintenance:
         return found, f"{plural(len(unread), 'session')} to read{skipped}; {estimate}."
 
     async def merge_notes(self, found: Clusters, done: list[Merge]) -> AsyncGenerator[str, None]:
-        """Merge these clusters, one after the other, into `done`; yields a line for each, and one for all.
-
-        Raises:
-            UsageError: another process maintains memory, or memory is off here.
-            ModelError: the model did not answer; finished clusters stay merged.
-        """
+        """Merge these clusters, one after the other, into `done`; yields a line for each, and one for all."""
         before = self.usage()
         with self._locked():
-            async with aclosing(self._merge(found)) as merges:
+            async with aclosing(self._workers[0].merge(found)) as merges:
                 async for merge in merges:
+                    if merge.written is not None and not self.silent:
+                        event = note_event(merge.written)
+                        text = f"{event.text} (out of {len(merge.notes)} notes)"
+                        self.channel.emit(msgspec.structs.replace(event, text=text))
                     done.append(merge)
                     yield f"{len(done)} of {len(found)} · {_merge_line(merge)}"
         merged = [merge for merge in done if merge.written is not None]
@@ -120,26 +114,22 @@ class MemoryMaintenance:
         """Crystallize these sessions part by part into `done`; yields a line for each part, and the summary.
 
         After an interruption the next call continues there.
-
-        Raises:
-            UsageError: another process maintains memory, or memory is off here.
-            ModelError: the answer was missing or not usable; finished parts stay done.
         """
         before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._locked():
-            async with aclosing(self._crystallize(sessions)) as parts:
+            async with aclosing(self._workers[1].read(sessions)) as parts:
                 async for part in parts:
+                    for written in () if self.silent else part.captured.written:
+                        self.channel.emit(note_event(written))
+                    if part.captured.proposed:
+                        self.channel.emit(proposal_event(part.captured.proposed))
                     done.append(part)
                     yield f"{len(done)} of {count} · {_part_line(part)}"
         yield _crystallized_lines(done, sessions, self.used(before))
 
     def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
-        """Run `merge_notes` or `crystallize` as a turn that shows the lines.
-
-        Raises:
-            UsageError: a turn is running.
-        """
+        """Run `merge_notes` or `crystallize` as a turn that shows the lines."""
 
         async def events() -> AsyncGenerator[Event, None]:
             async with aclosing(lines):
@@ -162,26 +152,6 @@ class MemoryMaintenance:
                 raise UsageError("Another ouro is maintaining memory.", "Try again when it has finished.")
             yield
 
-    async def _merge(self, found: Clusters) -> AsyncGenerator[Merge, None]:
-        """Merge, and show what was written."""
-        async with aclosing(self._workers[0].merge(found)) as merges:
-            async for merge in merges:
-                if merge.written is not None and not self.silent:
-                    event = note_event(merge.written)
-                    text = f"{event.text} (out of {len(merge.notes)} notes)"
-                    self.channel.emit(msgspec.structs.replace(event, text=text))
-                yield merge
-
-    async def _crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Crystallize, and show what was written or proposed."""
-        async with aclosing(self._workers[1].read(sessions)) as parts:
-            async for part in parts:
-                for written in () if self.silent else part.captured.written:
-                    self.channel.emit(note_event(written))
-                if part.captured.proposed:
-                    self.channel.emit(proposal_event(part.captured.proposed))
-                yield part
-
     async def _run(self) -> None:
         try:
             if self.summaries:
@@ -198,9 +168,9 @@ class MemoryMaintenance:
                 return
             if self.summaries:
                 await self._run_step("summary", self.summaries.catch_up())
-            if self.make is not None:
-                await self._run_step("consolidation of notes", self._merge_new_notes())
-                await self._run_step("crystallization", self._crystallize_old_sessions())
+        if self.make is not None:
+            await self._run_step("consolidation of notes", self._merge_new_notes())
+            await self._run_step("crystallization", self._crystallize_old_sessions())
 
     async def _run_step(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -211,16 +181,16 @@ class MemoryMaintenance:
     async def _merge_new_notes(self) -> None:
         consolidator, _ = self._workers
         if await asyncio.to_thread(consolidator.is_due):
-            async with aclosing(self._merge(await asyncio.to_thread(consolidator.find))) as merges:
-                _ = [merge async for merge in merges]
+            async with aclosing(self.merge_notes(await asyncio.to_thread(consolidator.find), [])) as lines:
+                _ = [line async for line in lines]
 
     async def _crystallize_old_sessions(self) -> None:
         from ouro.memory.long_term.maintenance.crystallizer import for_one_run
 
         _, crystallizer = self._workers
         if await asyncio.to_thread(crystallizer.is_due):
-            async with aclosing(self._crystallize(for_one_run(await crystallizer.pending()))) as parts:
-                _ = [part async for part in parts]
+            async with aclosing(self.crystallize(for_one_run(await crystallizer.pending()), [])) as lines:
+                _ = [line async for line in lines]
             await asyncio.to_thread(crystallizer.note_done)
 
     async def _show_last_time(self, summaries: Summaries) -> None:

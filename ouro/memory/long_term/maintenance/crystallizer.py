@@ -105,11 +105,7 @@ class Crystallizer:
         return found
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Read these, one part after the other; after an interruption the next call continues there.
-
-        Raises:
-            ModelError: the model did not answer as asked; the part is read again the next time.
-        """
+        """Read these, one part after the other; after an interruption or ModelError the next call continues there."""
         for session in sessions:
             info = session.info
             transcript = None if session.skipped else await self._transcript(info.id)

@@ -60,8 +60,6 @@ Clusters = Sequence[tuple[Note, ...]]
 
 
 class _State(msgspec.Struct, frozen=True):
-    """Stored beside the history of a scope."""
-
     notes: tuple[str, ...] = ()
     """The notes of the last run."""
     kept: tuple[str, ...] = ()
@@ -112,11 +110,7 @@ class NoteConsolidator:
         return read + sum(estimate(group[-1].text) for group in found)
 
     async def merge(self, found: Clusters) -> AsyncGenerator[Merge, None]:
-        """Merge these clusters, one after the other; after an interruption the finished ones stay merged.
-
-        Raises:
-            ModelError: the model did not answer; the rest stays as it is.
-        """
+        """Merge these clusters, one after the other; after an interruption or ModelError the rest stays as it is."""
         for group in found:
             yield await self._merge(group)
         await asyncio.to_thread(self._note_run)
@@ -183,7 +177,6 @@ class NoteConsolidator:
                 self._save(scope, replace(self._state(scope), notes=ids))
 
     def _note_kept(self, group: Sequence[Note]) -> None:
-        """Record that a cluster stays as it is, until one of its notes changes or another joins."""
         state = self._state(group[0].scope)
         self._save(group[0].scope, replace(state, kept=(*state.kept, _fingerprint(group))[-_MAX_KEPT:]))
 
@@ -195,12 +188,9 @@ class NoteConsolidator:
 
 
 def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambda _note: ()) -> Clusters:
-    """Clusters of 2 to 8 notes of one scope and branch, oldest first. A model confirms them before they are merged.
+    """Clusters of 2 to 8 notes of one scope and branch, oldest first, each with one of the `fresh` ids.
 
-    Args:
-        notes: those that may be merged: not superseded, archived or pending.
-        fresh: the ids of the notes to find duplicates of.
-        alike: finds notes of similar meaning.
+    A model confirms them before they are merged.
     """
     by_place: dict[tuple[str, str], dict[str, Note]] = defaultdict(dict)
     for note in notes:

@@ -64,11 +64,7 @@ class Summaries:
     """Surrounds quoted text in requests."""
 
     async def keep_up(self) -> None:
-        """Update the summary of this session if it has at least `GROWN` new messages.
-
-        Raises:
-            ModelError: the model did not answer.
-        """
+        """Update the summary of this session if it has at least `GROWN` new messages. Raises ModelError."""
         memory, transcript = self.memory, self.memory.transcript
         last = transcript.last_number
         if memory.read_only or last - _summarized(transcript) < GROWN or not _is_worth_it(transcript):
@@ -77,11 +73,7 @@ class Summaries:
         memory.note(SummaryRecord(text, memory.now(), last))
 
     async def catch_up(self) -> None:
-        """Summarize the latest sessions of this project whose end has no summary.
-
-        Raises:
-            ModelError: the model did not answer.
-        """
+        """Summarize the latest sessions of this project whose end has no summary. Raises ModelError."""
         done = 0
         for info in (await self._others())[:_MAX_EXAMINED]:
             transcript = await self._load_unsummarized(info.id) if info.messages >= 2 * TURNS else None

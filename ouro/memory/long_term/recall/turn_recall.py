@@ -38,7 +38,7 @@ HYDE_TIMEOUT = 2.0
 """Seconds for recall with a model; on a timeout the turn begins without notes."""
 LOCAL_TIMEOUT = 1.0
 INDEX_TIMEOUT = 0.6
-"""Of these, for the index to read changed notes; then recall uses what it knows."""
+"""Of these, for the index to read changed notes: another process may be writing it."""
 VECTOR_TIMEOUT = 0.2
 """Of these, after that, for the vector of the message; then recall uses words only."""
 FOLLOW_TIMEOUT = 0.4
@@ -140,24 +140,17 @@ class NoteFinder:
         except ModelError:
             return False  # the embedder has logged it
 
-    def local(self, text: str, sent: frozenset[str], *, by_words: bool) -> Recalled:
-        """As `Recall.local`, for what was `sent` before."""
-        return self._recall.local(text, self._situation(sent), by_words=by_words)
-
     def by_hypotheses(self, hypotheses: Sequence[str], sent: frozenset[str]) -> Recalled:
         """As `Recall.by_hypotheses`; notes that have no vector get theirs first."""
         self.lookup.fill_notes()
-        return self._recall.by_hypotheses(hypotheses, self._situation(sent))
-
-    def has_vectors(self) -> bool:
-        return self.lookup.search().vectors is not None
+        return self.recall.by_hypotheses(hypotheses, self.situation(sent))
 
     def texts(self, note_ids: Sequence[str]) -> dict[str, str]:
         """The texts of these notes as of now; a deleted note is left out."""
         return Timeline([scope.store for scope in self.scopes]).texts_of(note_ids)
 
     @cached_property
-    def _recall(self) -> Recall:
+    def recall(self) -> Recall:
         from ouro.memory.long_term.notes.notebook import Notebook
         from ouro.memory.long_term.notes.validity import Anchors
         from ouro.memory.long_term.recall.recall import Recall
@@ -166,7 +159,7 @@ class NoteFinder:
         search, anchors = self.lookup.search(), Anchors(self.root)
         return Recall(search, notebook, self.mark, self.settings, anchors, self.recall_log.count)
 
-    def _situation(self, sent: frozenset[str]) -> Situation:
+    def situation(self, sent: frozenset[str]) -> Situation:
         from ouro.memory.index import project_of
         from ouro.memory.long_term.notes.validity import default_branch, merged_branches
         from ouro.memory.long_term.recall.recall import Situation
@@ -259,26 +252,25 @@ class TurnRecall:
     async def _check(self) -> None:
         if self.hypotheses is None:
             self._missing = "memory.retrieval_model"
-        elif not await asyncio.to_thread(self.finder.has_vectors):
+        elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:
             self._missing = "memory.embedding_model"
         if self._missing:
             self.channel.emit(Said(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
 
-    async def _follow(self) -> None:
-        """Wait for the index to read changed notes, but not long: another process may be writing it."""
-        await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
-
     async def _local(self, text: str) -> Recalled:
         vector = _begin(self.finder.embed, text)
-        await self._follow()
+        await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
-        return await asyncio.to_thread(self.finder.local, text, self._sent(), by_words=not has_vector)
+        finder, sent = self.finder, self._sent()
+        return await asyncio.to_thread(
+            lambda: finder.recall.local(text, finder.situation(sent), by_words=not has_vector)
+        )
 
     async def _by_hypotheses(self, text: str) -> Recalled:
         model, transcript = self.hypotheses, self.memory.transcript
         assert model is not None
-        await self._follow()
+        await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
         answer = await model.ask(hypotheses_request(spoken, text, model.count, self.finder.mark, model.window()))
@@ -302,14 +294,7 @@ def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
 
 
 def hypotheses_request(spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int) -> list[Message]:
-    """The request for `count` sentences.
-
-    Args:
-        spoken: the messages since the last compaction; the newest that fit are sent.
-        text: the user's new message.
-        mark: surrounds quoted text.
-        window: of the model, in tokens.
-    """
+    """The request for `count` sentences, with the newest messages that fit into `window` tokens."""
     room = max(0, window - RESERVED_TOKENS)
     now = text[: 3 * room]  # at least three characters a token
     before = "\n".join(newest_lines(spoken, room - estimate(now), size=estimate)) or "nothing yet"

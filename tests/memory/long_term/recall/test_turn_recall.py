@@ -66,7 +66,7 @@ async def test_without_notes_nothing_is_opened(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
     finder = session.memory._recall.finder
-    assert ("_recall" in vars(finder), finder._followed, session.status().memories) == (False, None, 0)
+    assert ("recall" in vars(finder), finder._followed, session.status().memories) == (False, None, 0)
     await session.close()
 
 
