@@ -227,7 +227,7 @@ def test_what_a_command_writes_is_found_by_meaning(told, capsys, way):
         (get_memory_dir() / "preferences.md").write_text("- I prefer tabs over spaces\n")
         assert printed(capsys, "reindex")[0] == 0
     index = Index(get_index_path())
-    assert vectors_for(index, local_embedder()).missing() == 0 or way != "reindex"
+    assert vectors_for(index, local_embedder()).fill() == 0 or way != "reindex"
     index.close()
     found = json.loads(printed(capsys, "search", "indentation style", "--json")[1])
     assert "I prefer tabs over spaces" in found[0]["text"]

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.query import question_of
     from ouro.memory.index.schema import writing_alone
     from ouro.memory.index.scoring import stem
-    from ouro.memory.index.search import MemoryHit, Search, SearchFilter
-    from ouro.memory.index.session_search import search_sessions
+    from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
 
 __getattr__, __all__ = lazy_exports(
     __name__,
@@ -49,7 +48,6 @@ __getattr__, __all__ = lazy_exports(
         "query": "question_of",
         "schema": "writing_alone",
         "scoring": "stem",
-        "search": "MemoryHit Search SearchFilter",
-        "session_search": "search_sessions",
+        "search": "MemoryHit Search SearchFilter search_sessions",
     },
 )

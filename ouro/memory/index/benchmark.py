@@ -15,10 +15,10 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index
+from ouro.memory.index.query import content_hash, passages
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import Weights
 from ouro.memory.index.search import Search, SearchFilter
-from ouro.memory.index.tokenizer import content_hash, passages
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -76,8 +76,8 @@ def answers(
     try:
         names = _add(index, documents)
         vectors = vectors_for(index, embedder) if embedder else None
-        while vectors and vectors.fill():
-            pass
+        if vectors:
+            vectors.fill_all()
         speakers = tuple(dict.fromkeys(document.speaker for document in documents))
         search = Search(index, vectors, weights, speakers)
         today = _last_day(documents)
@@ -210,15 +210,11 @@ def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
     """The user's message in a turn; empty if the session is missing."""
     with search.index.reading() as database:
-        row = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
-        if row is None or turn < 1:
-            return ""
-        span = (row[0] << SHIFT, (row[0] + 1) << SHIFT)
-        said = "FROM messages WHERE id BETWEEN ? AND ? AND role = 'user'"
-        number = database.execute(
-            f"SELECT DISTINCT number {said} ORDER BY number LIMIT 1 OFFSET ?", (*span, turn - 1)
-        ).fetchone()
-        if number is None:
-            return ""
-        rows = database.execute(f"SELECT text {said} AND number = ? ORDER BY id", (*span, *number))
-        return "\n".join(text for (text,) in rows)
+        seq = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+        rows = database.execute(
+            "SELECT number, text FROM messages WHERE id BETWEEN ?1 << ?2 AND (?1 + 1) << ?2 AND role = 'user'"
+            " ORDER BY id",
+            (seq[0] if seq else -1, SHIFT),
+        ).fetchall()
+    numbers = list(dict.fromkeys(number for number, _ in rows))
+    return "\n".join(text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1])

@@ -72,33 +72,24 @@ class LocalEmbedder:
         """Do nothing: the weights stay in memory for the next session of this process."""
 
 
+_shared_embedder = cache(LocalEmbedder)
+"""One per process and folder: its weights take 45 MB."""
+
+
 def local_embedder() -> LocalEmbedder | None:
     """The local embedder; None if it is not installed. Imports nothing."""
-    if not has_numpy():
-        return None
-    found = importlib.util.find_spec(_WEIGHTS)
+    found = importlib.util.find_spec(_WEIGHTS) if has_numpy() else None
     if found is None or not found.submodule_search_locations:
         return None
     folder = Path(found.submodule_search_locations[0]) / "model"
-    return _embedder_of(folder) if (folder / "model.safetensors").is_file() else None
-
-
-@cache
-def _embedder_of(folder: Path) -> LocalEmbedder:
-    """One per process: its weights take 45 MB and are the same for every session."""
-    return LocalEmbedder(folder)
+    return _shared_embedder(folder) if (folder / "model.safetensors").is_file() else None
 
 
 class EmbeddingBudget(Protocol):
     """The budget of embedding calls (`session/budget.py`)."""
 
     def afford(self) -> None:
-        """Check the budget before a call.
-
-        Raises:
-            LimitReached: the budget allows no further call.
-        """
-        ...
+        """Raise LimitReached if the budget allows no further call."""
 
     def pay(self, model: str, usage: Usage) -> None: ...
 
@@ -109,27 +100,22 @@ class RemoteEmbedder:
     A failure is logged once, and the model is not asked for a minute: search then uses words alone.
     """
 
-    def __init__(self, name: str, model: EmbeddingModel, purse: EmbeddingBudget | None = None) -> None:
+    def __init__(self, name: str, model: EmbeddingModel, budget: EmbeddingBudget | None = None) -> None:
         self.name = name
         self._model = model
-        self._purse = purse
+        self._budget = budget
         self._failure: ModelError | None = None
         self._asked_again_at = 0.0
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A row for each text, in their order.
-
-        Raises:
-            ModelError: the model did not answer, has failed just now, or may not be paid.
-        """
         import numpy as np
 
         if self._failure is not None and time.monotonic() < self._asked_again_at:
             raise self._failure
         try:
-            if self._purse:
-                self._purse.afford()
-            told = self._model.embed(texts)
+            if self._budget:
+                self._budget.afford()
+            answer = self._model.embed(texts)
         except LimitReached as error:
             raise self._failed(ModelError(error.message, error.hint)) from error
         except ModelError as error:
@@ -138,13 +124,12 @@ class RemoteEmbedder:
         if self._failure is not None:
             self._failure = None
             log.info("%s gives vectors again", self.name)
-        if self._purse:
-            self._purse.pay(self.name, told.usage)
-        rows = np.array(told.vectors, np.float32)
+        if self._budget:
+            self._budget.pay(self.name, answer.usage)
+        rows = np.array(answer.vectors, np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Close connections and processes."""
         self._model.close()
 
     def _failed(self, error: ModelError) -> ModelError:
@@ -154,7 +139,7 @@ class RemoteEmbedder:
         return error
 
 
-def chosen_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = None) -> Embedder | None:
+def chosen_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
     """The model of that name, else `embed` of models.yaml, else the local one, if installed.
 
     None if numpy is missing or the model is not usable: search then uses words alone.
@@ -162,20 +147,20 @@ def chosen_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None 
     if not has_numpy():
         return None
     try:
-        return made_embedder(named, catalog, purse)
+        return made_embedder(named, catalog, budget)
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None
 
 
-def made_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = None) -> Embedder | None:
+def made_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
     """The same; None if no model is configured and no local one is installed.
 
     Raises:
         NoModelError: the chosen one cannot be used.
     """
     name = catalog.resolve(named) if named else catalog.role("embed")
-    return RemoteEmbedder(name, catalog.embeddings(name), purse) if name else local_embedder()
+    return RemoteEmbedder(name, catalog.embeddings(name), budget) if name else local_embedder()
 
 
 def is_embedder_chosen(named: str, catalog: Catalog) -> bool:

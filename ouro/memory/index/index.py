@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import msgspec
 from ouro.errors import SearchUnavailable
 from ouro.memory.index.note_indexer import MemoryFolder, NoteStore, changed_files, feed_file, remove_file
 from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
-from ouro.memory.index.session_indexer import changed_sessions, feed_session, known_sessions, remove_session
+from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session
 from ouro.utils.log import log
 
 Progress = Callable[[int, int], None]
@@ -104,10 +104,10 @@ class Index:
         """
         self.made()  # opened, so that its folder is there
         if sources.sessions is None:
-            return self._follow(sources, progress or _quiet)
+            return self._follow(sources, progress)
         try:
-            with writing_alone(Path(f"{self._path}.feed")) if self._path.parent.is_dir() else _nobody_else():
-                return self._follow(sources, progress or _quiet)
+            with writing_alone(Path(f"{self._path}.feed")) if self._path.parent.is_dir() else nullcontext():
+                return self._follow(sources, progress)
         except OSError as error:
             raise SearchUnavailable(f"Another process is writing the index ({error}).", "Try again.") from error
 
@@ -144,12 +144,13 @@ class Index:
         Raises:
             SearchUnavailable: it cannot be read just now.
         """
-        counted = ("sessions", "messages", "outputs", "notes", "entities", "edges", "relations", "vectors")
+        counted = ("sessions", "messages", "outputs", "notes", "entities", "edges", "relations", "vectors", "core")
         with self.reading() as database:
-            rows = {name: _count(database, f"SELECT count(*) FROM {name}") for name in counted}
-            rows["core"] = _count(database, "SELECT count(*) FROM core")
-            rows["notes"] -= rows["core"]
-            size = sum(_size(f"{self._path}{ending}") for ending in ("", "-wal"))
+            counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in counted)
+            rows = dict(zip(counted, database.execute(f"SELECT {counts}").fetchone(), strict=True))
+            files = [Path(f"{self._path}{ending}") for ending in ("", "-wal")]
+            size = sum(file.stat().st_size for file in files if file.exists())
+        rows["notes"] -= rows["core"]
         return IndexState(str(self._path), size, rows)
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
@@ -159,8 +160,7 @@ class Index:
             SearchUnavailable: the index cannot be read now.
         """
         with self.reading() as database:
-            known = known_sessions(database)
-        return frozenset(changed_sessions(root, known)[0])
+            return frozenset(changed_sessions(database, root)[0])
 
     def session_projects(self) -> list[str]:
         """The folders in which the sessions of the index were held."""
@@ -173,24 +173,25 @@ class Index:
                 item.close()  # type: ignore[union-attr]
             self._reader = self._writer = None
 
-    def _follow(self, sources: Sources, progress: Progress) -> int:
+    def _follow(self, sources: Sources, progress: Progress | None) -> int:
         steps = [*self._session_steps(sources.sessions), *self._memory_steps(sources.memories)]
         for done, step in enumerate(steps):
-            progress(done, len(steps))
+            if progress:
+                progress(done, len(steps))
             try:
                 with self.writing() as database:
                     step(database)
             except (ValueError, OverflowError) as error:  # an error in one file does not stop the others
                 log.warning("not searched: %s: %s", step, error)
-        progress(len(steps), len(steps))
+        if progress:
+            progress(len(steps), len(steps))
         return len(steps)
 
     def _session_steps(self, root: Path | None) -> Iterator[_Step]:
         if root is None:
             return
         with self.reading() as database:
-            known = known_sessions(database)
-        changed, gone = changed_sessions(root, known)
+            changed, gone = changed_sessions(database, root)
         for folder in gone:
             yield partial(remove_session, folder=folder)
         for folder in changed:
@@ -222,11 +223,6 @@ class Index:
             log.warning("the index cannot be set aside: %s", trouble)
 
 
-@contextmanager
-def _nobody_else() -> Iterator[None]:
-    yield
-
-
 def _inode(path: Path) -> int:
     try:
         return path.stat().st_ino
@@ -234,17 +230,5 @@ def _inode(path: Path) -> int:
         return 0
 
 
-def _size(path: str) -> int:
-    return Path(path).stat().st_size if Path(path).exists() else 0
-
-
-def _quiet(_done: int, _all: int) -> None:
-    pass
-
-
 def _is_in_memory(database: sqlite3.Connection) -> bool:
     return not database.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
-
-
-def _count(database: sqlite3.Connection, question: str) -> int:
-    return int(database.execute(question).fetchone()[0])

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.utils.log import log
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from ouro.memory.index.index import Sources
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
     from ouro.memory.index.vectors import Vectors
-    from ouro.memory.sessions.session_catalog import SessionHit
 
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches what is there."""
@@ -59,15 +60,8 @@ class Lookup:
         Raises:
             SearchUnavailable: the index cannot be read just now.
         """
-        return await asyncio.to_thread(self._find, query, k, wanted)
-
-    async def sessions(self, words: str, project: str | None = None, limit: int = 20) -> list[SessionHit]:
-        """The sessions with these words, best first, as far as they are indexed.
-
-        Raises:
-            SearchUnavailable: the index cannot be read just now.
-        """
-        return await asyncio.to_thread(self._sessions, words, project, limit)
+        await asyncio.to_thread(self._follow, PATIENCE_SECONDS)
+        return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
     def note_turn(self) -> None:
         """After a turn: make the vectors of its notes in the background, at the latest in `close`."""
@@ -86,9 +80,14 @@ class Lookup:
 
     def search(self) -> Search:
         """The search, made at the first call. Blocks: call it from a thread."""
+        from ouro.memory.index.index import Index
+        from ouro.memory.index.search import Search
+
         with self._making:
             if self._search is None:
-                self._search = self._made()
+                index, embedder = Index(self._path), self._embedder()
+                self._vectors = vectors_for(index, embedder) if embedder else None
+                self._search = Search(index, self._vectors)
         return self._search
 
     def fill_notes(self) -> None:
@@ -100,13 +99,19 @@ class Lookup:
         """
         self.search()
         if self._vectors is not None:
-            self._vectors.fill_all(tables=("notes",))
+            self._vectors.fill_all(("notes",))
 
     async def close(self) -> None:
         """Make the vectors of new notes, stop after the file that is being read, and close the index."""
         self._stopped.set()
         await asyncio.to_thread(self._finish_notes)
-        await asyncio.to_thread(self._close)
+        with self._making:
+            search, self._search = self._search, None
+            vectors, self._vectors = self._vectors, None
+        if vectors is not None:
+            await asyncio.to_thread(vectors.embedder.close)
+        if search is not None:
+            await asyncio.to_thread(search.index.close)
 
     def _finish_notes(self) -> None:
         """In a session with one turn (`ouro -p`) the background work has not reached the notes yet."""
@@ -116,31 +121,10 @@ class Lookup:
             search = self.search()
             if self._vectors is None:
                 return
-            from ouro.memory.index.index import Sources
-
-            search.index.follow(Sources(memories=self._sources().memories))
+            search.index.follow(replace(self._sources(), sessions=None))
             self._vectors.fill_all(("notes",), CLOSE_SECONDS)
         except (ModelError, SearchUnavailable) as error:
             log.warning("vectors of notes are made in the next session: %s", error)
-
-    def _made(self) -> Search:
-        from ouro.memory.index.index import Index
-        from ouro.memory.index.search import Search
-
-        index = Index(self._path)
-        embedder = self._embedder()
-        if embedder is not None:
-            self._vectors = vectors_for(index, embedder)
-        return Search(index, self._vectors)
-
-    def _find(self, query: str, k: int, wanted: SearchFilter | None) -> list[MemoryHit]:
-        self._follow(PATIENCE_SECONDS)
-        return self.search().find(query, k, wanted)
-
-    def _sessions(self, words: str, project: str | None, limit: int) -> list[SessionHit]:
-        from ouro.memory.index.session_search import search_sessions
-
-        return search_sessions(self.search().index, words, project, limit)
 
     def _follow(self, seconds: float | None) -> None:
         """Index changed files for this time at most; the rest is indexed the next time."""
@@ -173,12 +157,3 @@ class Lookup:
                 log.warning("vectors are made later: %s", error)
                 return
             await asyncio.sleep(time.monotonic() - started)
-
-    def _close(self) -> None:
-        with self._making:
-            search, self._search = self._search, None
-            vectors, self._vectors = self._vectors, None
-        if vectors is not None:
-            vectors.embedder.close()
-        if search is not None:
-            search.index.close()

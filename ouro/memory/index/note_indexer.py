@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.index.tokenizer import content_hash
+from ouro.memory.index.query import content_hash
 from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.sessions.session_file import opened, read_range
@@ -54,14 +54,6 @@ class MemoryFolder(msgspec.Struct, frozen=True):
 def project_of(folder: Path) -> str:
     """The root of the repository that has this memory folder, one for all its worktrees."""
     return str(folder.parent.parent)
-
-
-class _Row(msgspec.Struct, frozen=True):
-    """A note, or one line of a core file."""
-
-    kind: str
-    note: Note
-    line: int = 0
 
 
 def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
@@ -119,44 +111,37 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
         return
     text = data.decode("utf-8", "replace").replace("\x00", "")
     changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if place.name in folder.core:
-        rows = _rows_of_core(place.name, text, changed_at)
-    else:
-        rows = [_Row("note", parse_note(place.name, text).note)]
-    for row in rows:
-        _insert(database, folder, path, row)
+    if place.name not in folder.core:
+        _insert(database, folder, path, parse_note(place.name, text).note)
+        return
+    category = place.name.removesuffix(".md")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not _HEADING.match(line):
+            note = Note(id=f"{place.name}:{number}", category=category, text=line.strip(), updated_at=changed_at)
+            _insert(database, folder, path, note, number)
 
 
-def _rows_of_core(name: str, text: str, at: str) -> list[_Row]:
-    """The lines of a core file with content."""
-    category = name.removesuffix(".md")
-    return [
-        _Row("core", Note(id=f"{name}:{number}", category=category, text=line.strip(), updated_at=at), number)
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not _HEADING.match(line)
-    ]
-
-
-def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: _Row) -> None:
-    note, root = row.note, folder.project
+def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0) -> None:
+    """Add a note, or a line of a core file."""
+    root = folder.project
     values = (
-        path, row.kind, note.id, row.line, folder.scope, folder.project, note.category, note.text,
+        path, "core" if line else "note", note.id, line, folder.scope, folder.project, note.category, note.text,
         note.updated_at or note.created_at, note.confidence, note.source, note.branch or "", note.session_id,
         note.turn, note.supersedes or "", Path(path).parent.name == "archive", content_hash(note.text),
     )  # fmt: skip
     marks = ", ".join("?" * len(values))
     (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values).fetchone()
-    entities = [(entity, key) for entity in _entities(note, root)] if row.kind == "note" else []
+    entities = [(entity, key) for entity in _entities(note, root)] if not line else []
     database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
     anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]
     database.executemany("INSERT INTO anchors VALUES (?, ?, ?, ?)", anchors)
-    pairs = [
-        (normalized(relation.source, root), relation.rel, normalized(relation.target, root))
+    relations = [
+        (source, relation.rel, target, path)
         for relation in note.relations
+        if (source := normalized(relation.source, root)) and (target := normalized(relation.target, root))
     ]
-    relations = [(*item, path) for item in pairs if item[0] and item[2]]
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
 
 

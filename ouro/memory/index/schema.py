@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from ouro.memory.index.tokenizer import findable
+from ouro.memory.index.query import findable
 from ouro.utils.files import lock_file
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
@@ -96,15 +96,13 @@ _SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "not
 
 def make_tables(database: sqlite3.Connection) -> None:
     """Replace all tables by empty ones; vectors stay, as they took long to compute."""
-    kept = {"vectors", "models", "facts"}
-    found = database.execute(
-        "SELECT type, name FROM sqlite_schema WHERE sql LIKE 'CREATE %' AND name NOT LIKE 'sqlite_%'"
-    )
-    things = [(kind, name) for kind, name in found if kind in ("view", "table") and name not in kept]
-    virtual = [name for kind, name in things if name.endswith("_words")]
-    shadows = {name for _, name in things if any(name.startswith(f"{item}_") for item in virtual)}
-    for kind, name in sorted(things, key=lambda thing: thing[1] not in virtual):
-        if name not in shadows:
+    for pattern in ("%!_words", "%"):  # the word indexes first: their inner tables go with them
+        found = database.execute(
+            "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ? ESCAPE '!'"
+            " AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors', 'models', 'facts')",
+            (pattern,),
+        ).fetchall()
+        for kind, name in found:
             database.execute(f"DROP {kind} {name}")
     for statement in _SCHEMA:
         database.execute(statement)
@@ -144,14 +142,10 @@ def _opened(path: Path) -> sqlite3.Connection:
         set_aside(path)
     if path.exists():
         return _connect(str(path))
-    made = _made(path)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    made = _new(str(path))
     _copy_vectors(made, Path(f"{path}.aside"))
     return made
-
-
-def _made(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    return _new(str(path))
 
 
 def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:

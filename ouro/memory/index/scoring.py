@@ -13,9 +13,8 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from ouro.memory.index.query import ParsedQuery
+from ouro.memory.index.query import ParsedQuery, phrase
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.tokenizer import phrase
 
 _AFTER_DAYS = 14
 _ASKS = re.compile(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
@@ -82,7 +81,6 @@ def _closeness(place: int, cosines: Mapping[int, float], usual: float, around: f
 
 def days_fit(at: str, question: ParsedQuery) -> float:
     """1.0 on a day that the query names, half for the two weeks after it: events are often mentioned later."""
-
     day = at[:10]
     if any(first <= day <= last for first, last in question.days):
         return 1.0
@@ -150,7 +148,8 @@ def word_scores(
 
     A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
-    found = [_places(database, table, forms, within) for forms in _different(words)]
+    different = {stem(forms[0]): forms for forms in reversed(words)}  # `paint` and `painting` are one word
+    found = [_places(database, table, forms, within) for forms in different.values()]
     whole = sum(item.weight for item in found)
     scores: dict[int, float] = {}
     score = scores.get
@@ -194,11 +193,6 @@ def _estimate(database: sqlite3.Connection, table: str, ids: Sequence[int], coun
     first, last = database.execute(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})").fetchone()
     share = (ids[0] - ids[-1] + 1) / max(1, last - first + 1)
     return float(min(count, len(ids) / share))
-
-
-def _different(words: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The words without those of the same stem (`paint`, `painting`)."""
-    return list({stem(forms[0]): forms for forms in reversed(words)}.values())
 
 
 @lru_cache(maxsize=16_384)

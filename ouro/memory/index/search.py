@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 import sqlite3
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +20,7 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import SPEAKERS, ParsedQuery, question_of
+from ouro.memory.index.query import SPEAKERS, ParsedQuery, findable, phrase, question_of
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import (
     EVERYTHING,
@@ -31,6 +33,7 @@ from ouro.memory.index.scoring import (
     score_passages,
     word_scores,
 )
+from ouro.memory.sessions.session_catalog import SessionHit
 
 if TYPE_CHECKING:
     from ouro.memory.index.vectors import Vectors
@@ -399,3 +402,67 @@ def _hits(
             )  # fmt: skip
             found.append(hit)
     return found
+
+
+_MAX_PASSAGES = 400
+_BEFORE, _SHOWN = 20, 60
+"""Characters of an excerpt."""
+
+
+def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHit]:
+    """The sessions with all of `words` in one passage or in the summary, best first; the last word may be a prefix.
+
+    For the session picker, at each key press.
+
+    Raises:
+        SearchUnavailable: the index cannot be read just now.
+    """
+    found = re.findall(r"\w+", words)
+    if not found:
+        return []
+    question = " ".join(map(phrase, found)) + "*"
+    hits: dict[str, SessionHit] = {}
+    with index.reading() as database:
+        rows = database.execute(
+            "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
+            " WHERE messages_words MATCH ? ORDER BY score, rowid DESC LIMIT ?",
+            (question, _MAX_PASSAGES),
+        ).fetchall()
+        best: dict[int, tuple[int, float]] = {}
+        for passage, score in rows:
+            best.setdefault(passage >> SHIFT, (passage, -score))
+        for seq, (passage, score) in list(best.items())[:limit]:
+            row = database.execute(
+                "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16), messages.text"
+                " FROM messages_words JOIN messages ON messages.id = messages_words.rowid"
+                " JOIN sessions ON sessions.seq = ? WHERE messages_words MATCH ? AND messages_words.rowid = ?",
+                (seq, question, passage),
+            ).fetchone()
+            if row is None:
+                continue
+            session_id, number, snippet, text = row
+            # SQLite counts indexed words; map the count back to the original text.
+            snippet = snippet if findable(text) == text else _excerpt(text, found)
+            hits.setdefault(session_id, SessionHit(session_id, number, " ".join(snippet.split()), score))
+        patterns = [f"%{word.replace('_', '!_')}%" for word in found]
+        wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
+        summaries = database.execute(
+            f"SELECT id, summary FROM sessions WHERE {wanted} ORDER BY updated_at DESC", patterns
+        )
+        for session_id, summary in summaries:
+            hits.setdefault(session_id, SessionHit(session_id, 0, " ".join(summary.split())))
+    return list(hits.values())[:limit]
+
+
+def _excerpt(text: str, words: Sequence[str]) -> str:
+    """The part of `text` around the first match of `words`, ignoring accents and case."""
+    plain = _plain(text)
+    places = [place for word in words if (place := plain.find(_plain(word))) >= 0]
+    start = max(0, min(places, default=0) - _BEFORE)
+    shown = text[start : start + _SHOWN]
+    return f"{'…' if start else ''}{shown}{'…' if start + _SHOWN < len(text) else ''}"
+
+
+def _plain(text: str) -> str:
+    """As long as `text`."""
+    return "".join(unicodedata.normalize("NFD", letter)[0].lower()[0] for letter in text)

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.backend import MessageRecord, ModelRecord, Record, SummaryRecord, TitleRecord
+from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
+from ouro.memory.index.query import content_hash, passages
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.tokenizer import content_hash, passages
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.yaml_text import BadYamlError, load
@@ -57,14 +57,10 @@ class IndexedSession(msgspec.Struct):
 _COLUMNS = IndexedSession.__struct_fields__
 
 
-def known_sessions(database: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """Size and time of each session file when it was last indexed, by folder."""
-    rows = database.execute("SELECT folder, size, mtime FROM sessions")
-    return {folder: (size, mtime) for folder, size, mtime in rows}
-
-
-def changed_sessions(root: Path, known: dict[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
+def changed_sessions(database: sqlite3.Connection, root: Path) -> tuple[list[str], list[str]]:
     """The folders below `root` to index, oldest first, and the deleted ones."""
+    rows = database.execute("SELECT folder, size, mtime FROM sessions")
+    known = {folder: (size, mtime) for folder, size, mtime in rows}
     found = dict(_folders(root))
     changed = sorted(folder for folder, signs in found.items() if known.get(folder) != signs)
     return changed, [folder for folder in known if folder not in found]
@@ -112,14 +108,12 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> None:
         if session is None:
             session = _begin(database, folder, block)
         else:
-            _take(database, session, block)
+            _add_record(database, session, block)
         session.read = block.offset + block.size
     if session is not None:
         session.size, session.mtime = found.st_size, found.st_mtime_ns
         session.hash = _hash(descriptor, session.read)
-        changes = ", ".join(f"{name} = ?" for name in _COLUMNS[1:])
-        values = [getattr(session, name) for name in _COLUMNS[1:]]
-        database.execute(f"UPDATE sessions SET {changes} WHERE seq = ?", (*values, session.seq))
+        _save(database, session)
 
 
 def _row(database: sqlite3.Connection, folder: str) -> IndexedSession | None:
@@ -127,16 +121,19 @@ def _row(database: sqlite3.Connection, folder: str) -> IndexedSession | None:
     return IndexedSession(*row) if row else None
 
 
+def _save(database: sqlite3.Connection, session: IndexedSession) -> None:
+    """Write the row of a session; a new one gets its `seq`."""
+    values = (session.seq or None, *msgspec.structs.astuple(session)[1:])
+    question = f"INSERT OR REPLACE INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(values))})"
+    (session.seq,) = database.execute(f"{question} RETURNING seq", values).fetchone()
+
+
 def _begin(database: sqlite3.Connection, folder: str, block: RawRecord) -> IndexedSession:
     header = header_from(load(block.data) if block.is_whole else None)
-    row = database.execute(
-        "INSERT INTO sessions (id, folder, project, model, created_at, updated_at, size, mtime, read, hash)"
-        " VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, x'') RETURNING seq",
-        (header.id, folder, header.project, header.model, header.created_at, header.created_at),
-    ).fetchone()
-    return IndexedSession(
-        row[0], header.id, folder, header.project, "", "", header.model, header.created_at, header.created_at
-    )
+    at = header.created_at
+    session = IndexedSession(0, header.id, folder, header.project, "", "", header.model, at, at)
+    _save(database, session)
+    return session
 
 
 def _hash(descriptor: int, end: int) -> bytes:
@@ -160,25 +157,17 @@ def _blocks(descriptor: int, start: int, end: int) -> Iterator[RawRecord]:
             return
 
 
-def _take(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
+_INDEXED = (b"message", b"title", b"summary", b"model")
+
+
+def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
     kind = _KIND.match(block.data)
-    if not kind or not block.is_whole or kind[1] not in _TAKEN or len(block.data) > _MAX_RECORD:
+    if not kind or not block.is_whole or kind[1] not in _INDEXED or len(block.data) > _MAX_RECORD:
         return
     try:
-        record, _ = record_from(load(block.data), _no_image)
+        record, _ = record_from(load(block.data), lambda _image: b"")
     except (BadYamlError, BadRecordError, UnknownRecordError):
         return  # opening the session reports it
-    _take_record(database, session, record)
-
-
-_TAKEN = (b"message", b"title", b"summary", b"model")
-
-
-def _no_image(_name: str) -> bytes:
-    return b""
-
-
-def _take_record(database: sqlite3.Connection, session: IndexedSession, record: Record) -> None:
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1
@@ -197,13 +186,10 @@ def _take_record(database: sqlite3.Connection, session: IndexedSession, record: 
 def _add_words(
     database: sqlite3.Connection, session: IndexedSession, number: int, role: str, at: str, text: str
 ) -> None:
-    rows = []
-    for passage in passages(text):
-        if session.passages >= _MAX_PLACES:
-            break
-        session.passages += 1
-        place = session.seq << SHIFT | session.passages
-        rows.append((place, session.seq, number, role, at, passage, content_hash(passage)))
+    start = (session.seq << SHIFT) + session.passages + 1
+    found = passages(text)[: _MAX_PLACES - session.passages]
+    session.passages += len(found)
+    rows = [(place, session.seq, number, role, at, part, content_hash(part)) for place, part in enumerate(found, start)]
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 

@@ -10,6 +10,7 @@ then the nearest exactly.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import threading
@@ -76,56 +77,37 @@ class Vectors:
         self.choose_model()
         done = 0
         for table in tables:
-            while done < most and (came := self._fill(table, min(BATCH, most - done))):
-                done += came
+            while done < most and (count := self._fill(table, min(BATCH, most - done))):
+                done += count
         return done
 
-    def fill_all(self, tables: Sequence[str] = TABLES, seconds: float | None = None) -> int:
-        """Make all missing vectors, for about `seconds` at most. Returns their number.
-
-        Raises:
-            SearchUnavailable: the index cannot be written.
-            ModelError: the model did not answer.
-        """
-        deadline = None if seconds is None else time.monotonic() + seconds
-        done = 0
-        while (deadline is None or time.monotonic() < deadline) and (count := self.fill(tables=tables)):
-            done += count
-        return done
-
-    def missing(self) -> int:
-        """The number of passages and notes without a vector."""
-        with self._index.reading() as database:
-            counts = [f"(SELECT count(*) FROM {table} WHERE stamp IS NULL)" for table in TABLES]
-            return int(database.execute(f"SELECT {' + '.join(counts)}").fetchone()[0])
+    def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf) -> None:
+        """Make all missing vectors, for about `seconds` at most; raises as `fill`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.fill(tables=tables):
+            pass
 
     def question(self, text: str) -> Floats:
-        """The vector of a query; the latest ones are cached.
-
-        Raises:
-            ModelError: the model did not answer.
-        """
-        text = text[:_MAX_QUESTION]
-        with self._lock:
-            if text not in self._questions:
-                self._questions[text] = self._embed([text])[0]
-                if len(self._questions) > _MAX_QUESTIONS:
-                    self._questions.popitem(last=False)
-            vector = self._questions[text]
-        self._choose_known(len(vector))
-        return vector
+        """The vector of a query; raises as `questions`."""
+        return self.questions([text])[0]
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
-        """The vectors of several queries, in one call.
+        """The vectors of several queries, in one call; the latest ones are cached.
 
         Raises:
             ModelError: the model did not answer.
         """
         texts = [text[:_MAX_QUESTION] for text in texts]
-        vectors = list(self._embed(texts)) if texts else []
-        if vectors:
-            self._choose_known(len(vectors[0]))
-        return vectors
+        with self._lock:
+            new = [text for text in dict.fromkeys(texts) if text not in self._questions]
+            if new:
+                self._questions |= zip(new, self._embed(new), strict=True)
+            found = [self._questions[text] for text in texts]
+            while len(self._questions) > _MAX_QUESTIONS:
+                self._questions.popitem(last=False)
+        if found:
+            self._choose_known(len(found[0]))
+        return found
 
     def nearest(
         self, database: sqlite3.Connection, table: str, question: Floats, count: int, only: PassageFilter | None = None
@@ -238,13 +220,10 @@ class Vectors:
     def warm(self) -> None:
         """Load the signs of all vectors, so that the first search does not wait for them."""
         for table in TABLES:
-            stamp = -1
-            while stamp != (stamp := self._warm(table)):
-                pass
-
-    def _warm(self, table: str) -> int:
-        with self._index.reading() as database, self._lock:
-            return self._load(database, table, self._length).stamp
+            stamp, last = -1, -2
+            while stamp != last:
+                with self._index.reading() as database, self._lock:
+                    stamp, last = self._load(database, table, self._length).stamp, stamp
 
     def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
         """The signs in memory, with newer ones added."""

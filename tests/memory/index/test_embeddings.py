@@ -187,6 +187,15 @@ def told(home):
     index.close()
 
 
+def missing(index) -> int:
+    """Passages and notes without a vector."""
+    with index.reading() as database:
+        counts = (
+            "(SELECT count(*) FROM messages WHERE stamp IS NULL) + (SELECT count(*) FROM notes WHERE stamp IS NULL)"
+        )
+        return database.execute(f"SELECT {counts}").fetchone()[0]
+
+
 def nearest(index, embedder, query) -> list[str]:
     search = Search(index, vectors_for(index, embedder))
     return [hit.text for hit in search.find(query, 1, SearchFilter(kinds=("message",)))]
@@ -196,7 +205,7 @@ def test_what_no_word_finds_is_found_by_its_vector(told):
     index, _ = told
     embedder = Counting()
     vectors = vectors_for(index, embedder)
-    assert (vectors.missing(), vectors.fill(), vectors.missing()) == (3, 3, 0)
+    assert (missing(index), vectors.fill(), missing(index)) == (3, 3, 0)
     assert nearest(index, embedder, "aab") == ["aaab"]
     assert nearest(index, embedder, "kl") == ["kkkl"]
 
@@ -207,7 +216,7 @@ def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
     vectors_for(index, embedder).fill()
     index.rebuild(Sources(root))
     vectors = vectors_for(index, embedder)
-    assert vectors.missing() == 3
+    assert missing(index) == 3
     vectors.fill()
     assert sorted(embedder.asked) == ["aaab", "ccd", "kkkl"]
     assert nearest(index, embedder, "aab") == ["aaab"]
@@ -220,7 +229,7 @@ def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
         vectors = vectors_for(index, embedder)
         while vectors.fill():
             pass
-        assert vectors.missing() == 0
+        assert missing(index) == 0
         assert nearest(index, embedder, "aab") == ["aaab"]
     for embedder in (one, other):
         assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
@@ -243,7 +252,7 @@ def test_two_models_at_once_leave_each_other_alone(told):
         vectors = vectors_for(index, embedder)
         while vectors.fill():
             pass
-        assert vectors.missing() == 0
+        assert missing(index) == 0
     assert (sorted(other.asked), again.asked) == (["aaab", "ccd", "kkkl"], [])
 
 
@@ -269,7 +278,7 @@ def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
     for vectors in (vectors_for(index, embedder), running.vectors):
         while vectors.fill():
             pass
-        assert vectors.missing() == 0
+        assert missing(index) == 0
     assert [hit.text for hit in running.find("bba", 1)] == ["aaab"]
     assert nearest(index, embedder, "kl") == ["kkkl"]
     index.rebuild(Sources(root))
@@ -302,9 +311,9 @@ def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, vers
         database.commit()
     index.follow(Sources(root))
     vectors = vectors_for(index, embedder)
-    assert vectors.missing() == 3
+    assert missing(index) == 3
     vectors.fill()
-    assert (vectors.missing(), len(embedder.asked)) == (0, 3)
+    assert (missing(index), len(embedder.asked)) == (0, 3)
     assert nearest(index, embedder, "aab") == ["aaab"]
     assert index.made() != "old"
 
@@ -345,7 +354,6 @@ async def test_a_lookup_keeps_up_beside_the_conversation(home):
     talk.say(assistant("ccd"))
     talk.end()
     assert [hit.text for hit in await lookup.find("ccd", 1)] == ["ccd"]
-    assert [hit.session_id for hit in await lookup.sessions("ccd")] == [talk.id]
     await lookup.close()
 
 
@@ -428,6 +436,6 @@ async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is
     lookup.note_turn()
     await lookup.close()
     with closing(Index(tmp_path / "index.sqlite")) as index:
-        assert vectors_for(index, Counting()).missing() == 0
+        assert missing(index) == 0
         with index.reading() as database:
             assert database.execute("SELECT count(*) FROM vectors").fetchone() == (1,)

@@ -221,6 +221,5 @@ def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index,
         (session_id(1), 2, "we spoke of sqlite locks here"),
         (session_id(2), 2, "we spoke of sqlite pages here"),
     ]
-    assert [hit.session_id for hit in search_sessions(index, "sqlite", "/a")] == [session_id(1)]
     assert search_sessions(index, '"* OR ') == []
     assert len(search_sessions(index, "spoke", limit=2)) == 2

@@ -4,7 +4,7 @@ import pytest
 from fakes.told_sessions import Conversation
 
 from ouro.memory.index import Index, Search, SearchFilter, Sources, question_of, search_sessions
-from ouro.memory.index.tokenizer import findable
+from ouro.memory.index.query import findable
 from ouro.messages import assistant, user
 
 SAID = {
