@@ -60,11 +60,7 @@ class Catalog:
 
     @classmethod
     def from_files(cls, path: Path | None = None) -> Catalog:
-        """The models of ~/.ouro/models.yaml (or `path`) and of the environment.
-
-        Raises:
-            ConfigError: the file is not valid; names file and line.
-        """
+        """The models of ~/.ouro/models.yaml (or `path`) and of the environment. Raises as `read_models_file`."""
         path = path or get_models_path()
         catalog = cls(read_models_file(path))
         catalog.notices = tuple(filter(None, [close_to_others(path)]))
@@ -92,11 +88,7 @@ class Catalog:
         )
 
     def role(self, role: Role) -> str:
-        """The full name of the model of a role in models.yaml; empty if it names none.
-
-        Raises:
-            NoModelError: it names one that does not exist.
-        """
+        """The full name of the model of a role in models.yaml; empty if it names none. Raises as `resolve`."""
         named = getattr(self._file, role)
         return self.resolve(named) if named else ""
 
@@ -143,11 +135,7 @@ class Catalog:
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
     def spec(self, name: str) -> ModelSpec:
-        """The facts about a model: the built-in table, overridden by its server, overridden by models.yaml.
-
-        Raises:
-            NoModelError: as `resolve`.
-        """
+        """The facts about a model: from models.yaml, else its server, else the built-in table. Raises as `resolve`."""
         name = self.resolve(name)
         entry = self._entry(name)
         provider = provider_of(name)
@@ -157,11 +145,7 @@ class Catalog:
         return spec
 
     def fallbacks(self, name: str) -> list[str]:
-        """The usable models to ask if this one does not answer, in order.
-
-        Raises:
-            NoModelError: models.yaml names one that does not exist.
-        """
+        """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
         name = self.resolve(name)
         named = [self.resolve(fallback) for fallback in self._entry(name).fallbacks or self._file.fallbacks]
         return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
@@ -194,11 +178,7 @@ class Catalog:
         return Route(wire, Endpoint(url.rstrip("/"), key, key_source=source))
 
     def make(self, name: str, effort: Effort = "off") -> Model:
-        """Construct a model. Cheap: no connection is opened, litellm is not imported.
-
-        Raises:
-            NoModelError: as `resolve` and `route`.
-        """
+        """Construct a model. Opens no connection, imports no litellm. Raises as `resolve` and `route`."""
         name = self.resolve(name)
         route, spec = self.route(name), self.spec(name)
         if route.wire == "anthropic":
@@ -214,11 +194,7 @@ class Catalog:
         return LiteLLMModel(spec, route.endpoint, model=_litellm_name(name), effort=effort)
 
     def embeddings(self, name: str) -> EmbeddingModel:
-        """Construct an embedding model. Cheap: no connection is opened, no process started.
-
-        Raises:
-            NoModelError: as `resolve` and `route`; or it is of a provider that has no vectors.
-        """
+        """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve` and `route`."""
         name = self.resolve(name)
         route, spec = self.route(name), self.spec(name)
         if route.wire == "openai":

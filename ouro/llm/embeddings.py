@@ -16,14 +16,11 @@ from ouro.llm.provider_errors import error_from_status
 from ouro.messages import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
 
 MAX_ANSWER = 64_000_000
 """Bytes; 64 vectors take a hundredth of it."""
 _SHOWN = 64_000
-_OK = 200
 
 
 class Embedded(msgspec.Struct, frozen=True):
@@ -63,14 +60,14 @@ def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
         ModelError: it holds something else.
     """
     try:
-        told = msgspec.convert(answer, _Answer)
+        parsed = msgspec.convert(answer, _Answer)
     except msgspec.ValidationError as error:
         raise ModelError(f"{server} gave no vectors: {error}.") from error
-    found = sorted(told.data, key=lambda item: item.index)
+    found = sorted(parsed.data, key=lambda item: item.index)
     sizes = {len(item.embedding) for item in found}
     if len(found) != count or len(sizes) > 1 or 0 in sizes:
         raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
-    return Embedded([item.embedding for item in found], usage_from_openai(told.usage or {}, spec))
+    return Embedded([item.embedding for item in found], usage_from_openai(parsed.usage or {}, spec))
 
 
 class EmbeddingWire:
@@ -83,14 +80,15 @@ class EmbeddingWire:
         self._making = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        status, headers, answer = self._post({"model": self._model, "input": list(texts), "encoding_format": "float"})
-        if status != _OK:
-            raise error_from_status(status, answer[:_SHOWN].decode("utf-8", "replace"), headers, self._endpoint)
+        response, body = self._post({"model": self._model, "input": list(texts), "encoding_format": "float"})
+        if not response.is_success:
+            shown = body[:_SHOWN].decode("utf-8", "replace")
+            raise error_from_status(response.status_code, shown, response.headers, self._endpoint)
         try:
-            told = msgspec.json.decode(answer)
+            answer = msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
             raise ModelError(f"{self._endpoint.host} gave no vectors: {error}.") from error
-        return embedded(told, len(texts), self._spec, self._endpoint.host)
+        return embedded(answer, len(texts), self._spec, self._endpoint.host)
 
     def close(self) -> None:
         with self._making:
@@ -98,7 +96,7 @@ class EmbeddingWire:
         if client is not None:
             client.close()
 
-    def _post(self, body: dict[str, object]) -> tuple[int, Mapping[str, str], bytes]:
+    def _post(self, body: dict[str, object]) -> tuple[httpx.Response, bytes]:
         endpoint, limits = self._endpoint, timeouts_for_vectors(self._endpoint)
         key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         headers = {"Content-Type": "application/json", **key, **endpoint.headers}
@@ -114,4 +112,4 @@ class EmbeddingWire:
                 answer += piece
                 if len(answer) > MAX_ANSWER:
                     raise ModelError("The answer was stopped: it is longer than vectors can be.")
-            return response.status_code, response.headers, answer
+            return response, answer

@@ -16,10 +16,7 @@ class ModelSource:
     """The model in use, how to change it, and the models for background work.
 
     Args:
-        name: the model to begin with.
-        effort: how long it thinks.
         make: makes a model and its fallbacks.
-        choices: lists all models.
         roles: the full name of the model for each role; a missing role falls back.
         afford: raises LimitReached if the budget allows no background call.
     """

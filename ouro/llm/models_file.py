@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -120,12 +121,8 @@ def _check(entry: ModelEntry, where: str) -> None:
         size = getattr(entry, name)
         if size is not None and size <= 0:
             raise ConfigError(f"{where}: `{name}` must be more than 0, not `{size}`.")
-    if entry.prices and any(price is not None and price < 0 for price in _amounts(entry.prices)):
+    if entry.prices and any(price is not None and price < 0 for price in astuple(entry.prices)):
         raise ConfigError(f"{where}: `prices` cannot be below 0.")
-
-
-def _amounts(prices: Prices) -> tuple[float | None, ...]:
-    return prices.input, prices.output, prices.cached, prices.cache_written
 
 
 def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Path | None = None) -> Path:
@@ -141,34 +138,23 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Pat
         ConfigError: the file is broken, cannot be written, or is laid out so that it has to be edited by hand.
     """
     path = path or get_models_path()
-    old = read_models_file(path)
+    wanted = read_models_file(path)
     shown = tilde(path)
     try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        text = text or HEADER
-        new = _with_default(_with_entry(text, name, entry, shown) if name else text, default, shown)
-        _check_new(new, _wanted(old, name, entry, default), shown)
-        write_private(path, new)
+        text = (path.read_text(encoding="utf-8") if path.exists() else "") or HEADER
+        if name:
+            changed = {key: getattr(entry, key) for key in WRITTEN}
+            models = {**wanted.models, name: replace(wanted.models.get(name, ModelEntry()), **changed)}
+            text, wanted = _with_entry(text, name, entry, shown), replace(wanted, models=models)
+        if default:
+            text, wanted = _with_default(text, default, shown), replace(wanted, default=default)
+        # Parsed before it is written, so that an unusual layout loses no entry.
+        with suppress(ConfigError):  # the line numbers of the new text mean nothing to the user
+            if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
+                write_private(path, text)
+                return path
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
-    return path
-
-
-def _wanted(old: ModelsFile, name: str, entry: ModelEntry, default: str) -> ModelsFile:
-    changed = {key: getattr(entry, key) for key in WRITTEN}
-    models = dict(old.models)
-    if name:
-        models[name] = replace(old.models.get(name, ModelEntry()), **changed)
-    return replace(old, models=models, default=default or old.default)
-
-
-def _check_new(text: str, wanted: ModelsFile, shown: str) -> None:
-    """Parse the new text before it is written, so that an unusual layout loses no entry."""
-    try:
-        if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
-            return
-    except ConfigError:
-        pass  # reported below: the line numbers of the new text mean nothing to the user
     raise _by_hand(shown)
 
 
@@ -177,8 +163,7 @@ def _by_hand(shown: str) -> ConfigError:
 
 
 def _with_entry(text: str, name: str, entry: ModelEntry, shown: str) -> str:
-    table = parse_table(text, shown)
-    lines = _lines(text)
+    table, lines = parse_table(text, shown), _lines(text)
     models = table.entries.get("models")
     if models is None:
         return "".join([*lines, "models:\n", *_entry_lines(name, entry, "  ")])
@@ -207,10 +192,7 @@ def _changed(lines: list[str], models: YamlTable, name: str, entry: ModelEntry, 
 
 
 def _with_default(text: str, default: str, shown: str) -> str:
-    if not default:
-        return text
-    table = parse_table(text, shown)
-    lines = _lines(text)
+    table, lines = parse_table(text, shown), _lines(text)
     line = f"default: {_yaml(default)}\n"
     if "default" in table.entries:
         lines[table.key_lines["default"] - 1] = line
@@ -243,9 +225,7 @@ def _indent(line: str) -> str:
 
 def _last_line(node: Node) -> int:
     """The last line that holds something of `node`; comments after it are not its own."""
-    inner: list[Node] = []
-    if isinstance(node, YamlTable):
-        inner = list(node.entries.values())
-    elif isinstance(node, Sequence):
-        inner = list(node.items)
-    return max([node.line, *(_last_line(child) for child in inner)])
+    inner: Iterable[Node] = ()
+    if isinstance(node, YamlTable | Sequence):
+        inner = node.entries.values() if isinstance(node, YamlTable) else node.items
+    return max([node.line, *map(_last_line, inner)])

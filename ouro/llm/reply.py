@@ -48,7 +48,7 @@ def _new_id() -> str:
 
 class ReplyBuilder:
     def __init__(self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id) -> None:
-        """`model` is the name kept with the message, `taken` are the ids of calls that the transcript has already."""
+        """`taken` are the ids of calls that the transcript has already."""
         self._model = model
         self._taken = frozenset(taken)
         self._new_id = new_id
@@ -61,11 +61,7 @@ class ReplyBuilder:
         """Why the provider ended the answer; None before."""
 
     def add(self, chunk: Chunk) -> None:
-        """Add the next chunk.
-
-        Raises:
-            ModelError: the answer is too large.
-        """
+        """Add the next chunk. Raises ModelError if the answer is too large."""
         match chunk:
             case TextChunk(text):
                 self._grow(self._open("text"), text)
@@ -77,27 +73,6 @@ class ReplyBuilder:
                 self._usage = usage
             case EndChunk(reason):
                 self.reason = reason
-
-    def check(self) -> None:
-        """Check that the answer is complete and not empty.
-
-        Raises:
-            StreamCut: the provider sent no end.
-            EmptyAnswer: there is no text and no tool call.
-            RequestRefused: there is no text, and a retry will not change it.
-        """
-        if self.reason is None:
-            raise StreamCut("The answer broke off: the provider closed the stream before its end.")
-        if self._calls or any(block.kind == "text" and block.text.strip() for block in self._blocks):
-            return
-        if self.reason == "length":
-            hint = "Choose less effort (`/effort`), or set a larger `max_output` for it in models.yaml."
-            raise RequestRefused("The model reached max_output before producing any text.", hint)
-        if self.reason == "filtered":
-            raise RequestRefused(
-                "The provider's filter stopped the answer.", "Rephrase the message, or use another model."
-            )
-        raise EmptyAnswer("The model returned no text and no tool call.")
 
     def message(self, cut: bool = False) -> Message:
         """The message so far; with `cut`, without the tool calls."""
@@ -116,10 +91,21 @@ class ReplyBuilder:
         """The whole answer.
 
         Raises:
-            StreamCut, EmptyAnswer, RequestRefused: as `check`.
+            StreamCut: the provider sent no end.
+            EmptyAnswer: there is no text and no tool call.
+            RequestRefused: there is no text, and a retry will not change it.
         """
-        self.check()
-        return self.message()
+        if self.reason is None:
+            raise StreamCut("The answer broke off: the provider closed the stream before its end.")
+        if self._calls or any(block.kind == "text" and block.text.strip() for block in self._blocks):
+            return self.message()
+        if self.reason == "length":
+            hint = "Choose less effort (`/effort`), or set a larger `max_output` for it in models.yaml."
+            raise RequestRefused("The model reached max_output before producing any text.", hint)
+        if self.reason == "filtered":
+            hint = "Rephrase the message, or use another model."
+            raise RequestRefused("The provider's filter stopped the answer.", hint)
+        raise EmptyAnswer("The model returned no text and no tool call.")
 
     def _open(self, kind: Literal["text", "thinking"]) -> _Block:
         """The block that is being written, or a new one."""
@@ -180,15 +166,7 @@ class Retry(msgspec.Struct, frozen=True):
 class ModelCall:
     """One answer of the first of `models`, or of the next ones once its attempts are used up.
 
-    The answer is built here, once. This is the only place that retries.
-
-    Args:
-        models: the model to ask, then its fallbacks.
-        messages: the request.
-        tools: what the model may call.
-        attempts: how often each model is asked.
-        taken: the ids of tool calls that the transcript has already.
-        sleep: waits between attempts; takes seconds.
+    This is the only place that retries. `taken` are the ids of tool calls that the transcript has already.
     """
 
     def __init__(
@@ -218,11 +196,7 @@ class ModelCall:
         on_chunk: Callable[[Chunk], None] | None = None,
         on_retry: Callable[[Retry], Awaitable[None]] | None = None,
     ) -> Message:
-        """Return the whole answer.
-
-        Args:
-            on_chunk: gets every chunk as it comes.
-            on_retry: is called before an attempt is repeated; `partial` still returns the text of the failed one.
+        """Return the whole answer. When `on_retry` is called, `partial` still returns the text of the failed attempt.
 
         Raises:
             TransientModelError: the last attempt of the last model failed.
@@ -240,7 +214,12 @@ class ModelCall:
                     if number > 1:
                         await self._sleep(wait)
                 try:
-                    return await self._attempt(model, on_chunk)
+                    async with aclosing(model.stream(self._messages, self._tools)) as chunks:
+                        async for chunk in chunks:
+                            self._builder.add(chunk)
+                            if on_chunk:
+                                on_chunk(chunk)
+                    return self._builder.finish()
                 except TransientModelError as error:
                     failure = error
                 wait = _wait(failure, number)
@@ -249,24 +228,11 @@ class ModelCall:
         assert failure is not None, "no model was given"
         raise _with_attempts(failure, model.spec.name, number)
 
-    async def _attempt(self, model: Model, on_chunk: Callable[[Chunk], None] | None) -> Message:
-        builder = self._builder
-        async with aclosing(model.stream(self._messages, self._tools)) as chunks:
-            async for chunk in chunks:
-                builder.add(chunk)
-                if on_chunk:
-                    on_chunk(chunk)
-        return builder.finish()
-
 
 async def ask(
     models: Sequence[Model], messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, attempts: int = ATTEMPTS
 ) -> Message:
-    """One answer with its usage and model, for background work (summaries, titles, capture).
-
-    Raises:
-        ModelError: no model answered.
-    """
+    """One answer for background work. Raises ModelError if no model answered."""
     return await ModelCall(models, messages, tools, attempts=attempts).run()
 
 

@@ -10,19 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ouro.errors import ModelError, RequestRefused
-from ouro.llm.model import (
-    CallChunk,
-    Chunk,
-    EndChunk,
-    ModelSpec,
-    TextChunk,
-    ThinkingChunk,
-    ToolSpec,
-    UsageChunk,
-)
+from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.messages import Message, ToolCall, Usage
 
-PIECE = re.compile(r"\S*\s*")
+PIECE = re.compile(r"\S+\s*|\s+")
 ARGUMENT_PIECE = 24
 """Characters of a call's arguments per chunk: few, so that they come in several chunks as from a provider."""
 SCRIPTED = ModelSpec("scripted")
@@ -75,17 +66,14 @@ class ScriptedModel:
         self._calls = 0
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        """Stream the next reply of the script.
-
-        Raises:
-            RequestRefused: the script has no more replies.
-            ModelError: the script says so.
-        """
         self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
         reply = self._next(messages)
-        for chunk in _words(reply):
+        words: list[Chunk] = [ThinkingChunk(piece) for piece in PIECE.findall(reply.thinking)]
+        words += [ThinkingChunk("", reply.signature)] if reply.signature else []
+        words += [TextChunk(piece) for piece in PIECE.findall(reply.text)]
+        for word in words:
             await asyncio.sleep(self._pace)
-            yield chunk
+            yield word
         if reply.hold:
             await reply.hold()
         for index, call in enumerate(reply.calls):
@@ -129,14 +117,3 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 def calls(*several: ToolCall, text: str = "") -> ScriptedReply:
     return ScriptedReply(text, several)
-
-
-def _words(reply: ScriptedReply) -> Iterator[Chunk]:
-    for piece in PIECE.findall(reply.thinking):
-        if piece:
-            yield ThinkingChunk(piece)
-    if reply.signature:
-        yield ThinkingChunk("", reply.signature)
-    for piece in PIECE.findall(reply.text):
-        if piece:
-            yield TextChunk(piece)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +14,10 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import content_hash, passages
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import Weights
 from ouro.memory.index.search import Search, SearchFilter
+from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -93,23 +92,21 @@ def answers(
 def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
     """Put the documents into the index as sessions; returns their ids by row."""
     names: dict[int, str] = {}
-    sessions: dict[str, list[Document]] = {}
-    for document in documents:
-        sessions.setdefault(str(document.session), []).append(document)
+    sessions: dict[str, IndexedSession] = {}
     with index.writing() as database:
-        for name, turns in sessions.items():
-            values = (name, name, turns[0].date, turns[-1].date)
-            (seq,) = database.execute(
-                "INSERT INTO sessions (id, folder, project, created_at, updated_at, size, mtime, read, hash)"
-                " VALUES (?, ?, '', ?, ?, 0, 0, 0, x'') RETURNING seq",
-                values,
-            ).fetchone()
-            rows = [(item, text) for item in turns for text in passages(item.text)]
-            for place, (turn, text) in enumerate(rows, (seq << SHIFT) + 1):
-                row = (place, seq, turn.turn, turn.speaker, turn.date, text, content_hash(text))
-                database.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
-                names[place] = turn.id
-            database.execute("UPDATE sessions SET passages = ? WHERE seq = ?", (len(rows), seq))
+        for item in documents:
+            name = str(item.session)
+            if name not in sessions:
+                sessions[name] = IndexedSession(0, name, name, "", created_at=item.date)
+                save_session(database, sessions[name])
+            session = sessions[name]
+            first = session.passages
+            add_words(database, session, item.turn, item.speaker, item.date, item.text)
+            start = (session.seq << SHIFT) + 1
+            names |= dict.fromkeys(range(start + first, start + session.passages), item.id)
+            session.updated_at = item.date
+        for session in sessions.values():
+            save_session(database, session)
     return names
 
 
@@ -164,7 +161,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def answer_line(answer: SearchAnswer) -> str:
-    return json.dumps({"qid": answer.qid, "ids": list(answer.ids), "ms": answer.ms}, ensure_ascii=False)
+    return msgspec.json.encode(answer).decode()
 
 
 MAX_HITS = 25

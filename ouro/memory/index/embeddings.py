@@ -139,28 +139,23 @@ class RemoteEmbedder:
         return error
 
 
-def chosen_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else the local one, if installed.
-
-    None if numpy is missing or the model is not usable: search then uses words alone.
-    """
-    if not has_numpy():
-        return None
-    try:
-        return made_embedder(named, catalog, budget)
-    except NoModelError as error:
-        log.warning("no vectors: %s", error)
-        return None
-
-
 def made_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
-    """The same; None if no model is configured and no local one is installed.
+    """The model of that name, else `embed` of models.yaml, else the local one; None if that is not installed.
 
     Raises:
-        NoModelError: the chosen one cannot be used.
+        NoModelError: the configured one cannot be used.
     """
     name = catalog.resolve(named) if named else catalog.role("embed")
     return RemoteEmbedder(name, catalog.embeddings(name), budget) if name else local_embedder()
+
+
+def chosen_embedder(named: str, catalog: Catalog, budget: EmbeddingBudget | None = None) -> Embedder | None:
+    """The same; None also if numpy is missing or the model is not usable: search then uses words alone."""
+    try:
+        return made_embedder(named, catalog, budget) if has_numpy() else None
+    except NoModelError as error:
+        log.warning("no vectors: %s", error)
+        return None
 
 
 def is_embedder_chosen(named: str, catalog: Catalog) -> bool:

@@ -43,6 +43,10 @@ class Index:
     """One per process, opened at first use. Every method may block: call it from a thread.
 
     Reads and writes have separate connections, so that a search does not wait for an update.
+
+    Raises:
+        SearchUnavailable: the index cannot be read or written just now; a broken one was set aside, and `follow` makes
+            it again. From every method.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,11 +59,6 @@ class Index:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The tables for reading.
-
-        Raises:
-            SearchUnavailable: they cannot be read now; broken ones were set aside, and `follow` makes them again.
-        """
         with self._reading:
             try:
                 if self._reader is None:
@@ -74,11 +73,7 @@ class Index:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The tables for writing, in one short transaction.
-
-        Raises:
-            SearchUnavailable: they cannot be written just now; broken ones were set aside.
-        """
+        """The tables for writing, in one short transaction."""
         with self.reading(), self._writing:
             if self._writer is None:
                 self._writer = open_index(self._path)
@@ -98,9 +93,6 @@ class Index:
         """Update the index from the files; returns the number of changed files.
 
         Waits for another process that indexes sessions; notes alone need no wait.
-
-        Raises:
-            SearchUnavailable: the index cannot be written just now.
         """
         self.made()  # opened, so that its folder is there
         if sources.sessions is None:
@@ -112,11 +104,7 @@ class Index:
             raise SearchUnavailable(f"Another process is writing the index ({error}).", "Try again.") from error
 
     def made(self) -> str:
-        """An id of the index, new after each rebuild. A deleted index is created empty.
-
-        Raises:
-            SearchUnavailable: it cannot be read just now.
-        """
+        """An id of the index, new after each rebuild. A deleted index is created empty."""
         with self.reading() as database:
             was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
             if not was_deleted:
@@ -125,11 +113,7 @@ class Index:
         return self.made()
 
     def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Rebuild the index from the files, keeping vectors. Returns the number of files.
-
-        Raises:
-            SearchUnavailable: the index cannot be written just now.
-        """
+        """Rebuild the index from the files, keeping vectors. Returns the number of files."""
         with self.writing() as database:
             make_tables(database)
         count = self.follow(sources, progress)
@@ -139,11 +123,7 @@ class Index:
         return count
 
     def state(self) -> IndexState:
-        """What is in the index.
-
-        Raises:
-            SearchUnavailable: it cannot be read just now.
-        """
+        """What is in the index."""
         counted = ("sessions", "messages", "outputs", "notes", "entities", "edges", "relations", "vectors", "core")
         with self.reading() as database:
             counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in counted)
@@ -154,11 +134,7 @@ class Index:
         return IndexState(str(self._path), size, rows)
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
-        """The folders of sessions that changed since they were read.
-
-        Raises:
-            SearchUnavailable: the index cannot be read now.
-        """
+        """The folders of sessions that changed since they were read."""
         with self.reading() as database:
             return frozenset(changed_sessions(database, root)[0])
 

@@ -18,7 +18,6 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.index.index import Sources
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
-    from ouro.memory.index.vectors import Vectors
 
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches what is there."""
@@ -47,7 +46,6 @@ class Lookup:
         self._sources = sources
         self._embedder = embedder
         self._search: Search | None = None
-        self._vectors: Vectors | None = None
         self._making = threading.Lock()
         self._stopped = threading.Event()
         self._keeping_up = asyncio.Lock()
@@ -55,11 +53,7 @@ class Lookup:
         self._has_turns = False
 
     async def find(self, query: str, k: int = 5, wanted: SearchFilter | None = None) -> list[MemoryHit]:
-        """The `k` best hits among notes, core lines, sessions and outputs, after an update from the files.
-
-        Raises:
-            SearchUnavailable: the index cannot be read just now.
-        """
+        """The `k` best hits, after an update from the files. Raises SearchUnavailable."""
         await asyncio.to_thread(self._follow, PATIENCE_SECONDS)
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
@@ -86,20 +80,13 @@ class Lookup:
         with self._making:
             if self._search is None:
                 index, embedder = Index(self._path), self._embedder()
-                self._vectors = vectors_for(index, embedder) if embedder else None
-                self._search = Search(index, self._vectors)
+                self._search = Search(index, vectors_for(index, embedder) if embedder else None)
         return self._search
 
     def fill_notes(self) -> None:
-        """Make the vectors of notes that have none yet. Blocks.
-
-        Raises:
-            ModelError: the embedding model did not answer.
-            SearchUnavailable: the index cannot be written just now.
-        """
-        self.search()
-        if self._vectors is not None:
-            self._vectors.fill_all(("notes",))
+        """Make the vectors of notes that have none yet. Blocks; raises as `Vectors.fill`."""
+        if vectors := self.search().vectors:
+            vectors.fill_all(("notes",))
 
     async def close(self) -> None:
         """Make the vectors of new notes, stop after the file that is being read, and close the index."""
@@ -107,10 +94,9 @@ class Lookup:
         await asyncio.to_thread(self._finish_notes)
         with self._making:
             search, self._search = self._search, None
-            vectors, self._vectors = self._vectors, None
-        if vectors is not None:
-            await asyncio.to_thread(vectors.embedder.close)
-        if search is not None:
+        if search and search.vectors:
+            await asyncio.to_thread(search.vectors.embedder.close)
+        if search:
             await asyncio.to_thread(search.index.close)
 
     def _finish_notes(self) -> None:
@@ -119,10 +105,9 @@ class Lookup:
             return
         try:
             search = self.search()
-            if self._vectors is None:
-                return
-            search.index.follow(replace(self._sources(), sessions=None))
-            self._vectors.fill_all(("notes",), CLOSE_SECONDS)
+            if search.vectors:
+                search.index.follow(replace(self._sources(), sessions=None))
+                search.vectors.fill_all(("notes",), CLOSE_SECONDS)
         except (ModelError, SearchUnavailable) as error:
             log.warning("vectors of notes are made in the next session: %s", error)
 
@@ -145,11 +130,11 @@ class Lookup:
 
     async def _fill(self) -> None:
         """Make vectors in small batches, with a pause after each as long as it took, to leave the CPU to the user."""
-        while self._vectors is not None and not self._stopped.is_set():
+        while self._search and (vectors := self._search.vectors) and not self._stopped.is_set():
             started = time.monotonic()
             try:
-                if not await asyncio.to_thread(self._vectors.fill, _BATCH):
-                    await asyncio.to_thread(self._vectors.warm)
+                if not await asyncio.to_thread(vectors.fill, _BATCH):
+                    await asyncio.to_thread(vectors.warm)
                     return
             except ModelError:
                 return  # the embedder has logged it

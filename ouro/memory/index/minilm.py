@@ -75,20 +75,18 @@ _BATCH_PIECES = 2_048
 _KINDS = {"F32": np.float32, "F16": np.float16}
 
 
-class _Layer(msgspec.Struct, frozen=True):
-    """The transposed weights of one layer, for states as rows."""
+Dense = tuple[Floats, Floats]
+"""Weights, transposed for states as rows, and bias; or the scale and bias of a norm."""
 
-    asked: Floats
+
+class _Layer(msgspec.Struct, frozen=True):
+    attention: Dense
     """Queries, keys and values side by side."""
-    asked_bias: Floats
-    joined: Floats
-    joined_bias: Floats
-    joined_norm: tuple[Floats, Floats]
-    wide: Floats
-    wide_bias: Floats
-    narrow: Floats
-    narrow_bias: Floats
-    narrow_norm: tuple[Floats, Floats]
+    joined: Dense
+    joined_norm: Dense
+    wide: Dense
+    narrow: Dense
+    narrow_norm: Dense
 
 
 class MiniLm:
@@ -132,8 +130,8 @@ class MiniLm:
 
     def _layer(self, states: Floats, layer: _Layer, hidden: Floats) -> Floats:
         count, longest, width = states.shape
-        asked = (states @ layer.asked + layer.asked_bias).reshape(count, longest, 3, self._heads, -1)
-        query, key, value = asked.transpose(2, 0, 3, 1, 4)
+        attention = _dense(states, layer.attention).reshape(count, longest, 3, self._heads, -1)
+        query, key, value = attention.transpose(2, 0, 3, 1, 4)
         weights = query @ key.swapaxes(-1, -2)
         weights *= np.float32((width // self._heads) ** -0.5)
         weights += hidden
@@ -141,32 +139,32 @@ class MiniLm:
         np.exp(weights, out=weights)
         weights /= weights.sum(axis=-1, keepdims=True)
         seen = (weights @ value).transpose(0, 2, 1, 3).reshape(count, longest, width)
-        states = self._normed(states + (seen @ layer.joined + layer.joined_bias), layer.joined_norm)
-        thought = _gelu(states @ layer.wide + layer.wide_bias) @ layer.narrow
-        return self._normed(states + (thought + layer.narrow_bias), layer.narrow_norm)
+        states = self._normed(states + _dense(seen, layer.joined), layer.joined_norm)
+        return self._normed(states + _dense(_gelu(_dense(states, layer.wide)), layer.narrow), layer.narrow_norm)
 
-    def _normed(self, states: Floats, norm: tuple[Floats, Floats]) -> Floats:
+    def _normed(self, states: Floats, norm: Dense) -> Floats:
         states = states - states.mean(axis=-1, keepdims=True)
         spread = np.sqrt((states * states).mean(axis=-1, keepdims=True) + np.float32(self._tiny))
         return states / spread * norm[0] + norm[1]  # type: ignore[no-any-return]
 
 
-def _layer(tensors: dict[str, Floats], number: int) -> _Layer:
-    def weight(name: str) -> Floats:
-        return tensors[f"encoder.layer.{number}.{name}"]
+def _dense(states: Floats, layer: Dense) -> Floats:
+    return states @ layer[0] + layer[1]
 
-    parts = [f"attention.self.{name}" for name in ("query", "key", "value")]
+
+def _layer(tensors: dict[str, Floats], number: int) -> _Layer:
+    def dense(name: str) -> Dense:
+        name = f"encoder.layer.{number}.{name}"
+        return tensors[f"{name}.weight"].T, tensors[f"{name}.bias"]
+
+    weights, biases = zip(*(dense(f"attention.self.{name}") for name in ("query", "key", "value")), strict=True)
     return _Layer(
-        asked=np.concatenate([weight(f"{part}.weight").T for part in parts], axis=1),
-        asked_bias=np.concatenate([weight(f"{part}.bias") for part in parts]),
-        joined=weight("attention.output.dense.weight").T,
-        joined_bias=weight("attention.output.dense.bias"),
-        joined_norm=(weight("attention.output.LayerNorm.weight"), weight("attention.output.LayerNorm.bias")),
-        wide=weight("intermediate.dense.weight").T,
-        wide_bias=weight("intermediate.dense.bias"),
-        narrow=weight("output.dense.weight").T,
-        narrow_bias=weight("output.dense.bias"),
-        narrow_norm=(weight("output.LayerNorm.weight"), weight("output.LayerNorm.bias")),
+        (np.concatenate(weights, axis=1), np.concatenate(biases)),
+        dense("attention.output.dense"),
+        dense("attention.output.LayerNorm"),
+        dense("intermediate.dense"),
+        dense("output.dense"),
+        dense("output.LayerNorm"),
     )
 
 

@@ -127,7 +127,11 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Search:
-    """Searches one index. Every method may block for some milliseconds: call it from a thread."""
+    """Searches one index. Every method may block for some milliseconds: call it from a thread.
+
+    Raises:
+        SearchUnavailable: the index cannot be read just now. From every method.
+    """
 
     def __init__(
         self,
@@ -152,9 +156,6 @@ class Search:
         """The `k` best hits of the given kinds, best first, without duplicates.
 
         If the embedding model does not answer, words alone decide.
-
-        Raises:
-            SearchUnavailable: the index cannot be read just now.
         """
         wanted = wanted or SearchFilter()
         question = question_of(query, self._speakers, today or datetime.now(UTC).date())
@@ -187,7 +188,6 @@ class Search:
         By vectors alone, best first; empty without vectors.
 
         Raises:
-            SearchUnavailable: the index cannot be read just now.
             ModelError: the embedding model did not answer.
         """
         if self.vectors is None:
@@ -413,9 +413,6 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
     """The sessions with all of `words` in one passage or in the summary, best first; the last word may be a prefix.
 
     For the session picker, at each key press.
-
-    Raises:
-        SearchUnavailable: the index cannot be read just now.
     """
     found = re.findall(r"\w+", words)
     if not found:

@@ -113,7 +113,7 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> None:
     if session is not None:
         session.size, session.mtime = found.st_size, found.st_mtime_ns
         session.hash = _hash(descriptor, session.read)
-        _save(database, session)
+        save_session(database, session)
 
 
 def _row(database: sqlite3.Connection, folder: str) -> IndexedSession | None:
@@ -121,7 +121,7 @@ def _row(database: sqlite3.Connection, folder: str) -> IndexedSession | None:
     return IndexedSession(*row) if row else None
 
 
-def _save(database: sqlite3.Connection, session: IndexedSession) -> None:
+def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
     """Write the row of a session; a new one gets its `seq`."""
     values = (session.seq or None, *msgspec.structs.astuple(session)[1:])
     question = f"INSERT OR REPLACE INTO sessions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(values))})"
@@ -132,7 +132,7 @@ def _begin(database: sqlite3.Connection, folder: str, block: RawRecord) -> Index
     header = header_from(load(block.data) if block.is_whole else None)
     at = header.created_at
     session = IndexedSession(0, header.id, folder, header.project, "", "", header.model, at, at)
-    _save(database, session)
+    save_session(database, session)
     return session
 
 
@@ -173,7 +173,7 @@ def _add_record(database: sqlite3.Connection, session: IndexedSession, block: Ra
             session.messages += 1
             session.updated_at = max(session.updated_at, at)
             if message.role in ("user", "assistant"):
-                _add_words(database, session, number, message.role, at, message.text)
+                add_words(database, session, number, message.role, at, message.text)
             _add_outputs(database, session, number, at, message)
         case TitleRecord(title):
             session.title = title
@@ -183,7 +183,7 @@ def _add_record(database: sqlite3.Connection, session: IndexedSession, block: Ra
             session.summary = summary
 
 
-def _add_words(
+def add_words(
     database: sqlite3.Connection, session: IndexedSession, number: int, role: str, at: str, text: str
 ) -> None:
     start = (session.seq << SHIFT) + session.passages + 1

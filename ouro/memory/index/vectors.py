@@ -56,7 +56,12 @@ class _Bits(msgspec.Struct):
 
 
 class Vectors:
-    """One per index and embedder. Every method may block: call it from a thread."""
+    """One per index and embedder. Every method may block: call it from a thread.
+
+    Raises:
+        ModelError: the model did not answer.
+        SearchUnavailable: the index cannot be written just now.
+    """
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -68,12 +73,7 @@ class Vectors:
         self._lock = threading.RLock()
 
     def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
-        """Make up to `most` missing vectors, notes first, then the newest passages; returns their number.
-
-        Raises:
-            SearchUnavailable: the index cannot be written just now.
-            ModelError: the model did not answer.
-        """
+        """Make up to `most` missing vectors, notes first, then the newest passages; returns their number."""
         self.choose_model()
         done = 0
         for table in tables:
@@ -82,21 +82,16 @@ class Vectors:
         return done
 
     def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf) -> None:
-        """Make all missing vectors, for about `seconds` at most; raises as `fill`."""
+        """Make all missing vectors, for about `seconds` at most."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.fill(tables=tables):
             pass
 
     def question(self, text: str) -> Floats:
-        """The vector of a query; raises as `questions`."""
         return self.questions([text])[0]
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
-        """The vectors of several queries, in one call; the latest ones are cached.
-
-        Raises:
-            ModelError: the model did not answer.
-        """
+        """The vectors of several queries, in one call; the latest ones are cached."""
         texts = [text[:_MAX_QUESTION] for text in texts]
         with self._lock:
             new = [text for text in dict.fromkeys(texts) if text not in self._questions]
@@ -138,11 +133,7 @@ class Vectors:
         return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
 
     def choose_model(self) -> None:
-        """Set the stamps to the vectors of this model: another process may have set them for another model.
-
-        Raises:
-            SearchUnavailable: the index cannot be written just now.
-        """
+        """Set the stamps to the vectors of this model: another process may have set them for another model."""
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
             if self._is_chosen(database, (model := self._model(database, self._length))[0]) and model[1] == str(today):
