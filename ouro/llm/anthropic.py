@@ -94,17 +94,14 @@ class AnthropicFormat:
             elif isinstance(part, Thinking) and part.signature and sealed:
                 blocks.append(thinking_block(part))
             elif isinstance(part, ToolCall) and calls:
-                blocks.append(_call(part))
+                call_id, called = portable_id(part.id, MAX_ID), portable_name(part.name)
+                blocks.append({"type": "tool_use", "id": call_id, "name": called, "input": arguments_of(part)})
         return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
 
     def _result(self, reply: ToolReply) -> dict[str, Any]:
         images = reply.images if self._spec.images else ()
         content = [_text(reply_text(reply, self._spec.images)), *map(self._image, images)]
-        sent = {
-            "type": "tool_result",
-            "tool_use_id": portable_id(reply.call_id, MAX_ID),
-            "content": content,
-        }
+        sent = {"type": "tool_result", "tool_use_id": portable_id(reply.call_id, MAX_ID), "content": content}
         return {**sent, "is_error": True} if reply.failed else sent
 
     def _image(self, image: Image) -> dict[str, Any]:
@@ -122,15 +119,6 @@ def thinking_block(part: Thinking) -> dict[str, Any]:
     if part.redacted:
         return {"type": "redacted_thinking", "data": part.signature}
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {
-        "type": "tool_use",
-        "id": portable_id(call.id, MAX_ID),
-        "name": portable_name(call.name),
-        "input": arguments_of(call),
-    }
 
 
 def marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

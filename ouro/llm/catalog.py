@@ -7,7 +7,6 @@ import shlex
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -59,9 +58,9 @@ class Catalog:
         """Warnings from reading the file."""
 
     @classmethod
-    def from_files(cls, path: Path | None = None) -> Catalog:
-        """The models of ~/.ouro/models.yaml (or `path`) and of the environment. Raises as `read_models_file`."""
-        path = path or get_models_path()
+    def from_files(cls) -> Catalog:
+        """The models of ~/.ouro/models.yaml and of the environment. Raises as `read_models_file`."""
+        path = get_models_path()
         catalog = cls(read_models_file(path))
         catalog.notices = tuple(filter(None, [close_to_others(path)]))
         return catalog

@@ -33,12 +33,7 @@ class EmbeddingModel(Protocol):
     """Turns texts into vectors. Blocks: call it from a thread."""
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """A vector for each text, in their order.
-
-        Raises:
-            ModelError: the model does not answer, refuses, or answers with something else.
-        """
-        ...
+        """A vector for each text, in their order. Raises ModelError if it does not answer with vectors."""
 
     def close(self) -> None: ...
 
@@ -54,11 +49,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
-    """The vectors of `count` texts from an answer in OpenAI's format.
-
-    Raises:
-        ModelError: it holds something else.
-    """
+    """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds something else."""
     try:
         parsed = msgspec.convert(answer, _Answer)
     except msgspec.ValidationError as error:
@@ -99,7 +90,7 @@ class EmbeddingWire:
     def _post(self, body: dict[str, object]) -> tuple[httpx.Response, bytes]:
         endpoint, limits = self._endpoint, timeouts_for_vectors(self._endpoint)
         key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        headers = {"Content-Type": "application/json", **key, **endpoint.headers}
+        headers = {"Content-Type": "application/json", **key}
         url = endpoint.base_url.rstrip("/") + "/embeddings"
         with self._making:
             self._client = self._client or load_httpx().Client(**client_options(endpoint, limits))

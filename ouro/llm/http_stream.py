@@ -7,8 +7,8 @@ import codecs
 import io
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -93,8 +93,11 @@ class HttpStream:
 
     async def _events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
         await self.warm()
+        assert self._client is not None
+        url = self._endpoint.base_url.rstrip("/") + path
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
         with http_errors(self._endpoint, self._timeouts):
-            async with self._answer(path, headers, body) as response:
+            async with self._client.stream("POST", url, content=encoded(body), headers=headers) as response:
                 if not response.is_success:
                     head = await self._head(response)
                     raise error_from_status(response.status_code, head, response.headers, self._endpoint)
@@ -109,18 +112,6 @@ class HttpStream:
                             yield event
                 for event in decoder.end():
                     yield event
-
-    @asynccontextmanager
-    async def _answer(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncIterator[httpx.Response]:
-        assert self._client is not None
-        given = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers, **self._endpoint.headers}
-        url = self._endpoint.base_url.rstrip("/") + path
-        request = self._client.build_request("POST", url, content=encoded(body), headers=given)
-        response = await self._client.send(request, stream=True)
-        try:
-            yield response
-        finally:
-            await response.aclose()
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """The bytes of the answer; silence between two of them is an error."""
@@ -181,11 +172,7 @@ class EventDecoder:
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """The events that these bytes complete.
-
-        Raises:
-            StreamCut: the bytes are not UTF-8, or a line has no end.
-        """
+        """The events that these bytes complete. Raises StreamCut if the bytes are not UTF-8, or a line has no end."""
         try:
             *lines, rest = self._decoder.decode(data).split("\n")
         except UnicodeDecodeError as error:
@@ -215,11 +202,7 @@ class EventDecoder:
 
 
 def _object_in(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
-    """The object in an event.
-
-    Raises:
-        ModelError: there is none, or it is an error.
-    """
+    """The object in an event. Raises ModelError if there is none, or it is an error."""
     try:
         data = json.loads(event.data)
     except (ValueError, RecursionError) as error:

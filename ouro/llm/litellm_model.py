@@ -144,7 +144,7 @@ class LiteLLMEmbeddings:
 
 def _arguments(model: str, endpoint: Endpoint, timeouts: Timeouts) -> Line:
     """The arguments of each call of litellm; URL and key are left out where litellm knows them."""
-    given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url, "extra_headers": dict(endpoint.headers)}
+    given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
     known = {name: value for name, value in given.items() if value}
     return {"model": model, "first": timeouts.first, "connect": timeouts.connect, **known}
 
@@ -219,10 +219,7 @@ class LiteLLMProcess:
     async def ask(self, what: str, request: Line, timeouts: Timeouts) -> AsyncGenerator[Line, None]:
         """Yield the answers to `request`; `end` or `error` is the last. Closing the generator cancels the request.
 
-        Args:
-            what: `ask` for text, `embed` for vectors.
-            request: the arguments for litellm.
-            timeouts: how long to wait for it.
+        `what` is `ask` for text, `embed` for vectors; `request` has the arguments for litellm.
 
         Raises:
             ModelUnavailable: the process died, could not start, or is silent.

@@ -113,7 +113,7 @@ class Model(Protocol):
     def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         """Send the request and stream the answer.
 
-        Makes one attempt (`retry.py` repeats). Closing the generator cancels the request at once.
+        Makes one attempt (`reply.py` repeats). Closing the generator cancels the request at once.
 
         Raises:
             ModelError: the model did not answer; the subclass tells whether a retry may help.
@@ -135,8 +135,6 @@ class Endpoint:
     base_url: str = ""
     """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
     api_key: str = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request, in addition to those of the wire."""
     key_source: str = ""
     """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
 

@@ -125,19 +125,18 @@ def _check(entry: ModelEntry, where: str) -> None:
         raise ConfigError(f"{where}: `prices` cannot be below 0.")
 
 
-def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Path | None = None) -> Path:
+def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
     """Put a model (or `provider/*`) into models.yaml: 0600, whole or not at all, comments and other entries kept.
 
     Args:
         name: the litellm name, or `anthropic/*` for all models of a provider; empty: only the default is set.
         entry: its key, `api_base` and window; other fields of an entry that is there stay as they are.
         default: the model that new sessions start with; empty: as it is.
-        path: the file; ~/.ouro/models.yaml where it is not given.
 
     Raises:
         ConfigError: the file is broken, cannot be written, or is laid out so that it has to be edited by hand.
     """
-    path = path or get_models_path()
+    path = get_models_path()
     wanted = read_models_file(path)
     shown = tilde(path)
     try:
@@ -155,25 +154,16 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Pat
                 return path
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
-    raise _by_hand(shown)
-
-
-def _by_hand(shown: str) -> ConfigError:
-    return ConfigError(f"{shown} is laid out so that it cannot be changed by itself.", "Add the model with an editor.")
+    raise ConfigError(f"{shown} is laid out so that it cannot be changed by itself.", "Add the model with an editor.")
 
 
 def _with_entry(text: str, name: str, entry: ModelEntry, shown: str) -> str:
     table, lines = parse_table(text, shown), _lines(text)
     models = table.entries.get("models")
-    if models is None:
-        return "".join([*lines, "models:\n", *_entry_lines(name, entry, "  ")])
-    heading = table.key_lines["models"]
-    if not isinstance(models, YamlTable) or not models.entries:  # `models:` or `models: {}`
+    if not isinstance(models, YamlTable) or not models.entries:  # `models:`, `models: {}`, or not there
+        heading = table.key_lines.get("models", len(lines) + 1)
         return "".join([*lines[: heading - 1], "models:\n", *_entry_lines(name, entry, "  "), *lines[heading:]])
-    first = min(models.key_lines.values())
-    if first == heading:
-        raise _by_hand(shown)
-    indent = _indent(lines[first - 1])
+    indent = _indent(lines[min(models.key_lines.values()) - 1])
     if name not in models.entries:
         last = _last_line(models)
         return "".join([*lines[:last], *_entry_lines(name, entry, indent), *lines[last:]])

@@ -167,9 +167,9 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
     return tuple(answered[provider.name] for provider in LOCAL if provider.name in answered)
 
 
-def models_at(url: str, key: str = "", timeout: float = FARTHER) -> tuple[LocalModel, ...]:
+def models_at(url: str, key: str = "") -> tuple[LocalModel, ...]:
     """What the OpenAI-compatible server at `url` offers, as `openai/…`; empty if it lists none. Blocks."""
-    return _models(_get(url + "/models", timeout, key), "openai") or ()
+    return _models(_get(url + "/models", FARTHER, key), "openai") or ()
 
 
 def _local_url(given: str, provider: Provider) -> str:

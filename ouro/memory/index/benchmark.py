@@ -15,7 +15,6 @@ from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.scoring import Weights
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 
@@ -43,11 +42,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 def read_lines(path: Path, kind: type[Any]) -> list[Any]:
-    """JSON lines as values of `kind`.
-
-    Raises:
-        UsageError: the file cannot be read, or a line is not valid.
-    """
+    """JSON lines as values of `kind`. Raises UsageError if the file cannot be read, or a line is not valid."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -68,7 +63,6 @@ def answers(
     k: int,
     work: Path,
     embedder: Embedder | None,
-    weights: Weights | None = None,
 ) -> Iterator[SearchAnswer]:
     """Run every query on an index of the documents in the folder `work`."""
     index = Index(work / "index.db")
@@ -78,7 +72,7 @@ def answers(
         if vectors:
             vectors.fill_all()
         speakers = tuple(dict.fromkeys(document.speaker for document in documents))
-        search = Search(index, vectors, weights, speakers)
+        search = Search(index, vectors, speakers)
         today = _last_day(documents)
         for query in queries:
             started = time.perf_counter()
@@ -182,12 +176,7 @@ class OwnQuestions(msgspec.Struct, frozen=True):
 def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str]]) -> OwnQuestions:
     """Recall every note in force by the words of the turn that taught it. Blocks for some milliseconds a note.
 
-    Args:
-        search: has the notes and the sessions that taught them.
-        recall: returns the ids of the notes for a text, a repository (its root, or empty) and a branch.
-
-    Raises:
-        SearchUnavailable: the index cannot be read just now.
+    `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a branch.
     """
     with search.index.reading() as database:
         notes = database.execute(

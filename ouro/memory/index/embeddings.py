@@ -40,12 +40,7 @@ class Embedder(Protocol):
     """The name of the model: vectors of different models are not compared."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A row for each text, in their order.
-
-        Raises:
-            ModelError: the model did not answer, or may not be asked now.
-        """
-        ...
+        """A row for each text, in their order. Raises ModelError if it does not answer or may not be asked now."""
 
     def close(self) -> None: ...
 

@@ -21,20 +21,15 @@ _ASKS = re.compile(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
 """Ends with a question mark, possibly before a remark in brackets."""
 
 
-class Weights(msgspec.Struct, frozen=True):
-    """The weight of each term, relative to the share of the query's words, which counts 1.0."""
-
-    vectors: float = 1.0
-    around: float = 0.2
-    """Of this, the closeness of the passage before and of the one after."""
-    speaker: float = 0.3
-    days: float = 0.3
-    asks: float = 0.1
-    """Taken off what is a question itself: it seldom holds the answer."""
-    session: float = 0.2
-    """Of the best passage in the same session."""
-    near_words: bool = True
-    """Words in the passages around count, too."""
+# The weight of each term, relative to the share of the query's words and to the cosine, which count 1.0.
+AROUND = 0.2
+"""Of the cosines of the passage before and of the one after."""
+SPEAKER = 0.3
+DAYS = 0.3
+QUESTION = 0.1
+"""Subtracted from a question: it seldom holds the answer."""
+SESSION = 0.2
+"""Of the best passage in the same session."""
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -48,35 +43,29 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def score_passages(
-    passages: Iterable[Passage],
-    shares: Mapping[int, float],
-    cosines: Mapping[int, float],
-    question: ParsedQuery,
-    weights: Weights,
+    passages: Iterable[Passage], shares: Mapping[int, float], cosines: Mapping[int, float], question: ParsedQuery
 ) -> dict[int, dict[str, float]]:
-    """The terms of the score of each passage; the score is their sum."""
+    """The terms of the score of each passage; the score is their sum. A missing vector counts as average."""
     found: dict[int, dict[str, float]] = {}
-    usual = sum(cosines.values()) / len(cosines) if cosines else 0.0
+    best: dict[int, float] = {}
+    average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     for passage in passages:
-        parts = {"words": shares.get(passage.id, 0.0)}
+        place, session = passage.id, passage.id >> SHIFT
+        parts = {"words": shares.get(place, 0.0)}
         if cosines:
-            parts["vectors"] = weights.vectors * _closeness(passage.id, cosines, usual, weights.around)
+            around = cosines.get(place - 1, 0.0) + cosines.get(place + 1, 0.0)
+            parts["vectors"] = max(0.0, (cosines.get(place, average) + AROUND * around) / (1 + 2 * AROUND))
         if question.speaker and passage.role == question.speaker:
-            parts["speaker"] = weights.speaker
+            parts["speaker"] = SPEAKER
         if question.days and (fit := days_fit(passage.at, question)):
-            parts["days"] = weights.days * fit
-        if weights.asks and _ASKS.search(passage.text):
-            parts["asks"] = -weights.asks
-        found[passage.id] = parts
-    if weights.session:
-        _add_session(found, weights.session)
+            parts["days"] = DAYS * fit
+        if _ASKS.search(passage.text):
+            parts["asks"] = -QUESTION
+        found[place] = parts
+        best[session] = max(best.get(session, 0.0), sum(parts.values()))
+    for place, parts in found.items():
+        parts["session"] = SESSION * best[place >> SHIFT]
     return found
-
-
-def _closeness(place: int, cosines: Mapping[int, float], usual: float, around: float) -> float:
-    """The similarity of a passage and its neighbours; a missing vector counts as average."""
-    beside = cosines.get(place - 1, 0.0) + cosines.get(place + 1, 0.0)
-    return max(0.0, (cosines.get(place, usual) + around * beside) / (1 + 2 * around))
 
 
 def days_fit(at: str, question: ParsedQuery) -> float:
@@ -88,14 +77,6 @@ def days_fit(at: str, question: ParsedQuery) -> float:
         if last < day <= (date.fromisoformat(last) + timedelta(days=_AFTER_DAYS)).isoformat():
             return 0.5
     return 0.0
-
-
-def _add_session(found: Mapping[int, dict[str, float]], weight: float) -> None:
-    best: dict[int, float] = {}
-    for place, parts in found.items():
-        best[place >> SHIFT] = max(best.get(place >> SHIFT, 0.0), sum(parts.values()))
-    for place, parts in found.items():
-        parts["session"] = weight * best[place >> SHIFT]
 
 
 MAX_PLACES = 2_000

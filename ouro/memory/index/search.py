@@ -23,11 +23,11 @@ from ouro.memory.index.index import Index
 from ouro.memory.index.query import SPEAKERS, ParsedQuery, findable, phrase, question_of
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import (
+    DAYS,
     EVERYTHING,
     Passage,
     PassageFilter,
     PassageRange,
-    Weights,
     best_of,
     days_fit,
     score_passages,
@@ -110,7 +110,6 @@ class _Request(msgspec.Struct, frozen=True):
     """Of the question; None where there are no vectors."""
     vectors: Vectors | None
     wanted: SearchFilter
-    weights: Weights
 
     def nearest(self, table: str, count: int, only: Callable[[], PassageFilter | None]) -> list[int]:
         """The ids of the nearest vectors; empty without vectors."""
@@ -133,16 +132,9 @@ class Search:
         SearchUnavailable: the index cannot be read just now. From every method.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        vectors: Vectors | None = None,
-        weights: Weights | None = None,
-        speakers: Sequence[str] = SPEAKERS,
-    ) -> None:
+    def __init__(self, index: Index, vectors: Vectors | None = None, speakers: Sequence[str] = SPEAKERS) -> None:
         self.index = index
         self.vectors = vectors
-        self._weights = weights or Weights()
         self._speakers = speakers
 
     def find(
@@ -167,7 +159,7 @@ class Search:
         kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
         hits: list[MemoryHit] = []
         with self.index.reading() as database:
-            request = _Request(database, question, vector, vectors, wanted, self._weights)
+            request = _Request(database, question, vector, vectors, wanted)
             if {"note", "core"} & kinds:
                 hits += _find_notes(request, weigh)
             if {"message", "output"} & kinds:
@@ -197,7 +189,7 @@ class Search:
         with self.index.reading() as database:
             for text, vector in zip(texts, vectors, strict=True):
                 for limits in wanted:
-                    request = _Request(database, ParsedQuery(text, ()), vector, self.vectors, limits, self._weights)
+                    request = _Request(database, ParsedQuery(text, ()), vector, self.vectors, limits)
                     for hit in _nearest_notes(request, k):
                         if hit.id not in best or hit.score > best[hit.id].score:
                             best[hit.id] = hit
@@ -242,9 +234,9 @@ def _find_notes(request: _Request, weigh: Weigh | None) -> list[MemoryHit]:
     for hit in note_hits(request.database, _IN_LIST, _listed(chosen)):
         parts = {"words": shares.get(hit.place, 0.0)}
         if cosines:
-            parts["vectors"] = request.weights.vectors * max(0.0, cosines.get(hit.place, average))
+            parts["vectors"] = max(0.0, cosines.get(hit.place, average))
         if fit := days_fit(hit.at, request.question):
-            parts["days"] = request.weights.days * fit
+            parts["days"] = DAYS * fit
         scored = replace(hit, parts=parts, score=sum(parts.values()))
         factor = weigh(scored) if weigh else 1.0
         if scored.score * factor > 0:
@@ -298,14 +290,12 @@ def _notes_in(request: _Request, within: PassageRange) -> PassageFilter | None:
 def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     """The `k` best passages of user and assistant messages, plus near copies of them."""
     within = _range_of_messages(request, "messages")
-    shares = request.words("messages", within, has_neighbours=request.weights.near_words)
+    shares = request.words("messages", within, has_neighbours=True)
     nearest = request.nearest("messages", _CANDIDATES, lambda: None if within.is_all else _messages_in(request))
     chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
     passages = [message for message in _passages(request, "messages", chosen) if message.at >= request.wanted.since]
     cosines = request.cosines("messages", {place + step for place in chosen for step in (-1, 0, 1)})
-    return _hits(
-        request, "message", passages, score_passages(passages, shares, cosines, request.question, request.weights), k
-    )
+    return _hits(request, "message", passages, score_passages(passages, shares, cosines, request.question), k)
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:

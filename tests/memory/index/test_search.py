@@ -20,7 +20,7 @@ from ouro.memory.index import (
     question_of,
 )
 from ouro.memory.index.benchmark import SearchAnswer
-from ouro.memory.index.scoring import MAX_PLACES, PassageRange, Weights, word_scores
+from ouro.memory.index.scoring import MAX_PLACES, PassageRange, word_scores
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -189,8 +189,8 @@ TALK = [
 ]
 
 
-def asked(query, tmp_path, **weights) -> tuple[str, ...]:
-    [answer] = answers(TALK, [BenchmarkQuestion("q", query)], 5, tmp_path, None, Weights(**weights))
+def asked(query, tmp_path) -> tuple[str, ...]:
+    [answer] = answers(TALK, [BenchmarkQuestion("q", query)], 5, tmp_path, None)
     return answer.ids
 
 
@@ -198,14 +198,9 @@ def test_documents_are_searched_by_the_code_that_searches_sessions(tmp_path):
     assert asked("What is the name of Ann's puppy?", tmp_path)[:3] == ("1", "3", "2")
 
 
-def test_the_speaker_that_is_named_comes_first(tmp_path):
-    assert asked("What did Bob repair?", tmp_path)[0] == "4"
-
-
-def test_each_weight_is_in_use(tmp_path):
-    whole = asked("What did Ann repair?", tmp_path / "1")
-    assert (whole[0], asked("What did Ann repair?", tmp_path / "2", speaker=0.0)[:2]) == ("5", ("5", "4"))
-    assert asked("puppy", tmp_path / "3", near_words=False, session=0.0) == ("1",)
+@pytest.mark.parametrize(("speaker", "answer"), [("Bob", "4"), ("Ann", "5")])
+def test_the_speaker_that_is_named_comes_first(tmp_path, speaker, answer):
+    assert asked(f"What did {speaker} repair?", tmp_path)[0] == answer
 
 
 def test_recall_and_gain_are_counted():
