@@ -418,7 +418,7 @@ class _SessionBuilder:
 
     @cached_property
     def window(self) -> ContextWindow:
-        return ContextWindow(self.transcript, self.models.current, self.requests, self.compactor, self.tasks)
+        return ContextWindow(self.compactor, self.tasks)
 
     @cached_property
     def titles(self) -> Titles:
@@ -459,9 +459,7 @@ class _SessionBuilder:
     def _resumed(self) -> Resumed | None:
         if self.info is None:
             return None
-        return Resumed(
-            self.info, self.transcript, self.workbench, self.window, self.tasks, self.memory, self.sent_context
-        )
+        return Resumed(self.info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
 
 
 def _session_catalog(store: MemoryStore, options: Options) -> SessionCatalog:

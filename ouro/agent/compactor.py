@@ -147,21 +147,20 @@ class Compactor(msgspec.Struct, eq=False):
             is_same = model.name == self.models()[0].spec.name
             room = self._room(model.window, trigger) if is_same else model.window
             await summariser.run(self.memory.context(), self._size(trigger), room)
-            record = await self._summary_record(plan, trigger, focus, summariser.summary)
+            record = await self._summary_record(plan, trigger, focus, summariser)
         finally:
-            made = summariser.summary
-            if record is None and made.usage is not None:
-                self.memory.note(CostRecord("compaction", self.memory.now(), made.model, made.usage))
+            if record is None and summariser.usage is not None:
+                self.memory.note(CostRecord("compaction", self.memory.now(), summariser.model, summariser.usage))
         if record is None:
             emit(Said("Nothing was compacted: the summary would not have made the request smaller."))
             return
-        await self._save(record, emit)
+        await self.save(record, emit)
         if lost := plan.lost(self.memory.context()):
             numbers = ", ".join(map(str, lost))
             emit(Said(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
 
     async def _summary_record(
-        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summary
+        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summariser
     ) -> CompactionRecord | None:
         """The record with this summary; None if the request would not become smaller."""
         body = await self._body(plan, summary.text)
@@ -196,9 +195,10 @@ class Compactor(msgspec.Struct, eq=False):
         if dropped:
             after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
             record = compaction_record(self.memory, trigger)
-            await self._save(replace(record, dropped=tuple(dropped), tokens=(tokens, after)), emit)
+            await self.save(replace(record, dropped=tuple(dropped), tokens=(tokens, after)), emit)
 
-    async def _save(self, record: CompactionRecord, emit: Emit) -> None:
+    async def save(self, record: CompactionRecord, emit: Emit) -> None:
+        """Put a compaction in force; one that cannot be saved is reported."""
         try:
             await self.memory.record(record)
         except SaveFailed as error:
@@ -278,19 +278,13 @@ def longest_summary(window: int) -> int:
     return min(MAX_SUMMARY, window // 8)
 
 
-class Summary(msgspec.Struct, eq=False):
-    """What a summariser has so far; its cost counts also if no summary came of it."""
-
-    text: str = ""
-    model: str = ""
-    usage: Usage | None = None
-
-
 class Summariser:
     """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows the progress."""
 
     def __init__(self, models: Sequence[Model], requests: Requests, focus: str, emit: Emit) -> None:
-        self.summary = Summary()
+        self.text, self.model = "", ""
+        self.usage: Usage | None = None
+        """Counts also if no summary came of it."""
         self._models = models
         self._requests = requests
         self._focus = focus
@@ -298,7 +292,7 @@ class Summariser:
         self._longest = longest_summary(models[0].spec.window)
 
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
-        """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `summary`.
+        """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `text`.
 
         Raises ModelError where there is no summary; the message says why.
         """
@@ -317,11 +311,11 @@ class Summariser:
         raise ContextTooLong("The model does not accept even a part of the session.")
 
     async def _in_parts(self, sent: Sequence[Message], window: int) -> None:
-        self.summary.text = ""
+        self.text = ""
         longest = min(self._longest, window // 8)
         parts = parts_of(sent, longest_part(window))
         for number, part in enumerate(parts, 1):
-            messages = ask_for_part(part, number, len(parts), self.summary.text, self._focus, words_for(longest))
+            messages = ask_for_part(part, number, len(parts), self.text, self._focus, words_for(longest))
             await self._ask(messages, (), Compacting(0, number, len(parts)))
 
     async def _ask(self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting) -> None:
@@ -342,9 +336,9 @@ class Summariser:
         self._emit(progress)
         reply = await ModelCall(self._models, messages, tools, attempts=ATTEMPTS).run(on_chunk, on_retry)
         usage = reply.usage or Usage(estimate_messages(messages), output=estimate_messages([reply]))
-        self.summary.usage = (self.summary.usage or Usage()) + usage
-        self.summary.model = reply.model
+        self.usage = (self.usage or Usage()) + usage
+        self.model = reply.model
         if not is_summary(reply.text):
             answer = f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
             raise ModelError(f"{reply.model} wrote no summary{answer}.")
-        self.summary.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))
+        self.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))

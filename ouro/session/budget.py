@@ -96,11 +96,7 @@ class Budget:
         return " ".join(self._warnings(found))
 
     def refuse(self) -> None:
-        """Refuse a background call, by what `check` found and what this session has spent since.
-
-        Raises:
-            LimitReached: a limit is reached.
-        """
+        """Raises LimitReached for a background call, by what `check` found and what this session has spent since."""
         since = (self._memory.usage.cost or 0.0) - self._spent_at_check
         _refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
 

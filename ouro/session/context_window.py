@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.instructions import Environment, NestedInstructions, prompt_parts
-from ouro.agent.requests import Requests
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
-from ouro.llm import Model
 from ouro.memory.backend import PinRecord
 from ouro.memory.compaction import is_own_words
-from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.todo_plan import plan_in_words
@@ -86,28 +83,20 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
 
 
 class ContextWindow(msgspec.Struct, frozen=True, eq=False):
-    memory: MemoryManager
-    models: Callable[[], Sequence[Model]]
-    """Returns the model in use, then its fallbacks."""
-    requests: Requests
     compactor: Compactor
+    """Has the transcript, the models and the constant part of the requests."""
     tasks: SessionTasks
 
     def report(self) -> WindowReport:
         estimates = self._estimates()
-        model = self.models()[0]
         whole = sum(estimates.values())
-        tokens = max(self.memory.tokens, sum(self.requests.sizes(model)))
+        tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
         parts = tuple((name, size * tokens // max(1, whole)) for name, size in estimates.items() if size)
         limit, outlook = self.compactor.limit, self._outlook(tokens)
-        return WindowReport(parts, tokens, model.spec.window, limit, outlook, self._largest(whole))
+        return WindowReport(parts, tokens, self.compactor.window, limit, outlook, self._largest(whole))
 
     def compact(self, keep: str) -> AsyncGenerator[Event, None]:
-        """The events of a compaction, as a turn; `keep` is what the user wants to keep in particular.
-
-        Raises:
-            UsageError: a turn runs.
-        """
+        """The events of a compaction, as a turn; `keep` is what the user wants to keep in particular."""
 
         async def work(emit: Emit) -> TurnFinished:
             await self.compactor.compact(keep, emit)
@@ -117,7 +106,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The messages that are sent and can be pinned, oldest first."""
-        transcript = self.memory.transcript
+        transcript = self.compactor.memory.transcript
         sent = [(entry.number, entry.message) for entry in transcript.sent_entries() if entry.number]
         return tuple(
             Pinnable(number, "ouro" if message.role == "assistant" else "you", message.text, number in transcript.pins)
@@ -134,16 +123,16 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         """
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(f"Message {number} is not among those that are sent. `/pin` shows them.")
-        await self.memory.record(PinRecord(number, self.memory.now(), pinned))
+        await self.compactor.memory.record(PinRecord(number, self.compactor.memory.now(), pinned))
 
     def _estimates(self) -> Mapping[str, int]:
-        sizes = {name: estimate(text) for name, text in prompt_parts(self.requests.instructions)}
-        sizes["tools"] = self.requests.sizes(self.models()[0])[1]
-        compaction = self.memory.transcript.compaction
+        sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.requests.instructions)}
+        sizes["tools"] = self.compactor.requests.sizes(self.compactor.models()[0])[1]
+        compaction = self.compactor.memory.transcript.compaction
         sizes["summary"] = estimate(compaction.summary) if compaction else 0
         names = ("your messages", "added by ouro", "answers", "thinking", "tool calls", "tool outputs", "pictures")
         sizes |= dict.fromkeys(names, 0)
-        for message in self.memory.context():
+        for message in self.compactor.memory.context():
             for part in message.parts:
                 name, size = _size(part, message.role)
                 sizes[name] += size
@@ -157,7 +146,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
 
     def _largest(self, whole: int) -> str:
-        found = [(estimate_messages([entry.message]), entry) for entry in self.memory.transcript.sent_entries()]
+        entries = self.compactor.memory.transcript.sent_entries()
+        found = [(estimate_messages([entry.message]), entry) for entry in entries]
         size, entry = max(found, key=lambda item: item[0], default=(0, None))
         if entry is None or size < whole * LARGE:
             return ""

@@ -12,10 +12,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.compactor import compaction_event, compaction_record
+from ouro.agent.compactor import compaction_record
 from ouro.display import Todo
-from ouro.errors import SaveFailed, SessionError
-from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
+from ouro.errors import SessionError
+from ouro.events import Emit, Event, Said, TurnFinished
 from ouro.llm import ModelSpec
 from ouro.memory.backend import CompactionRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
@@ -25,7 +25,7 @@ from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Usage
-from ouro.session.context_window import ContextWindow, SentContext
+from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
 from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
@@ -98,8 +98,6 @@ class Resumed(msgspec.Struct, eq=False):
     window: ContextWindow
     tasks: SessionTasks
     memory: SessionMemory
-    context: SentContext
-    """Is sent again when older messages are left out."""
     is_decided: bool = False
     """It was opened with `--part`."""
 
@@ -160,18 +158,12 @@ class Resumed(msgspec.Struct, eq=False):
         if begin == 0:
             emit(Said("Nothing is left out: the last turns are all there is."))
             return TurnFinished("answered")
-        record = self._tail_record(entries, begin, await self.context.for_summary())
+        record = self._tail_record(entries, begin, await self.window.compactor.environment())
         pinned = [entry.message for entry in entries[:begin] if entry.number in record.kept]
         sent = sendable(compacted(pinned, record.summary, [entry.message for entry in entries[begin:]]))
         before = memory.tokens
         record = replace(record, tokens=(before, smaller(before, memory.context(), sent, memory.constant)))
-        try:
-            await memory.record(record)
-        except SaveFailed as error:
-            emit(Said(str(error), "error"))
-        self.context.clear()
-        emit(compaction_event(record))
-        emit(UsageUpdated(memory.usage, memory.tokens, self.workbench.models.current()[0].spec.window))
+        await self.window.compactor.save(record, emit)
         return TurnFinished("answered")
 
     def _tail_record(self, entries: Sequence[TranscriptEntry], begin: int, carried: str) -> CompactionRecord:

@@ -133,11 +133,7 @@ class TurnQueue:
         return draft
 
     def start(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a stream of events as a turn, without waiting for its end.
-
-        Raises:
-            UsageError: something else runs.
-        """
+        """Show a stream of events as a turn, without waiting for its end; raises UsageError where something runs."""
         if self.busy:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self._start_worker(events)

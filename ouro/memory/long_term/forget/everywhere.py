@@ -56,11 +56,7 @@ class OuroHome(msgspec.Struct, frozen=True):
 
 
 class TrueForget:
-    """Removes one text. Everything blocks: use from a thread.
-
-    Raises:
-        UsageError: the text is too short or too long.
-    """
+    """Removes one text. Everything blocks: use from a thread."""
 
     def __init__(self, text: str, home: OuroHome) -> None:
         self._text = ForgottenText(text)
@@ -220,12 +216,7 @@ class TrueForget:
 
 
 def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:
-    """Put all that forgetting may change into one tar (0600), which still holds the text; returns its path.
-
-    Raises:
-        UsageError: the target exists, or is in what will be changed.
-        OSError: it cannot be written; nothing of it is left.
-    """
+    """Put all that forgetting may change into one tar (0600), which still holds the text; returns its path."""
     target = target.expanduser().absolute()
     memories = [memory_folder(state_dir) for state_dir in home.states()]
     roots = [home.path, *(folder for folder in memories if home.path not in folder.parents and folder.is_dir())]

@@ -81,12 +81,7 @@ class MemoryFiles:
         return decode_text(self.read_bytes(name))
 
     def read_bytes(self, name: str) -> bytes:
-        """The bytes of a file.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-            FileRefused: it is not a plain file of the user, or too long.
-        """
+        """The bytes of a file; raises FileRefused where it is not a plain file of the user, or too long."""
         with self._place(name) as (folder, base):
             try:
                 descriptor = os.open(base, _READ, dir_fd=folder)
@@ -111,17 +106,14 @@ class MemoryFiles:
 
     def find(self, name: str) -> str | None:
         """The text of a file; None where it does not exist or may not be read."""
-        try:
+        with suppress(FileRefused, OSError):
             return self.read(name)
-        except (FileRefused, OSError):
-            return None
+        return None
 
     def find_bytes(self, name: str) -> bytes | None:
-        """As `find`, the bytes."""
-        try:
+        with suppress(FileRefused, OSError):
             return self.read_bytes(name)
-        except (FileRefused, OSError):
-            return None
+        return None
 
     def blobs(self) -> dict[str, str]:
         """Name -> blob id of each file; UNREADABLE where it may not be read or is not text."""
@@ -139,11 +131,9 @@ class MemoryFiles:
         return {name: blob for name, (_, blob) in now.items()}
 
     def write(self, name: str, data: bytes | None) -> None:
-        """Replace a whole file (0600), or remove it (None).
+        """Replace a whole file (0600), or remove it (None); an error leaves the old one.
 
-        Raises:
-            FileRefused: it is not a name of a memory file, or something that is not a plain file has it.
-            OSError: it could not be written; the old one is untouched.
+        Raises FileRefused where it is not a name of a memory file, or something that is not a plain file has it.
         """
         with self._place(name, create=data is not None) as (folder, base):
             with suppress(FileNotFoundError):

@@ -35,15 +35,9 @@ def message(subject: str, trailers: Trailers) -> str:
 
 
 def log(repo: GitRepository, limit: int, path: str = "", *, before: str = "", since: str = "") -> tuple[Commit, ...]:
-    """The latest commits, newest first.
+    """The latest commits, newest first: that changed a file, up to a date, or after another commit.
 
-    Args:
-        path: only those that changed this file.
-        before: a date that git reads; only those up to then.
-        since: a commit; only those after it.
-
-    Raises:
-        MemoryUnusable: the history cannot be read. The same holds for all functions here.
+    Like all functions here it raises MemoryUnusable where the history cannot be read.
     """
     head = repo.head().commit
     if not head:

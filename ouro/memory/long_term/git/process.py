@@ -12,6 +12,7 @@ from subprocess import PIPE, CompletedProcess, SubprocessError, TimeoutExpired
 
 from ouro.errors import MemoryUnusable
 
+Ended = CompletedProcess[bytes]
 # A commit is on disk when it returns. The pack that fast-import makes on the way need not be.
 _DURABLE_COMMIT = ("-c", "core.fsync=none,loose-object,reference")
 DURABLE_PACKS = ("-c", "core.fsync=committed,loose-object,reference")
@@ -43,41 +44,24 @@ _TIMEOUT = 30.0
 _REMOTE_TIMEOUT = 120.0
 
 
-def run_git(
-    git_dir: Path, common_dir: Path, arguments: Sequence[str], given: bytes = b"", index: Path | None = None
-) -> CompletedProcess[bytes]:
-    """Run git, whatever its exit code.
+def run_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], given: bytes, index: Path | None) -> Ended:
+    """Run git, whatever its exit code; raises MemoryUnusable where it is missing or takes too long.
 
     Args:
         common_dir: where git reads configuration, hooks and attributes instead of `git_dir`.
         index: another index than the repository's own.
-
-    Raises:
-        MemoryUnusable: git is missing, or took too long.
     """
-    environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)}
-    if index is not None:
-        environment["GIT_INDEX_FILE"] = str(index)
+    environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)} | ({"GIT_INDEX_FILE": str(index)} if index else {})
     command = ["git", f"--git-dir={git_dir}", f"--work-tree={git_dir}", *_FLAGS, *arguments]
-    try:
-        return _execute(command, git_dir, environment, given, _TIMEOUT)
-    except TimeoutExpired as error:
-        raise MemoryUnusable(f"git could not be run: {error}") from error
+    return _execute(command, git_dir, environment, given, _TIMEOUT)
 
 
-def run_remote_git(
-    git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int = 0
-) -> CompletedProcess[bytes]:
-    """Run a git that talks to a remote, whatever its exit code.
+def run_remote_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int) -> Ended:
+    """As `run_git`, of a git that talks to a remote.
 
     It has the user's own settings and agents (keys, credentials, proxies), but neither hooks nor transports that run
-    a program named by a URL, and it asks for no password.
-
-    Args:
-        max_bytes: size limit of one file that it writes. Beyond it git fails with "File too large". 0: no limit.
-
-    Raises:
-        MemoryUnusable: git is missing, or took too long.
+    a program named by a URL, and it asks for no password. Beyond `max_bytes` in one file it fails with "File too
+    large"; 0 is no limit.
     """
     own = {name: value for name, value in os.environ.items() if name in _USER_VARIABLES}
     allowed = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_COMMON_DIR": str(common_dir)}
@@ -85,15 +69,10 @@ def run_remote_git(
     if max_bytes:
         # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
         command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(max_bytes // 512), *command]
-    try:
-        return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", _REMOTE_TIMEOUT)
-    except TimeoutExpired as error:
-        raise MemoryUnusable(f"The remote did not answer in {_REMOTE_TIMEOUT:.0f} seconds.", "Try again.") from error
+    return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", _REMOTE_TIMEOUT)
 
 
-def _execute(
-    command: list[str], folder: Path, environment: dict[str, str], given: bytes, timeout: float
-) -> CompletedProcess[bytes]:
+def _execute(command: list[str], folder: Path, environment: dict[str, str], given: bytes, timeout: float) -> Ended:
     """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole."""
     try:
         from git.cmd import Git  # 150 ms
@@ -116,10 +95,12 @@ def _execute(
     assert process is not None
     try:
         output, errors = process.communicate(given, timeout)
-    except BaseException:
+    except BaseException as error:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # ssh too, which would wait for a silent remote
         process.wait()
+        if isinstance(error, TimeoutExpired):
+            raise MemoryUnusable(f"git did not answer in {timeout:.0f} seconds.", "Try again.") from error
         raise
     if process.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_MISSING)

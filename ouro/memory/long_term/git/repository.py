@@ -61,10 +61,7 @@ class _Outrun(Exception):
 class GitRepository:
     """The commits of one memory. Everything blocks: use from a thread.
 
-    Args:
-        state_dir: what ouro records about this memory, below its home.
-        folder: the memory folder; None: the git directory is in `state_dir`.
-        is_shared: the host repository shares the folder; the git directory is in `state_dir` too.
+    Where there is no folder, or the host repository shares it, the git directory is in `state_dir`.
     """
 
     def __init__(self, state_dir: Path, folder: Path | None = None, *, is_shared: bool = False) -> None:
@@ -111,11 +108,7 @@ class GitRepository:
         write_private(git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
 
     def head(self) -> Head:
-        """Where HEAD is, read without a process.
-
-        Raises:
-            MemoryUnusable: HEAD or its branch is damaged, or a branch that held commits is gone.
-        """
+        """Where HEAD is, read without a process; raises MemoryUnusable where it or its branch is damaged or gone."""
         git_dir, tip = self.git_dir, self.own("tip")
         if not tip and not (git_dir / "HEAD").exists():  # there is none, or another thread is just making it
             return Head("", f"refs/heads/{BRANCH}")
@@ -178,11 +171,8 @@ class GitRepository:
 
         What another process committed meanwhile stays: the commit goes on top of it.
 
-        Args:
-            merged: another parent; then a commit is made also where nothing changes.
-
-        Raises:
-            MemoryUnusable: no commit can be made; the history is as it was.
+        With another parent (`merged`) a commit is made also where nothing changes. Raises MemoryUnusable where no
+        commit can be made; the history is as it was.
         """
         why: tuple[str, ...] = ("the branch is held by another git", "end it; what changed is committed next time")
         for attempt in range(_TRIES):

@@ -54,15 +54,12 @@ def objects(repo: GitRepository) -> Iterator[bytes]:
 
 def rewrite(
     repo: GitRepository, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]
-) -> int:
-    """Rewrite the history; returns how many commits changed. Call it while `alone`.
+) -> None:
+    """Rewrite the history while `alone`; whatever fails, it stays whole.
 
     Args:
         in_file, in_words, in_name: return a file, a commit message and a file name without the text.
         accept: called with the commit that replaces the accepted one.
-
-    Raises:
-        MemoryUnusable, OSError: git failed, or a file could not be written; the history is whole.
     """
     while repo.drop_stale_locks():
         time.sleep(0.05)
@@ -74,7 +71,7 @@ def rewrite(
     for number, commit in enumerate([*_loose_ends(repo), *([accepted] if is_there else [])]):
         refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
     if not refs:
-        return 0
+        return
     for name, commit in refs.items():
         repo.git("update-ref", "--no-deref", name, commit)
     made = _replacements(repo, in_file, in_words, in_name)
@@ -93,7 +90,6 @@ def rewrite(
         repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
     repo.note_tip(repo.head().commit)
     drop_unreachable(repo)
-    return len(changed)
 
 
 def drop_unreachable(repo: GitRepository) -> None:

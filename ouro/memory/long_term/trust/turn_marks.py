@@ -7,43 +7,39 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ouro.utils.runtime import ensure_private_dir
 
 
-class TurnMarks:
-    """A small file for each turn that runs. Those of a killed ouro stay until memory was read.
+class TurnMarks(msgspec.Struct, frozen=True):
+    """A small file for each turn that runs. Those of a killed ouro stay until memory was read."""
 
-    Args:
-        folder: where the files are; shared by all sessions.
-        session: the id of this session.
-        has_jobs: whether a background job that the agent started is running.
-    """
-
-    def __init__(self, folder: Path, session: str, has_jobs: Callable[[], bool] = lambda: False) -> None:
-        self._folder = folder
-        self._own = folder / session
-        self.session = session
-        self.has_jobs = has_jobs
+    folder: Path
+    """Of all sessions."""
+    session: str
+    has_jobs: Callable[[], bool] = lambda: False
+    """Whether a background job that the agent started is running."""
 
     def begin(self) -> None:
         with suppress(OSError):  # without it the user is asked more often, nothing else
-            ensure_private_dir(self._folder)
-            self._own.write_text(str(os.getpid()))
+            ensure_private_dir(self.folder)
+            (self.folder / self.session).write_text(str(os.getpid()))
 
     def end(self) -> None:
         with suppress(OSError):
-            self._own.unlink()
+            (self.folder / self.session).unlink()
 
     def at_work(self) -> bool:
         """Whether a turn of any session runs, or ran when its ouro was killed."""
         with suppress(OSError):
-            return any(True for _ in self._folder.iterdir())
+            return any(True for _ in self.folder.iterdir())
         return False
 
     def clear(self) -> None:
         """Remove marks of sessions that were killed: all that is in memory is trusted."""
         with suppress(OSError):
-            for mark in self._folder.iterdir():
+            for mark in self.folder.iterdir():
                 try:
                     os.kill(int(mark.read_text() or 0), 0)
                 except (OSError, ValueError):
