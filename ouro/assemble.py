@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -23,7 +23,6 @@ from ouro.config import load_settings, stricter_mode
 from ouro.errors import TrustNeeded, UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
-from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
 from ouro.memory.long_term import (
@@ -52,7 +51,7 @@ from ouro.safety import (
 )
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
-from ouro.session.budget import Budget, Limits
+from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
@@ -281,7 +280,7 @@ class _SessionBuilder:
 
     @cached_property
     def budget(self) -> Budget:
-        return Budget(self.transcript, self.session_catalog, Limits(**asdict(self.ground.settings.limits)))
+        return Budget(self.transcript, self.session_catalog, self.ground.settings.limits)
 
     @cached_property
     def models(self) -> ModelSource:
@@ -411,7 +410,7 @@ class _SessionBuilder:
             models.current,
             lambda: models.role("compact"),
             self.requests,
-            CompactionRules(**asdict(self.ground.settings.compaction)),
+            self.ground.settings.compaction,
             context.for_summary,
             on_compacted,
         )

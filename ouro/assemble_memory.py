@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +41,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
-from ouro.session.budget import Limits, VectorBudget
+from ouro.session.budget import VectorBudget
 from ouro.settings import Settings
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir
@@ -238,9 +237,7 @@ def lookup_in(
 
 def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> Embedder | None:
     """The embedding model of the settings or models.yaml, else a local one; None: search by words only."""
-    return chosen_embedder(
-        settings.memory.embedding_model, catalog, VectorBudget(session_catalog, Limits(**asdict(settings.limits)))
-    )
+    return chosen_embedder(settings.memory.embedding_model, catalog, VectorBudget(session_catalog, settings.limits))
 
 
 def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:

@@ -211,7 +211,7 @@ def test_every_setting_is_read_somewhere():
     root = Path(__file__).parents[1] / "ouro"
     skipped = {root / "settings.py", root / "config.py"}
     text = "\n".join(path.read_text() for path in root.rglob("*.py") if path not in skipped)
-    whole = {"compaction", "limits"}  # passed on as a whole section: CompactionRules, Limits
+    whole = {"compaction", "limits"}  # passed on as a whole section
     names = [name.split(".") for name in explain_settings() if name.partition(".")[0] not in whole]
     readers = {(*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b" for *section, leaf in names}
     assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []

@@ -13,10 +13,11 @@ from ouro.events import Compacted, Compacting, Emit, Event, Retrying, Said, Usag
 from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
 from ouro.memory.backend import CompactionRecord, CompactionTrigger, CostRecord
 from ouro.memory.compaction import (
+    MAX_TAIL,
     CompactionPlan,
-    CompactionRules,
     ask_for_part,
     ask_for_summary,
+    compaction_limit,
     cut_summary,
     files_listed,
     files_section,
@@ -33,6 +34,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Message, ToolReply, Usage
+from ouro.settings import CompactionSettings
 
 TOO_LONG = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
 MIN_GAIN = 0.9
@@ -52,7 +54,7 @@ class Compactor(msgspec.Struct, eq=False):
     summarisers: Callable[[], Sequence[Model]]
     """Returns the models that write summaries; the first is asked first."""
     requests: Requests
-    rules: CompactionRules
+    settings: CompactionSettings
     environment: Callable[[], Awaitable[str]]
     """Returns what the summary takes along beside the model's words: the plan, the environment, jobs."""
     on_compacted: Callable[[], None]
@@ -75,7 +77,7 @@ class Compactor(msgspec.Struct, eq=False):
     @property
     def limit(self) -> int:
         """Tokens above which the request is compacted automatically; 0 if that is off."""
-        return self.rules.limit(self.window) if self.rules.auto else 0
+        return compaction_limit(self.settings, self.window) if self.settings.auto else 0
 
     def tokens_after(self, plan: CompactionPlan) -> int:
         """About how many tokens the request would have, with a summary of medium length."""
@@ -85,20 +87,20 @@ class Compactor(msgspec.Struct, eq=False):
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
         """What a compaction would do now; None where there is nothing to compact."""
-        rules, window, transcript = self.rules, self._room(self.window, trigger), self.memory.transcript
+        window, transcript = self._room(self.window, trigger), self.memory.transcript
         return plan_compaction(
             transcript.sent_entries(),
             transcript.compaction,
             transcript.pins,
-            words=rules.words(window),
-            tail=0 if trigger == "manual" else rules.tail(window),
+            words=min(self.settings.keep, window // 4),
+            tail=0 if trigger == "manual" else min(MAX_TAIL, window // 8),
             last=window // 3,
         )
 
     async def make_room(self, emit: Emit) -> None:
         """Before a model call: compact if the share of the window in the settings is reached."""
         tokens = self.memory.tokens
-        if self.rules.auto and tokens > self.limit and tokens >= self.not_before:
+        if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
             await self._compact_or_drop("auto", emit)
             self.not_before = int(self.memory.tokens * GROWTH_BEFORE_RETRY)
 
@@ -108,7 +110,7 @@ class Compactor(msgspec.Struct, eq=False):
         Raises ContextTooLong where nothing could be made smaller.
         """
         before = self.memory.context()
-        if self.rules.auto:
+        if self.settings.auto:
             await self._compact_or_drop("window", emit)
         else:
             await self._drop("window", emit)
@@ -189,7 +191,7 @@ class Compactor(msgspec.Struct, eq=False):
         """Without a model: leave the oldest tool outputs out of the request."""
         sent, tokens = self.memory.context(), self.memory.tokens
         constant, whole = self.memory.constant, estimate_messages(sent)
-        goal = int(self.rules.limit(self._room(self.window, trigger)) * DROP_TARGET)
+        goal = int(compaction_limit(self.settings, self._room(self.window, trigger)) * DROP_TARGET)
         target = int((constant + whole) * goal / max(1, tokens)) - constant
         dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
         if dropped:

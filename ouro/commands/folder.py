@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -141,10 +140,10 @@ class Folder:
     def _embedder(self) -> Embedder | None:
         """The embedding model that the settings name; None: words alone decide."""
         from ouro.memory.sessions.session_catalog import SessionCatalog
-        from ouro.session.budget import Limits, VectorBudget
+        from ouro.session.budget import VectorBudget
 
         catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
-        budget = VectorBudget(catalog, Limits(**asdict(self.settings.limits)))
+        budget = VectorBudget(catalog, self.settings.limits)
         return memory_index.chosen_embedder(self.settings.memory.embedding_model, Catalog.from_files(), budget)
 
 

@@ -15,6 +15,7 @@ from ouro.memory.short_term import compacted, kept_message, sendable, without_ou
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.memory.transcript import TranscriptEntry
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
+from ouro.settings import CompactionSettings
 
 MAX_TAIL = 16_000
 """Tokens at the end of the session that stay unchanged, if the window allows."""
@@ -24,27 +25,9 @@ FILES = "## Files in play"
 MAX_FILES = 30
 
 
-class CompactionRules(msgspec.Struct, frozen=True):
-    """The settings of `compaction`."""
-
-    auto: bool = True
-    at: float = 0.8
-    """The share of the window."""
-    reserve: int = 16_000
-    """Tokens that stay free for the answer; never more than a quarter of the window."""
-    keep: int = 20_000
-    """Tokens of user messages that stay word for word; never more than a quarter of the window."""
-
-    def limit(self, window: int) -> int:
-        """Tokens above which a compaction runs before the next request."""
-        return int(min(self.at * window, window - min(self.reserve, window // 4)))
-
-    def words(self, window: int) -> int:
-        return min(self.keep, window // 4)
-
-    def tail(self, window: int) -> int:
-        """Tokens at the end of the session that stay unchanged."""
-        return min(MAX_TAIL, window // 8)
+def compaction_limit(settings: CompactionSettings, window: int) -> int:
+    """Tokens above which a compaction runs before the next request."""
+    return int(min(settings.at * window, window - min(settings.reserve, window // 4)))
 
 
 class CompactionPlan(msgspec.Struct, frozen=True):

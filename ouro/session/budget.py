@@ -14,34 +14,12 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
 from ouro.messages import Usage
+from ouro.settings import LimitSettings
 from ouro.utils.log import log
 
 WARN_AT = 0.8
 _PERIODS = {"session": "this session", "today": "today", "month": "this month"}
 _NEXT = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What may be used; None sets no limit."""
-
-    max_turns: int | None = None
-    """Model calls of one turn."""
-    max_cost: float | None = None
-    """US dollars of one session."""
-    max_cost_day: float | None = None
-    """US dollars of all sessions of a day."""
-    max_cost_month: float | None = None
-    """US dollars of all sessions of a month."""
-
-    @property
-    def has_periods(self) -> bool:
-        """Whether the costs of other sessions count."""
-        return self.max_cost_day is not None or self.max_cost_month is not None
-
-    def check_calls(self, calls_made: int) -> None:
-        """Raises LimitReached where a turn that has made `calls_made` model calls may make no other one."""
-        if self.max_turns is not None and calls_made >= self.max_turns:
-            raise LimitReached(f"Stopped after {calls_made} model calls.", "Send `go on`, or raise limits.max_turns.")
 
 
 class SpendingLimit(msgspec.Struct, frozen=True):
@@ -65,7 +43,7 @@ class SpendingReport(msgspec.Struct, frozen=True):
 class Budget:
     """What this session may spend."""
 
-    def __init__(self, memory: MemoryManager, session_catalog: SessionCatalog, limits: Limits) -> None:
+    def __init__(self, memory: MemoryManager, session_catalog: SessionCatalog, limits: LimitSettings) -> None:
         self._memory = memory
         self._session_catalog = session_catalog
         self._limits = limits
@@ -87,9 +65,9 @@ class Budget:
         Raises:
             LimitReached: a limit is reached; the message says which, and what to do.
         """
-        self._limits.check_calls(calls_made)
+        check_calls(self._limits, calls_made)
         found: tuple[UsagePeriod, ...] = ()
-        if self._limits.has_periods:  # else the list is not needed
+        if _counts_others(self._limits):  # else the list is not needed
             found = await _periods(self._session_catalog, self._memory.session_id)
         self._checked, self._spent_at_check = self._spending(found), self._memory.usage.cost or 0.0
         self.refuse()
@@ -124,14 +102,14 @@ class Budget:
 class VectorBudget:
     """The cost of vectors, which belongs to no session. Blocks on the disk."""
 
-    def __init__(self, session_catalog: SessionCatalog, limits: Limits) -> None:
+    def __init__(self, session_catalog: SessionCatalog, limits: LimitSettings) -> None:
         self._session_catalog = session_catalog
         self._limits = limits
 
     def afford(self) -> None:
         """Raises LimitReached where the limit of a day or a month is reached."""
         limits = self._limits
-        if limits.has_periods:
+        if _counts_others(limits):
             periods = asyncio.run(_periods(self._session_catalog))
             _refuse_over(spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
 
@@ -141,6 +119,16 @@ class VectorBudget:
             asyncio.run(self._session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
         except SaveFailed as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
+
+
+def check_calls(limits: LimitSettings, calls_made: int) -> None:
+    """Raises LimitReached where a turn that has made `calls_made` model calls may make no other one."""
+    if limits.max_turns is not None and calls_made >= limits.max_turns:
+        raise LimitReached(f"Stopped after {calls_made} model calls.", "Send `go on`, or raise limits.max_turns.")
+
+
+def _counts_others(limits: LimitSettings) -> bool:
+    return limits.max_cost_day is not None or limits.max_cost_month is not None
 
 
 async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:

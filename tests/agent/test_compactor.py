@@ -13,7 +13,6 @@ from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, Reque
 from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import CompactionRecord, CostRecord, PinRecord
-from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate_messages
@@ -32,6 +31,7 @@ from ouro.messages import (
     user,
 )
 from ouro.safety import Effect, Permissions, Workspace
+from ouro.settings import CompactionSettings
 from ouro.tools.tool import Tool, ToolResult
 
 SUMMARY = "## Goal\nMend the parser.\n## Next\nRun the tests."
@@ -311,7 +311,7 @@ async def test_a_model_of_its_own_with_a_smaller_window_sums_up_in_steps(world):
         [says(f"## Goal\nPart {number}.") for number in range(1, 99)], spec=ModelSpec("writer", window=8_192)
     )
     large = ScriptedModel([says("Done.")], spec=ModelSpec("large", window=30_000))
-    seen = await world.turn("go on", large, summarisers=[writer], rules=CompactionRules(at=0.5))
+    seen = await world.turn("go on", large, summarisers=[writer], settings=CompactionSettings(at=0.5))
     [receipt] = of(Compacted, seen)
     parts = of(Compacting, seen)
     assert len(writer.requests) == parts[-1].parts > 3
@@ -335,7 +335,7 @@ async def test_a_change_to_a_model_with_a_smaller_window_is_survived(world):
 async def test_where_it_may_not_happen_by_itself_it_does_not_and_a_full_window_drops_outputs(world):
     await world.filled()
     model = ScriptedModel([ContextTooLong("Too long."), says("Done.")], spec=SMALL)
-    seen = await world.turn("go on", model, rules=CompactionRules(auto=False))
+    seen = await world.turn("go on", model, settings=CompactionSettings(auto=False))
     [receipt] = of(Compacted, seen)
     assert (receipt.summary, receipt.dropped > 0) == ("", True)
     assert seen[-1] == TurnFinished("answered")

@@ -19,8 +19,8 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
-from ouro.session.budget import Limits
 from ouro.session.turn import SessionTasks
+from ouro.settings import LimitSettings
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 SEEDS = range(60)
@@ -105,7 +105,9 @@ class World:
         self.tools = {"step": Step(), "guarded": Guarded()}
         self.model = ScriptedModel(script)
         runner = make_runner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.tasks)
-        self.agent = make_agent(self.memory, runner, [self.model], steering=self.take, limits=Limits(max_turns=12))
+        self.agent = make_agent(
+            self.memory, runner, [self.model], steering=self.take, limits=LimitSettings(max_turns=12)
+        )
 
     def take(self):
         taken, self.steering = self.steering, []

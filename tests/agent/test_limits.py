@@ -5,7 +5,8 @@ import pytest
 from ouro.agent.loop import STOP_AFTER, WARN_AFTER, Repetition
 from ouro.errors import LimitReached
 from ouro.messages import ToolCall, ToolReply
-from ouro.session.budget import Limits
+from ouro.session.budget import check_calls
+from ouro.settings import LimitSettings
 
 CALL = ToolCall("1", "read", {"path": "api.py"})
 
@@ -15,13 +16,13 @@ def reply(text="the same"):
 
 
 def test_no_limit_never_stops():
-    Limits().check_calls(10_000)
+    check_calls(LimitSettings(), 10_000)
 
 
 def test_a_turn_limit_names_itself():
-    Limits(max_turns=3).check_calls(2)
+    check_calls(LimitSettings(max_turns=3), 2)
     with pytest.raises(LimitReached, match="after 3 model calls"):
-        Limits(max_turns=3).check_calls(3)
+        check_calls(LimitSettings(max_turns=3), 3)
 
 
 def test_repetition_warns_then_stops():

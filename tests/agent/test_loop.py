@@ -29,7 +29,7 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Message, Text, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
-from ouro.session.budget import Limits
+from ouro.settings import LimitSettings
 from ouro.tools.tool import Tool, ToolResult
 
 BIG = "x" * 5000
@@ -171,7 +171,7 @@ async def test_a_window_that_stays_full_ends_the_turn_with_what_to_do(world):
 
 async def test_a_turn_limit_ends_the_turn_and_leaves_it_sendable(world):
     model = ScriptedModel([call("echo", what=str(number)) for number in range(9)])
-    seen = await play(world.agent(model, limits=Limits(max_turns=3)))
+    seen = await play(world.agent(model, limits=LimitSettings(max_turns=3)))
     assert seen[-1].outcome == "limit"
     assert len(model.requests) == 3
     assert world.memory.messages()[-1].role == "tool"

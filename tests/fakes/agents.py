@@ -11,11 +11,11 @@ from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.events import Event
 from ouro.llm import Model
-from ouro.memory.compaction import CompactionRules
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Permissions
-from ouro.session.budget import Limits
+from ouro.session.budget import check_calls
 from ouro.session.turn import SessionTasks
+from ouro.settings import CompactionSettings, LimitSettings
 from ouro.tools.tool import AnyTool
 
 
@@ -32,7 +32,7 @@ def make_compactor(
     models: Sequence[Model],
     *,
     summarisers: Sequence[Model] = (),
-    rules: CompactionRules | None = None,
+    settings: CompactionSettings | None = None,
     carried: str = "",
     on_compacted=lambda: None,
 ) -> Compactor:
@@ -46,7 +46,7 @@ def make_compactor(
         lambda: models,
         lambda: summarisers or models,
         Requests("Be good.", runner),
-        rules or CompactionRules(),
+        settings or CompactionSettings(),
         environment,
         on_compacted,
     )
@@ -60,12 +60,12 @@ def make_agent(
     compactor: Compactor | None = None,
     steering=lambda: (),
     instructions_for=lambda _: "",
-    limits: Limits | None = None,
+    limits: LimitSettings | None = None,
 ) -> LoopAgent:
     """A LoopAgent whose system prompt is "Be good."."""
 
     async def before_call(calls_made: int) -> str:
-        (limits or Limits()).check_calls(calls_made)
+        check_calls(limits or LimitSettings(), calls_made)
         return ""
 
     return LoopAgent(

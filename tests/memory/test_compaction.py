@@ -6,7 +6,7 @@ import pytest
 
 from ouro.memory.backend import CompactionRecord, MessageRecord, PinRecord
 from ouro.memory.compaction import (
-    CompactionRules,
+    compaction_limit,
     files_listed,
     files_section,
     plan_compaction,
@@ -17,6 +17,7 @@ from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import kept_message, sendable
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
+from ouro.settings import CompactionSettings
 
 AT = "2026-11-21T20:14:03.120Z"
 ROOMY = {"words": 20_000, "tail": 0, "last": 20_000}
@@ -42,12 +43,10 @@ def numbers(found):
     return [entry.number for entry in found]
 
 
-def test_the_window_sets_the_limits_and_a_small_one_smaller_ones():
-    rules = CompactionRules()
-    assert [rules.limit(window) for window in (200_000, 64_000, 8_192)] == [160_000, 48_000, 6_144]
-    assert [rules.words(window) for window in (200_000, 8_192)] == [20_000, 2_048]
-    assert [rules.tail(window) for window in (200_000, 8_192)] == [16_000, 1_024]
-    assert CompactionRules(at=0.5, reserve=0).limit(100_000) == 50_000
+def test_the_window_sets_the_limit_and_a_small_one_a_smaller_one():
+    limits = [compaction_limit(CompactionSettings(), window) for window in (200_000, 64_000, 8_192)]
+    assert limits == [160_000, 48_000, 6_144]
+    assert compaction_limit(CompactionSettings(at=0.5, reserve=0), 100_000) == 50_000
 
 
 def test_the_person_s_words_stay_and_the_last_round_is_not_touched():

@@ -11,7 +11,8 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
-from ouro.session.budget import Budget, Limits, SpendingLimit
+from ouro.session.budget import Budget, SpendingLimit
+from ouro.settings import LimitSettings
 
 OLD = "2026-01-05T12:00:00.000Z"
 
@@ -36,7 +37,7 @@ def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/
 
 def money(store, **limits) -> Budget:
     memory = MemoryManager.start(store, project="/p", model="a/one")
-    return Budget(memory, SessionCatalog(store, "/p"), Limits(**limits))
+    return Budget(memory, SessionCatalog(store, "/p"), LimitSettings(**limits))
 
 
 async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversation_too(store):

@@ -30,7 +30,8 @@ from ouro.memory.index.minilm import MiniLm, WordPieces
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user
-from ouro.session.budget import Limits, VectorBudget
+from ouro.session.budget import VectorBudget
+from ouro.settings import LimitSettings
 
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
@@ -401,7 +402,7 @@ def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
     session_catalog = SessionCatalog(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
     far = Far()
     far.failure = None
-    embedder = RemoteEmbedder("far/away", far, VectorBudget(session_catalog, Limits(max_cost_day=0.4)))
+    embedder = RemoteEmbedder("far/away", far, VectorBudget(session_catalog, LimitSettings(max_cost_day=0.4)))
     embedder.embed(["one", "two"])
     embedder.embed(["three"])
     with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):
