@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
 from ouro.settings import Settings
@@ -21,7 +21,6 @@ from ouro.utils.yaml import (
     Sequence,
     YamlTable,
     convert,
-    field_types,
     parse_table,
     parse_yaml,
     read_yaml,
@@ -248,7 +247,7 @@ def _types() -> dict[str, Any]:
 
 
 def _types_of(section: type, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, kind in field_types(section).items():
+    for name, kind in get_type_hints(section).items():
         if is_dataclass(kind):
             yield from _types_of(kind, f"{prefix}{name}.")  # type: ignore[arg-type]
         else:

@@ -97,11 +97,7 @@ class Permissions:
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def remember(self, rule: str) -> None:
-        """Add an allow rule, or several separated by commas.
-
-        Raises:
-            ConfigError: the rule cannot be read.
-        """
+        """Add an allow rule, or several separated by commas. Raises ConfigError: the rule cannot be read."""
         new = [rule for rule in parse_rules(rule) if rule not in self._rules["allow"]]
         self._rules["allow"] += new  # in force even if it cannot be saved
         for added in new:

@@ -99,11 +99,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse a rule.
-
-    Raises:
-        ConfigError: it is not a rule.
-    """
+    """Parse a rule. Raises ConfigError: it is not a rule."""
     found = _RULE.fullmatch(text.strip())
     if not found or (found[2] is not None and not found[2].strip()):
         raise ConfigError(f"`{text}` is not a permission rule.", _HINT)
@@ -111,11 +107,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Parse rules separated by commas.
-
-    Raises:
-        ConfigError: one of them is not a rule.
-    """
+    """Parse rules separated by commas. Raises ConfigError: one of them is not a rule."""
     return tuple(parse_rule(piece) for piece in re.split(r"(?<=\)),\s*(?=[A-Za-z_][\w*.-]*\()", text))
 
 

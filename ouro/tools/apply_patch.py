@@ -33,6 +33,11 @@ class _Step(msgspec.Struct, frozen=True):
     target: FileBefore | None = None
     """The new path, if it moves."""
 
+    @property
+    def change(self) -> FileChange:
+        after = None if self.after is None else self.after.text
+        return change_of(self.found.shown, self.found.text, after, self.target.shown if self.target else "")
+
 
 class ApplyPatch(Tool[ApplyPatchArgs]):
     """Add, change, move and delete files with one patch. All of the patch is applied, or nothing.
@@ -103,8 +108,11 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         with self._seen.changing(paths), ExitStack() as held:
             steps = [self._step(file, access, held, notes) for file in files]
             if access == "write":
-                self._make(steps)
-            return display_of([_shown(step) for step in steps])
+                with ExitStack() as undo:
+                    for step in steps:
+                        self._do(step, undo)
+                    undo.pop_all()
+            return display_of([step.change for step in steps])
 
     def _step(self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]) -> _Step:
         found = self._find(patch.path, access, held, parents=patch.kind == "Add")
@@ -140,12 +148,6 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         place = held.enter_context(self._workspace.place(path, access, create_parents=making))
         return find(self._workspace, place)
 
-    def _make(self, steps: list[_Step]) -> None:
-        with ExitStack() as undo:
-            for step in steps:
-                self._do(step, undo)
-            undo.pop_all()
-
     def _do(self, step: _Step, undo: ExitStack) -> None:
         known = self._seen.knows(step.found.place.path)
         if step.after is not None:
@@ -176,8 +178,3 @@ def _restore(found: FileBefore) -> None:
         else:
             save(place.folder, place.name, found.data, expected=place.stat())
             os.chmod(place.name, stat.S_IMODE(found.stat.st_mode), dir_fd=place.folder)
-
-
-def _shown(step: _Step) -> FileChange:
-    after = None if step.after is None else step.after.text
-    return change_of(step.found.shown, step.found.text, after, step.target.shown if step.target else "")

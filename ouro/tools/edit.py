@@ -11,7 +11,7 @@ from ouro.display import Display
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, store
+from ouro.tools.files_seen import FilesSeen, encode, find, store
 from ouro.tools.text_match import find_match
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text_files import TextFile
@@ -78,7 +78,9 @@ class Edit(Tool[EditArgs]):
         path = self._workspace.resolve(args.path)
         with self._seen.changing([path]), self._workspace.place(args.path, access) as place:
             found = find(self._workspace, place)
-            before = self._demand_file(found)
+            if (before := found.file) is None:
+                raise ToolError(f"{found.shown} does not exist. To make it, use write.")
+            self._seen.demand(found)
             after = apply_edits(before, args.edits, [] if notes is None else notes)
             if after.raw == before.raw:
                 raise ToolError(f"These edits leave {found.shown} as it is.")
@@ -86,12 +88,6 @@ class Edit(Tool[EditArgs]):
             if access == "write":
                 store(found, after, self._seen)
             return display_of([change_of(found.shown, before.text, after.text)])
-
-    def _demand_file(self, found: FileBefore) -> TextFile:
-        if found.file is None:
-            raise ToolError(f"{found.shown} does not exist. To make it, use write.")
-        self._seen.demand(found)
-        return found.file
 
 
 def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:

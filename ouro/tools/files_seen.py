@@ -125,11 +125,7 @@ def nothing_at(workspace: Workspace, text: str) -> FileBefore:
 
 
 def find(workspace: Workspace, place: FilePlace) -> FileBefore:
-    """The text file at `place`, or a FileBefore without one.
-
-    Raises:
-        ToolError: it is not a text file, or too large.
-    """
+    """The text file at `place`, or a FileBefore without one. Raises ToolError: it is not a text file, or too large."""
     shown = workspace.shown(place.path)
     try:
         if place.stat() is None:
@@ -165,11 +161,7 @@ def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
 
 
 def encode(shown: str, file: TextFile) -> bytes:
-    """The bytes of a text that is to be written.
-
-    Raises:
-        ToolError: the file's encoding has no such character.
-    """
+    """The bytes of a text that is to be written. Raises ToolError: the file's encoding has no such character."""
     try:
         return file.encoded()
     except UnicodeEncodeError as error:

@@ -38,11 +38,7 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """Expand the braces of `pattern`.
-
-    Raises:
-        ToolError: there are too many.
-    """
+    """Expand the braces of `pattern`. Raises ToolError: there are too many."""
     found = _BRACES.search(pattern)
     if found is None:
         return [pattern]

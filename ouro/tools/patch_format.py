@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ouro.errors import ToolError
-from ouro.tools.text_match import nearest_lines, plain_punctuation, reindent_between
+from ouro.tools.text_match import TOLERANCES, find_lines, nearest_lines, reindent_between
 from ouro.utils.text_files import Span, TextFile
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
@@ -17,13 +17,7 @@ _FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+)")
 _MOVE = re.compile(r"\*\*\* Move to: (.+)")
 _UNIFIED = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _HEREDOC = re.compile(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
-
-_WAYS: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("", str),
-    ("trailing spaces differed", str.rstrip),
-    ("indentation differed", str.strip),
-    ("quotes, dashes or spaces differed", lambda line: plain_punctuation(line).strip()),
-)
+_WAYS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
 
 
 @dataclass(slots=True)
@@ -55,11 +49,7 @@ class FilePatch:
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch.
-
-    Raises:
-        ToolError: it does not follow the format; the message names the line.
-    """
+    """The files of a patch. Raises ToolError: it does not follow the format; the message names the line."""
     lines = text.replace("\r\n", "\n").strip("\n").split("\n")
     first, last = _bounds(lines)
     files: list[FilePatch] = []
@@ -201,10 +191,8 @@ def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: lis
 
 def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
     """All places from `start` on, and the tolerance that found them: the strictest with a match."""
-    for how, normal in _WAYS:
-        have, goal = [normal(line) for line in lines], [normal(line) for line in wanted]
-        ends = len(have) - len(goal) + 1
-        if found := [at for at in range(start, ends) if have[at] == goal[0] and have[at : at + len(goal)] == goal]:
+    for how, normal in _WAYS.items():
+        if found := [at for at in find_lines(lines, wanted, normal) if at >= start]:
             return found, how
     return [], ""
 

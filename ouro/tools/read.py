@@ -246,7 +246,12 @@ class Read(Tool[ReadArgs]):
         if picture_type(start) or start.startswith(b"%PDF-"):
             if size > _MAX_DOCUMENT_BYTES:
                 raise ToolError(f"{shown} is too large to be shown: {_size(size)}.")
-            return _picture(shown, file.read()) if picture_type(start) else _pdf(shown, file.read(), args)
+            data = file.read()
+            if not picture_type(start):
+                return _pdf(shown, data, args)
+            image, pixels = picture(shown, data)
+            display = Display(pixels, Picture(shown, image.media_type, len(data)))
+            return ToolResult(f"{shown} is a picture ({pixels}).", display, images=(image,))
         try:
             return self._text(args, path, file, start)
         except NotTextError:
@@ -301,16 +306,10 @@ def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
     return _Window(lines[args.offset - 1 : args.offset - 1 + _limit(args)], args.offset, len(lines))
 
 
-def _picture(shown: str, data: bytes) -> ToolResult:
-    image, size = picture(shown, data)
-    display = Display(size, Picture(shown, image.media_type, len(data)))
-    return ToolResult(f"{shown} is a picture ({size}).", display, images=(image,))
-
-
 def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     pages, total = pdf_pages(shown, data, args.offset, max(1, args.limit or _MAX_PAGES))
     if args.offset > total:
-        raise ToolError(f"{shown} has {total} page{'s' * (total != 1)}.")
+        raise ToolError(f"{shown} has {plural(total, 'page')}.")
     taken = _fitting(
         [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.offset)]
     )
@@ -319,7 +318,7 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
     if (following := args.offset + len(taken)) <= total:
         text += f"\n[Continue with offset={following}.]"
-    return ToolResult(text, Display(f"{len(taken)} page{'s' * (len(taken) != 1)}", Plain(text)))
+    return ToolResult(text, Display(plural(len(taken), "page"), Plain(text)))
 
 
 def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
@@ -345,8 +344,7 @@ def _numbered(window: _Window, path: Path, what: str = "", pictures: Sequence[Im
     if window.total == 0:
         return ToolResult("[The file is empty.]", Display("empty"))
     if not window.lines:
-        lines_in_it = plural(window.total or 0, "line")
-        raise ToolError(f"The file has {lines_in_it}: there is no line {window.first}.")
+        raise ToolError(f"The file has {plural(window.total or 0, 'line')}: there is no line {window.first}.")
     lines = _fitting([_cut(line) for line in window.lines])
     last = window.first + len(lines) - 1
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, window.first))
@@ -354,12 +352,8 @@ def _numbered(window: _Window, path: Path, what: str = "", pictures: Sequence[Im
         total = "" if window.total is None else f" of {window.total}"
         go_on = "" if last == window.total else f" Continue with offset={last + 1}."
         text += f"\n[Lines {window.first}-{last}{total}{what}.{go_on}]"
-    display = Display(f"{len(lines)} line{'s' * (len(lines) != 1)}", Plain("\n".join(lines), _language(path)))
+    display = Display(plural(len(lines), "line"), Plain("\n".join(lines), path.suffix.removeprefix(".").lower()))
     return ToolResult(text, display, images=tuple(pictures))
-
-
-def _language(path: Path) -> str:
-    return path.suffix.removeprefix(".").lower()
 
 
 def _cut(line: str) -> str:

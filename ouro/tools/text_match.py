@@ -106,21 +106,19 @@ class Match(msgspec.Struct, frozen=True):
     how: str = ""
 
 
-class _Way(msgspec.Struct, frozen=True):
-    how: str
-    normal: Callable[[str], str]
+TOLERANCES: dict[str, Callable[[str], str]] = {
+    "trailing spaces differed": str.rstrip,
+    "indentation differed": str.strip,
+    "quotes, dashes or spaces differed": lambda line: " ".join(line.translate(_PUNCTUATION).split()),
+}
+"""How lines may differ from those in the file, strictest first, and how they are compared then."""
 
 
-_WAYS = (
-    _Way("trailing spaces differed", str.rstrip),
-    _Way("indentation differed", str.strip),
-    _Way("quotes, dashes or spaces differed", lambda line: " ".join(plain_punctuation(line).split())),
-)
-
-
-def plain_punctuation(text: str) -> str:
-    """`text` with ASCII in place of typographic quotes, dashes and spaces."""
-    return text.translate(_PUNCTUATION)
+def find_lines(have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str) -> list[int]:
+    """Where the lines `wanted` begin in `have`, both normalized."""
+    lines, goal = [normal(line) for line in have], [normal(line) for line in wanted]
+    size = len(goal)
+    return [at for at in range(len(lines) - size + 1) if lines[at] == goal[0] and lines[at : at + size] == goal]
 
 
 def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
@@ -141,11 +139,11 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
             return Match(found.spans, "line numbers were left out")
         old = without
     wanted = old.removesuffix("\n").split("\n")
-    for way in _WAYS:
-        if places := _places(lines, wanted, way.normal):
+    for how, normal in TOLERANCES.items():
+        if places := _places(lines, wanted, normal):
             if len(places) > 1 and not everywhere:
-                raise ToolError(_ambiguous([first + 1 for first, _ in places], way.how))
-            return Match(tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places), way.how)
+                raise ToolError(_ambiguous([first + 1 for first, _ in places], how))
+            return Match(tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places), how)
     if not everywhere and (found := _alike(lines, wanted, old, new)):
         return found
     raise ToolError(_not_found(lines, wanted, text, new))
@@ -190,18 +188,13 @@ def _at_its_depth(lines: _Lines, old: str, new: str) -> Match | None:
 
 def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
     """The lines where `wanted` begins, comparing normalized lines, each with one re-indentation."""
-    goal = [normal(line) for line in wanted]
-    if not any(goal):
-        return []
-    have = [normal(line) for line in lines.lines]
     places: list[tuple[int, Reindent]] = []
     free = 0
-    for first in range(len(have) - len(goal) + 1):
-        if first < free or have[first] != goal[0] or have[first : first + len(goal)] != goal:
-            continue
-        if indent := reindent_between(wanted, lines.lines[first : first + len(goal)]):
+    for first in find_lines(lines.lines, wanted, normal) if any(map(normal, wanted)) else ():
+        indent = reindent_between(wanted, lines.lines[first : first + len(wanted)])
+        if first >= free and indent:
             places.append((first, indent))
-            free = first + len(goal)
+            free = first + len(wanted)
     return places
 
 

@@ -53,11 +53,7 @@ class Tool(Protocol, Generic[A]):
         return Display(self.title(args))
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        """Do it.
-
-        Raises:
-            ToolError: it cannot be done; the message tells the model what to do instead.
-        """
+        """Do it. Raises ToolError: it cannot be done; the message tells the model what to do instead."""
         ...
 
 

@@ -62,19 +62,11 @@ class Git:
         self._seconds = seconds
 
     def ask(self, subcommand: str, *arguments: str) -> str:
-        """The output of git, whatever its exit code.
-
-        Raises:
-            GitError: git is missing or timed out.
-        """
+        """The output of git, whatever its exit code. Raises GitError: git is missing or timed out."""
         return self._run(subcommand, arguments).stdout.decode(errors="replace")
 
     def paths(self, *arguments: str) -> list[str]:
-        """What `git ls-files` lists.
-
-        Raises:
-            GitError: git is missing, timed out, or failed.
-        """
+        """What `git ls-files` lists. Raises GitError: git is missing, timed out, or failed."""
         done = self._run("ls-files", ("-z", *arguments))
         if done.returncode:
             raise GitError("git ls-files", done.returncode)

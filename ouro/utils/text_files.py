@@ -73,11 +73,7 @@ class TextFile:
         return replace(self, raw=self._in_form(text))
 
     def encoded(self) -> bytes:
-        """The bytes of the file.
-
-        Raises:
-            UnicodeEncodeError: the encoding has no such character.
-        """
+        """The bytes of the file. Raises UnicodeEncodeError: the encoding has no such character."""
         return self.mark + self.raw.encode(self.encoding)
 
     @cached_property
@@ -95,11 +91,7 @@ class TextFile:
 
 
 def decode(data: bytes) -> TextFile:
-    """The text in `data`.
-
-    Raises:
-        NotTextError: it is something else.
-    """
+    """The text in `data`. Raises NotTextError: it is something else."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             with suppress(UnicodeDecodeError):
@@ -112,11 +104,7 @@ def decode(data: bytes) -> TextFile:
 
 
 def guess_encoding(start: bytes) -> str:
-    """The encoding of a file of which only the start was read.
-
-    Raises:
-        NotTextError: it is no text.
-    """
+    """The encoding of a file of which only the start was read. Raises NotTextError: it is no text."""
     for mark, encoding in _MARKS:
         if start.startswith(mark):
             return "utf-8-sig" if encoding == "utf-8" else encoding.rpartition("-")[0]
@@ -188,16 +176,12 @@ def _save_in_place(folder: int, name: str, data: bytes, expected: os.stat_result
     descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(descriptor, "wb"):
         _demand_unchanged(os.fstat(descriptor), expected)
-        _write(descriptor, data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.ftruncate(descriptor, len(data))
+        os.fsync(descriptor)
         return os.fstat(descriptor)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.ftruncate(descriptor, len(data))
-    os.fsync(descriptor)
 
 
 def _stat(folder: int, name: str) -> os.stat_result | None:

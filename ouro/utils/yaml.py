@@ -186,7 +186,7 @@ def read_section(table: YamlTable, section: type[T], name: str, path: str = "") 
     Raises:
         ConfigError: an unknown key, a wrong type, or a key that is missing.
     """
-    hints = field_types(section)
+    hints = get_type_hints(section)
     values = {}
     for key, node in table.entries.items():
         full = f"{path}.{key}" if path else key
@@ -197,10 +197,6 @@ def read_section(table: YamlTable, section: type[T], name: str, path: str = "") 
         if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
             raise ConfigError(f"{name}:{table.line}: `{path}` needs `{item.name}`.")
     return section(**values)
-
-
-def field_types(section: type) -> dict[str, Any]:
-    return get_type_hints(section)
 
 
 def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> ConfigError:
@@ -216,11 +212,7 @@ def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> C
 
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:
-    """The value of `node` as the type `to`.
-
-    Raises:
-        ConfigError: it has another type; names the expected one.
-    """
+    """The value of `node` as the type `to`. Raises ConfigError: it has another type; names the expected one."""
     origin = get_origin(to)
     if origin in {types.UnionType, Union}:
         if isinstance(node, Scalar) and node.is_null:

@@ -8,11 +8,11 @@ import pytest
 from ouro.safety import Deny, Effect, Permissions, Workspace
 
 ALLOWED = [
-    f"shell({each} *)"
-    for each in ("ls", "cat", "git", "rg", "find", "sed", "awk", "tar", "echo", "sort", "xargs", "env", "less")
+    f"shell({program} *)"
+    for program in ("ls", "cat", "git", "rg", "find", "sed", "awk", "tar", "echo", "sort", "xargs", "env", "less")
 ] + ["read", "write(src/**)"]
-"""What a careless person has answered "always" to."""
-HIDDEN = [  # each would run `touch made`, were it let through
+"""What a careless user has answered "always" to."""
+HIDDEN = [  # bash runs `touch made` in all of them
     "ls; touch made",
     "ls && touch made",
     "ls nothere || touch made",

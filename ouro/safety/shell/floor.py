@@ -181,7 +181,7 @@ def _too_much(word: Word, places: Places) -> str:
     if (not word.glob or everything_below) and (whole := places.whole(start)):
         return whole
     for path in places.named(start):
-        if places.is_outside(path) and not places.is_temporary(path):
+        if places.is_elsewhere(path):
             return f"{places.workspace.shown(path)}, outside the workspace"
     return ""
 
@@ -191,7 +191,7 @@ def _find_deletes(words: Sequence[Word], places: Places) -> str:
     is_limited = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
     for word in starts or [Word(".")]:
         for path in places.named(word.text):
-            if not word.exact or (places.is_outside(path) and not places.is_temporary(path)):
+            if not word.exact or places.is_elsewhere(path):
                 return f"deletes below {word.text}"
         if not is_limited and places.whole(word.text):
             return f"deletes everything below {word.text}"

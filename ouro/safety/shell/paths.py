@@ -119,6 +119,10 @@ class Places:
         is_own = path.is_relative_to(self.home) or self.workspace.protection(path)
         return any(root in path.parents for root in roots) and not is_own
 
+    def is_elsewhere(self, path: Path) -> bool:
+        """It is neither in the workspace nor temporary."""
+        return self.is_outside(path) and not self.is_temporary(path)
+
     def holds_keys(self, path: Path) -> bool:
         """It holds keys, or ouro's own settings and sessions."""
         is_system = str(path).startswith(("/proc", "/sys", "/dev"))

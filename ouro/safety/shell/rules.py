@@ -11,7 +11,7 @@ import msgspec
 
 from ouro.safety.permissions import PLAN, Permissions, joined_rules
 from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Rule, path_rule, plain
-from ouro.safety.shell.command import Assignment, Command
+from ouro.safety.shell.command import Command
 from ouro.safety.shell.floor import floor
 from ouro.safety.shell.memory import memory_git, memory_reason
 from ouro.safety.shell.parse import ShellLine, parse_line
@@ -88,8 +88,10 @@ def decide_line(policy: Permissions, tool: str, text: str) -> Decision:
     if policy.first("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
         return Allow()
     if policy.mode == "auto":
-        outside = next((item.path for item in opened if _is_written_outside(policy, item, places)), None)
-        return Ask(f"it writes to {policy.workspace.shown(outside)}, outside the workspace") if outside else Allow()
+        for path in (item.path for item in opened if item.written and places.is_elsewhere(item.path)):
+            if not policy.is_free("write", Effect.WRITE, path):
+                return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
+        return Allow()
     if opaque:
         return Ask(opaque)
     missing = [need for need in needs if not _is_met(policy, tool, need)]
@@ -176,11 +178,6 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     return bool(policy.first("allow", tool, Effect.RUN, lambda rule: _allows(rule, command)))
 
 
-def _is_written_outside(policy: Permissions, item: Opened, places: Places) -> bool:
-    is_elsewhere = item.written and not policy.workspace.is_inside(item.path) and not places.is_temporary(item.path)
-    return is_elsewhere and not policy.is_free("write", Effect.WRITE, item.path)
-
-
 def _allows(rule: Rule, command: Command) -> bool:
     """Whether an allow rule covers a command, its settings, and an option that is not listed for it."""
     settings = [f"{setting.name}={setting.value.text}" for setting in command.settings]
@@ -227,15 +224,12 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
     is_plain = all(word.exact for word in command.words[:2]) and all(plain(text) for text in words[:3])
     if not is_plain or not words[0].strip() or unlisted(command) or command.program in SHELLS:
         return ""
-    if not all(_may_be_offered(setting) for setting in command.settings):
-        return ""
+    for setting in command.settings:
+        if not setting.value.exact or not plain(setting.value.text) or _ACTING.match(setting.name):
+            return ""
     pattern = _pattern(command, words)
     settings = "".join(f"{setting.name}={setting.value.text} " for setting in command.settings)
     return f"shell({settings}{pattern})" if pattern else ""
-
-
-def _may_be_offered(setting: Assignment) -> bool:
-    return setting.value.exact and plain(setting.value.text) and not _ACTING.match(setting.name)
 
 
 def _pattern(command: Command, words: list[str]) -> str:
