@@ -41,10 +41,10 @@ from ouro.memory.sessions.session_file import (
     SessionLock,
     append,
     as_record,
-    creating,
     number_of,
+    open_session_file,
     opened,
-    read_all,
+    read_file,
     set_tail_aside,
     split,
     sync_folder,
@@ -57,6 +57,11 @@ from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.runtime import get_sessions_dir
 
 _CHUNK = 1 << 20
+_HINTS = {
+    errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
+    errno.EDQUOT: "Your disk quota is used up. ouro tries again with the next message.",
+    errno.ENOENT: "The folder of the session was removed.",
+}
 
 
 class _OpenSession(msgspec.Struct, frozen=True):
@@ -102,7 +107,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         source = await self._find(source_id)
         with _reading(source):
-            data = await read_all(source)
+            data = await asyncio.to_thread(read_file, source)
         copied, last = await asyncio.to_thread(_copied, data, number, source.name)
         now = timestamp()
         records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
@@ -279,7 +284,7 @@ class YamlFileMemoryStore(MemoryStore):
         places: dict[int, int] = {}
         remaining, offset = iter(records), 0
         chunk = as_record(dump(header_data(header))) + copied
-        async with creating(folder) as file:
+        async with open_session_file(folder, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
             while chunk:
                 await write_all(file, chunk)
                 offset += len(chunk)
@@ -311,13 +316,19 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     found = await read_session(folder, reach)
     if found.session.read_only:
         return found
-    notices = await asyncio.to_thread(_remove_tail, folder)
+    saved = await asyncio.to_thread(_remove_tail, folder)
+    notices = () if saved is None else (f"The incomplete record was moved to {saved}.",)
     if unnumbered := without_number(found.messages):
         numbers = [number for _, number in found.messages]
         numbers += [record.number for record in found.session.records if isinstance(record, CompactionRecord)]
         await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
         found = await read_session(folder, reach)
     return replace(found, session=replace(found.session, notices=found.session.notices + notices))
+
+
+def _remove_tail(folder: Path) -> Path | None:
+    with opened(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
+        return set_tail_aside(folder, descriptor)
 
 
 def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
@@ -339,34 +350,17 @@ def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
     return copied + glue, max(numbers[: end + 1], default=0)
 
 
-def _remove_tail(folder: Path) -> tuple[str, ...]:
-    with opened(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
-        saved = set_tail_aside(folder, descriptor)
-    return () if saved is None else (f"The incomplete record was moved to {saved}.",)
-
-
 @contextmanager
 def _saving(folder: Path) -> Iterator[None]:
     try:
         yield
     except SaveFailed:
         raise
-    except (OSError, SessionError) as error:
-        raise _save_failed(folder, error) from error
-
-
-def _save_failed(folder: Path, error: OSError | SessionError) -> SaveFailed:
-    if isinstance(error, SessionError):
-        return SaveFailed(f"Not saved: {error.message}", error.hint, error.commands)
-    hints = {
-        errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
-        errno.EDQUOT: "Your disk quota is used up. ouro tries again with the next message.",
-        errno.ENOENT: "The folder of the session was removed.",
-    }
-    what = error.strerror or str(error)
-    return SaveFailed(
-        f"Not saved in {folder}: {what}.", hints.get(error.errno or 0, "ouro tries again with the next message.")
-    )
+    except SessionError as error:
+        raise SaveFailed(f"Not saved: {error.message}", error.hint, error.commands) from error
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "ouro tries again with the next message.")
+        raise SaveFailed(f"Not saved in {folder}: {error.strerror or error}.", hint) from error
 
 
 @contextmanager

@@ -4,9 +4,6 @@ A record is the lines from `---` to `...`, both in column 0. Inside a record eve
 key, so no line can look like a mark. A record counts only with its end mark: a message cut by a crash or a full disk
 has none. There is no checksum, because users may edit a session with any editor. Holes that a lost fsync can leave
 (NUL bytes) are not valid YAML and are found when the record is parsed.
-
-Records are read and appended through aiofiles. What works on a whole file in one go (repair, the index, the search)
-uses the blocking functions in a worker thread.
 """
 
 from __future__ import annotations
@@ -18,9 +15,10 @@ import os
 import re
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -114,40 +112,30 @@ def _open_checked(folder: Path, name: str, flags: int) -> int:
         SessionError: a symlink, a device, or a file or folder of another user.
         OSError: the file cannot be opened.
     """
-    place = _open_folder(folder)
     try:
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError as error:
+        raise SessionError(f"{folder} is not a folder that ouro made. It is left unchanged.") from error
+    try:
+        if os.fstat(place).st_uid != os.getuid():
+            raise SessionError(
+                f"{folder} belongs to another user; ouro does not use it.", "Move it away, or set OURO_HOME."
+            )
         descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place)
     finally:
         os.close(place)
     try:
-        _check_owner(descriptor, folder / name)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise SessionError(f"{folder / name} is not a regular file. It is left unchanged.")
+        if found.st_uid != os.getuid():
+            raise SessionError(f"{folder / name} belongs to another user; ouro does not use it.")
+        if found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _open_folder(folder: Path) -> int:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError as error:
-        raise SessionError(f"{folder} is not a folder that ouro made. It is left unchanged.") from error
-    if os.fstat(descriptor).st_uid != os.getuid():
-        os.close(descriptor)
-        raise SessionError(
-            f"{folder} belongs to another user; ouro does not use it.", "Move it away, or set OURO_HOME."
-        )
-    return descriptor
-
-
-def _check_owner(descriptor: int, path: Path) -> None:
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        raise SessionError(f"{path} is not a regular file. It is left unchanged.")
-    if found.st_uid != os.getuid():
-        raise SessionError(f"{path} belongs to another user; ouro does not use it.")
-    if found.st_mode & 0o077:
-        os.fchmod(descriptor, 0o600)
 
 
 @contextmanager
@@ -161,26 +149,14 @@ def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
 
 
 @asynccontextmanager
-async def reading(folder: Path, name: str = FILE_NAME) -> AsyncIterator[AsyncFileIO]:
-    """A file under the same checks, for `read_at`."""
+async def open_session_file(folder: Path, flags: int = os.O_RDONLY) -> AsyncIterator[AsyncFileIO]:
+    """The session file under the same checks, for `read_at` or `write_all`."""
     import aiofiles  # 2 ms; not needed to start
 
-    async with aiofiles.open(folder / name, "rb", buffering=0, opener=_opener(folder, name, os.O_RDONLY)) as file:
+    mode: Literal["rb", "wb"] = "wb" if flags & os.O_WRONLY else "rb"
+    path, check = folder / FILE_NAME, partial(_open_checked, folder, FILE_NAME)
+    async with aiofiles.open(path, mode, buffering=0, opener=lambda *_: check(flags)) as file:
         yield file
-
-
-@asynccontextmanager
-async def creating(folder: Path) -> AsyncIterator[AsyncFileIO]:
-    """A new session file, for `write_all`. Raises FileExistsError where there is one."""
-    import aiofiles
-
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    async with aiofiles.open(folder / FILE_NAME, "wb", buffering=0, opener=_opener(folder, FILE_NAME, flags)) as file:
-        yield file
-
-
-def _opener(folder: Path, name: str, flags: int) -> Callable[[str, int], int]:
-    return lambda _path, _flags: _open_checked(folder, name, flags)
 
 
 def as_record(text: str) -> bytes:
@@ -224,7 +200,8 @@ def _open_to_append(folder: Path, encode: Callable[[int], bytes], create: bool) 
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
     raw = io.FileIO(_open_checked(folder, FILE_NAME, flags), "ab")
     try:
-        _lock_for_append(raw.fileno())
+        with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
+            lock_descriptor(raw.fileno())
         set_tail_aside(folder, raw.fileno())
         size = os.fstat(raw.fileno()).st_size
         glue = b"" if size == 0 or os.pread(raw.fileno(), 1, size - 1) == b"\n" else b"\n"
@@ -246,14 +223,6 @@ def _finish_append(raw: io.FileIO, size: int, *, failed: bool) -> None:
         finally:
             if failed:
                 os.ftruncate(raw.fileno(), size)
-
-
-def _lock_for_append(descriptor: int) -> None:
-    """Lock until the descriptor is closed. Some network disks have no locks; there O_APPEND keeps records apart."""
-    try:
-        lock_descriptor(descriptor)
-    except OSError:
-        return
 
 
 async def write_all(file: AsyncFileIO, data: bytes) -> None:
@@ -347,11 +316,6 @@ async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
-async def read_all(folder: Path) -> bytes:
-    async with reading(folder) as file:
-        return await read_at(file, 0, await file.seek(0, os.SEEK_END))
-
-
 def save_damaged(folder: Path, data: bytes) -> Path:
     """Write damaged bytes to the next free `session-N.torn`."""
     number = 1
@@ -429,8 +393,7 @@ class SessionLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        with opened(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT) as descriptor:
-            self._descriptor = os.dup(descriptor)
+        self._descriptor = _open_checked(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
         try:
             lock_descriptor(self._descriptor, timeout=0)
         except BlockingIOError as error:
@@ -438,20 +401,13 @@ class SessionLock:
             os.close(self._descriptor)
             raise _in_use(holder) from error
         except OSError:
-            # A disk without locks: O_APPEND still keeps records apart.
-            return
-        self._write_holder()
+            return  # a disk without locks: O_APPEND still keeps records apart
+        with suppress(OSError):  # a full disk: the lock holds, but cannot name its holder
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
 
     def release(self) -> None:
         os.close(self._descriptor)
-
-    def _write_holder(self) -> None:
-        try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
-        except OSError:
-            # A full disk: the lock holds, but cannot name its holder.
-            return
 
 
 def _in_use(holder: str) -> SessionInUse:

@@ -45,11 +45,11 @@ from ouro.memory.sessions.session_file import (
     is_message,
     kind_of,
     number_of,
+    open_session_file,
     opened,
     read_at,
     read_range,
     read_records,
-    reading,
     record_at,
     records_back,
     split,
@@ -129,7 +129,7 @@ async def read_page(folder: Path, place: int, count: int) -> RecordPage:
 
 @asynccontextmanager
 async def _opened(folder: Path) -> AsyncIterator[_SessionReader]:
-    async with reading(folder) as file:
+    async with open_session_file(folder) as file:
         first, header = await asyncio.to_thread(_first_record, file.fileno(), folder / FILE_NAME)
         end, tail = await asyncio.to_thread(end_of_whole, file.fileno())
         yield _SessionReader(folder, file, header, (first.offset + first.size, end), tail)
