@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -23,27 +23,167 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.message_tree import MessageTree, TranscriptBranch, TranscriptEntry, TreeItem
 from ouro.memory.short_term import compacted, with_answers, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
 from ouro.messages import Message, Usage
 from ouro.utils.text import clean
 
-_WIDTH = 60
+_TITLE_WIDTH = 60
+_UNKNOWN = -1
+"""In place of the number before: what precedes it is not loaded."""
+
+
+class TranscriptEntry(msgspec.Struct, frozen=True):
+    number: int
+    """Its id in the session, for rewinds and pins."""
+    at: str
+    message: Message
+    private: bool = False
+    """Written with long-term memory off."""
+
+
+class TranscriptBranch(msgspec.Struct, frozen=True):
+    since: int
+    """The number of the transcript message before it; 0: the start."""
+    entries: tuple[TranscriptEntry, ...]
+    """Its own messages, oldest first; a rewind to the last one restores the branch."""
+
+
+TreeItem = TranscriptEntry | CompactionRecord
+
+
+class _Node(msgspec.Struct, frozen=True):
+    item: TreeItem
+    before: int
+    """The number of the item before it; 0: it is the start."""
+
+
+class MessageTree:
+    """Messages and compactions, each with its number and its predecessor.
+
+    Args:
+        is_whole: nothing precedes the first item.
+    """
+
+    def __init__(self, *, is_whole: bool) -> None:
+        self.items: list[TreeItem] = []
+        """Those of the current branch, oldest first."""
+        self._nodes: dict[int, _Node] = {}
+        self._places: dict[int, int] = {}
+        """In `items`, by number."""
+        self._start = 0 if is_whole else _UNKNOWN
+
+    @property
+    def last(self) -> int:
+        """The number of the last item; 0 if empty."""
+        return self.items[-1].number if self.items else 0
+
+    @property
+    def is_whole(self) -> bool:
+        if self.items:
+            return self._nodes[self.items[0].number].before != _UNKNOWN
+        return bool(self._nodes) or self._start == 0
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._nodes
+
+    def has(self, number: int) -> bool:
+        """Whether the item of that number is on the current branch."""
+        return number in self._places
+
+    def get(self, number: int) -> TreeItem | None:
+        node = self._nodes.get(number)
+        return node.item if node else None
+
+    def append(self, item: TreeItem) -> None:
+        self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
+        self._places[item.number] = len(self.items)
+        self.items.append(item)
+
+    def prepend(self, items: Sequence[TreeItem], *, is_whole: bool) -> None:
+        """Put older items before the first."""
+        before = 0 if is_whole else _UNKNOWN
+        first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
+        is_current = not self.is_whole
+        for item in items:
+            self._nodes[item.number] = _Node(item, before)
+            before = item.number
+        if first is not None:
+            self._nodes[first] = replace(self._nodes[first], before=before)
+        if is_current:
+            self._put([*items, *self.items])
+
+    def cut(self, place: int) -> None:
+        """Drop the items before `items[place]`, and the branches that start there."""
+        self._put(self.items[place:])
+        first = self.items[0].number
+        followers: dict[int, list[int]] = {}
+        for number, node in self._nodes.items():
+            followers.setdefault(node.before, []).append(number)
+        kept: dict[int, _Node] = {}
+        waiting = [first]
+        while waiting:
+            number = waiting.pop()
+            kept[number] = self._nodes[number]
+            waiting += followers.get(number, ())
+        kept[first] = replace(kept[first], before=_UNKNOWN)
+        self._nodes = kept
+
+    def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
+        """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
+        self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
+
+    def go_to(self, number: int) -> None:
+        """Continue after that number, on any branch (0: from the start)."""
+        path, since = self._path(number, self._places)
+        kept = self._places[since] + 1 if since in self._places else 0
+        for item in self.items[kept:]:
+            self._places.pop(item.number, None)
+        del self.items[kept:]
+        for item in path:
+            self._places[item.number] = len(self.items)
+            self.items.append(item)
+
+    def nearest(self, number: int) -> int | None:
+        """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
+        if number == 0 or number in self._nodes:
+            return number
+        return max((item for item in self._nodes if item < number), default=None if self._start else 0)
+
+    def branches(self) -> tuple[TranscriptBranch, ...]:
+        current = self._places
+        followed = {node.before for node in self._nodes.values()}
+        found: list[tuple[int, TranscriptBranch]] = []
+        for number in self._nodes.keys() - followed - current.keys():
+            path, since = self._path(number, current)
+            if entries := tuple(item for item in path if isinstance(item, TranscriptEntry)):
+                found.append((current.get(since, -1), TranscriptBranch(max(since, 0), entries)))
+        return tuple(branch for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number)))
+
+    def _put(self, items: list[TreeItem]) -> None:
+        self.items = items
+        self._places = {item.number: place for place, item in enumerate(items)}
+
+    def _path(self, number: int, until: Collection[int]) -> tuple[list[TreeItem], int]:
+        """The items up to that number, oldest first, and the number before them: 0, or the first one in `until`."""
+        path: list[TreeItem] = []
+        while number in self._nodes and number not in until:
+            node = self._nodes[number]
+            path.append(node.item)
+            number = node.before
+        return path[::-1], number
 
 
 def title_of(text: str) -> str:
     words = " ".join(clean(text).split())
-    if len(words) <= _WIDTH:
+    if len(words) <= _TITLE_WIDTH:
         return words
-    cut = words[:_WIDTH]
-    return (cut.rpartition(" ")[0] or cut).rstrip(",;:") + "…"
+    shortened = words[:_TITLE_WIDTH]
+    return (shortened.rpartition(" ")[0] or shortened).rstrip(",;:") + "…"
 
-
-__all__ = ["ShownItem", "Transcript", "TranscriptBranch", "TranscriptEntry"]
 
 ShownItem = TranscriptEntry | CompactionRecord | RecalledRecord | ModelRecord | RewindRecord
-"""What a reader is shown of a conversation, in its order."""
+"""What a user is shown of a session, in its order."""
 
 
 def is_turn(message: Message) -> bool:
@@ -51,11 +191,9 @@ def is_turn(message: Message) -> bool:
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """A notice between two messages."""
-
     record: ModelRecord | RewindRecord
     left: int = 0
-    """What stood last when the conversation went back: as long as it is on the line there is nothing to tell."""
+    """The last number before a rewind: while it is on the branch, the rewind is not shown."""
 
 
 class Transcript:
@@ -73,9 +211,9 @@ class Transcript:
         self.title = ""
         self.model = ""
         self.mode = ""
-        """The one that was chosen last; empty: that of the header."""
+        """The permission mode that was saved last; empty if none was."""
         self.usage = Usage()
-        """Of all model calls of the session, those in the background and on branches among them."""
+        """Of all model calls of the session, also in the background and on branches."""
         self.pins: frozenset[int] = frozenset()
         """Numbers of messages that survive every compaction word for word."""
         self.captured = 0
@@ -86,22 +224,21 @@ class Transcript:
         self.fork: ForkRecord | None = None
         """Of which session this one began as a copy."""
         self.undone: list[int] = []
-        """Where the conversation was each time before it went back, as long as nothing was said since."""
+        """The last number before each rewind, until a message is added."""
         self.notices: list[str] = []
         self.last_at = ""
-        """When the last record was made."""
         self.next_number = above + 1
         """Of the next message or compaction."""
         self.turns_gone = 0
-        """Turns of the line that were loaded and are not any more."""
+        """Turns of the branch that were loaded and left memory."""
         self.lacks_branches = not is_whole
-        """There may be more than `branches` tells: what was not loaded at first is loaded later without its own."""
+        """`branches` may be incomplete: what is loaded later comes without its branches."""
         self._highest = 0
         self._asked_since = 0
-        """The number from which on the model in use was asked: another one's figures are those of another tokenizer."""
+        """The first number of the current model: figures of another model are those of another tokenizer."""
         self._marks: dict[int, list[_Mark]] = {}
-        """By the number of what they stand behind."""
-        self._line = MessageTree(is_whole=is_whole)
+        """By the number of the item before them."""
+        self._tree = MessageTree(is_whole=is_whole)
         self._kept = {item.number: TranscriptEntry(item.number, item.at, item.message) for item in kept}
 
     @classmethod
@@ -118,40 +255,40 @@ class Transcript:
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
         """The loaded messages of the current branch, oldest first."""
-        return tuple(item for item in self._line.items if isinstance(item, TranscriptEntry))
+        return tuple(item for item in self._tree.items if isinstance(item, TranscriptEntry))
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
         """The loaded branches that were left and can be visited, in the order of their start."""
-        return self._line.branches()
+        return self._tree.branches()
 
     @property
     def compaction(self) -> CompactionRecord | None:
         """The compaction in force."""
-        made = (item for item in reversed(self._line.items) if isinstance(item, CompactionRecord))
+        made = (item for item in reversed(self._tree.items) if isinstance(item, CompactionRecord))
         return next((item for item in made if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
         """The calls whose outputs are not sent."""
-        made = (item for item in self._line.items if isinstance(item, CompactionRecord))
+        made = (item for item in self._tree.items if isinstance(item, CompactionRecord))
         return frozenset(call for item in made for call in item.dropped)
 
     @property
     def last_number(self) -> int:
         """The number of the last item of the branch; 0 if it is empty."""
-        return self._line.last
+        return self._tree.last
 
     @property
     def is_whole(self) -> bool:
-        return self._line.is_whole
+        return self._tree.is_whole
 
     @property
     def is_complete(self) -> bool:
         compaction = self.compaction
         if self.is_whole or compaction is None:
             return self.is_whole
-        items, last = self._line.items, compaction.covers[1]
+        items, last = self._tree.items, compaction.covers[1]
         before = items[: items.index(compaction)]
         # If a covered message is loaded, all uncovered ones after it are loaded, too.
         reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
@@ -173,30 +310,30 @@ class Transcript:
 
     def before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
-        numbers = [item.number for item in self._line.items]
+        numbers = [item.number for item in self._tree.items]
         place = numbers.index(number) if number in numbers else 0
         return numbers[place - 1] if place else 0
 
     def knows(self, number: int) -> bool:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
-        return number in self._line or (number == 0 and self.is_whole)
+        return number in self._tree or (number == 0 and self.is_whole)
 
     def shown_items(self) -> list[ShownItem]:
         """The loaded branch as shown: messages, their receipts, and changes between them."""
-        items = self._line.items
-        told: list[ShownItem] = list(self._marks_behind(0)) if self.is_whole else []
+        items = self._tree.items
+        shown: list[ShownItem] = list(self._marks_after(0)) if self.is_whole else []
         for place, item in enumerate(items):
-            told.append(item)
+            shown.append(item)
             if place + 1 < len(items) and items[place + 1].number == item.number:
                 continue  # inserted tool results belong to it
             if receipt := self.recalled.get(item.number):
-                told.append(receipt)
-            told += self._marks_behind(item.number)
-        return told
+                shown.append(receipt)
+            shown += self._marks_after(item.number)
+        return shown
 
     def count_tokens(self, count: TokenCount) -> None:
         """Update `count`: from the last figure of the current model, else from all characters."""
-        items = self._line.items
+        items = self._tree.items
         figures = (place for place in reversed(range(len(items))) if self._has_figure(items[place]))
         begin = next(figures, None)
         if begin is None:
@@ -217,7 +354,7 @@ class Transcript:
     def kept_entries(self) -> list[TranscriptEntry]:
         """The messages that the compaction keeps and that are not on the loaded branch."""
         kept, _ = self._sent()
-        return [item for item in kept if item.number not in self._line]
+        return [item for item in kept if item.number not in self._tree]
 
     def needed_from(self, count: int) -> TranscriptEntry | None:
         """The first needed message: from it on, messages are sent or are among the last `count`."""
@@ -231,22 +368,21 @@ class Transcript:
     def drop_before(self, first: TranscriptEntry) -> None:
         """Drop the messages before that one, except those that are sent."""
         kept, _ = self._sent()
-        place = self._line.items.index(first)
+        place = self._tree.items.index(first)
         self._kept = {item.number: item for item in kept}
         self.turns_gone += sum(
-            isinstance(item, TranscriptEntry) and is_turn(item.message) for item in self._line.items[:place]
+            isinstance(item, TranscriptEntry) and is_turn(item.message) for item in self._tree.items[:place]
         )
-        self._line.cut(place)
+        self._tree.cut(place)
         self.lacks_branches = True
-        self.recalled = {number: record for number, record in self.recalled.items() if number in self._line}
-        self._marks = {number: marks for number, marks in self._marks.items() if number in self._line}
+        self.recalled = {number: record for number, record in self.recalled.items() if number in self._tree}
+        self._marks = {number: marks for number, marks in self._marks.items() if number in self._tree}
 
     def take(self, record: Record) -> None:
-        """Append a record."""
         self.last_at = max(self.last_at, record.at)
         match record:
             case MessageRecord():
-                self._line.append(self._named(record))
+                self._tree.append(self._numbered(record))
                 self.undone.clear()
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
@@ -257,7 +393,7 @@ class Transcript:
                 self.title = title
             case ModelRecord(model):
                 self.model, self._asked_since = model, self._highest + 1
-                self._marks.setdefault(self._line.last, []).append(_Mark(record))
+                self._marks.setdefault(self._tree.last, []).append(_Mark(record))
             case ModeRecord(mode):
                 self.mode = mode
             case PinRecord(message, _, pinned):
@@ -265,8 +401,7 @@ class Transcript:
             case CostRecord(usage=usage):
                 self.usage += usage
             case ForkRecord():
-                # The source session has paid for the copied part.
-                self.fork, self.usage = record, Usage()
+                self.fork, self.usage = record, Usage()  # the source session has paid for the copied part
             case CapturedRecord(message):
                 self.captured = message
             case SummaryRecord():
@@ -280,12 +415,12 @@ class Transcript:
         for record in records:
             match record:
                 case MessageRecord() | CompactionRecord():
-                    items.append(self._named(record))
+                    items.append(self._numbered(record))
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(record))
                 case RecalledRecord(message):
                     self.recalled.setdefault(message, record)
-        self._line.prepend(items, is_whole=is_whole)
+        self._tree.prepend(items, is_whole=is_whole)
         entries = tuple(item for item in items if isinstance(item, TranscriptEntry))
         self.turns_gone = max(0, self.turns_gone - sum(is_turn(entry.message) for entry in entries))
         return entries
@@ -300,10 +435,10 @@ class Transcript:
             else:
                 answers[last] = TranscriptEntry(last, "", message)
         if answers:
-            self._line.answer(answers)
+            self._tree.answer(answers)
 
     def _take_compaction(self, record: CompactionRecord) -> None:
-        self._line.append(self._named(record))
+        self._tree.append(self._numbered(record))
         self.usage = record.spent or self.usage + (record.usage or Usage())
         # Its totals of earlier records count if those are not loaded.
         self.title = self.title or record.title
@@ -312,22 +447,22 @@ class Transcript:
         self.captured = self.captured or record.captured
 
     def _take_rewind(self, record: RewindRecord) -> None:
-        target = self._line.nearest(record.to) if 0 <= record.to < self.next_number else None
+        target = self._tree.nearest(record.to) if 0 <= record.to < self.next_number else None
         if target is None:
             if self.is_whole:
-                self.notices.append(f"A way back to message {record.to}, which there is not, is left out.")
+                self.notices.append(f"A rewind to message {record.to}, which does not exist, is skipped.")
             return
-        left = self._line.last
+        left = self._tree.last
         if self.undone and self.undone[-1] == target:
             self.undone.pop()
         elif left not in (0, target):
             self.undone.append(left)
-        self._line.go_to(target)
+        self._tree.go_to(target)
         self._marks.setdefault(target, []).append(_Mark(record, left))
 
-    def _named(self, record: MessageRecord | CompactionRecord) -> TreeItem:
+    def _numbered(self, record: MessageRecord | CompactionRecord) -> TreeItem:
         number = record.number
-        if number <= 0 or number in self._line:
+        if number <= 0 or number in self._tree:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         self._highest = max(self._highest, number)
@@ -337,7 +472,7 @@ class Transcript:
 
     def _sent(self) -> tuple[list[TranscriptEntry], list[TranscriptEntry]]:
         """The kept ones of the messages that the compaction covers, and all that it does not cover."""
-        compaction, items = self.compaction, self._line.items
+        compaction, items = self.compaction, self._tree.items
         if compaction is None:
             return [], list(self.entries)
         begin = items.index(compaction)
@@ -348,8 +483,8 @@ class Transcript:
         kept = (self._entry(number) for number in compaction.kept if number not in seen)
         return [item for item in kept if item is not None], following
 
-    def _marks_behind(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        return (item.record for item in self._marks.get(number, ()) if not item.left or not self._line.has(item.left))
+    def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
+        return (item.record for item in self._marks.get(number, ()) if not item.left or not self._tree.has(item.left))
 
     def _has_figure(self, item: TreeItem) -> bool:
         if item.number < self._asked_since:
@@ -357,5 +492,5 @@ class Transcript:
         return bool(item.tokens[1] if isinstance(item, CompactionRecord) else reported_tokens(item.message))
 
     def _entry(self, number: int) -> TranscriptEntry | None:
-        item = self._line.get(number) or self._kept.get(number)
+        item = self._tree.get(number) or self._kept.get(number)
         return item if isinstance(item, TranscriptEntry) else None

@@ -102,7 +102,7 @@ def test_a_rewind_to_nowhere_is_left_out_and_said(nowhere):
     transcript = folded(said(1), said(2), RewindRecord(nowhere, ""), said(3))
 
     assert texts(transcript.entries) == ["m1", "m2", "m3"]
-    assert transcript.notices == [f"A way back to message {nowhere}, which there is not, is left out."]
+    assert transcript.notices == [f"A rewind to message {nowhere}, which does not exist, is skipped."]
 
 
 def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_not_cover():

@@ -13,7 +13,7 @@ from ouro.errors import OuroError
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit, UndoResult
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.transcript import TranscriptEntry
 from ouro.utils.text import plural
 
 _LEARNED = ("agent", "capture", "outside")

@@ -48,7 +48,7 @@ from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
-from ouro.utils.text import clean
+from ouro.utils.text import clean, one_line
 
 _ALWAYS_WHOLE = 8 << 20
 _READ_AT_ONCE = 512 << 20
@@ -115,15 +115,15 @@ class SessionTally:
             case MessageRecord(_, at, message):
                 self.take_message(at, message.usage, message.model)
             case TitleRecord(title):
-                self._fields["title"] = _on_one_line(title)
+                self._fields["title"] = one_line(title, 200)
             case ModelRecord(model):
-                self._fields["model"] = _on_one_line(model)
+                self._fields["model"] = one_line(model)
             case ModeRecord(mode):
-                self._fields["mode"] = _on_one_line(mode)[:16]
+                self._fields["mode"] = one_line(mode, 16)
             case SummaryRecord(summary):
-                self._fields["summary"] = _on_one_line(summary)[:_MAX_SUMMARY]
+                self._fields["summary"] = one_line(summary, _MAX_SUMMARY)
             case ForkRecord(session):
-                self._fields["fork_of"] = _on_one_line(session)[:64]
+                self._fields["fork_of"] = one_line(session, 64)
                 self._spending = Spending()  # the source session has paid for the copied part
             case (
                 CompactionRecord(at=at, model=model, usage=Usage() as usage)
@@ -204,26 +204,16 @@ class _Surveyor:
 
 
 def _usage(text: bytes) -> Usage:
-    found = {name.decode(): value for name, value in _PAIR.findall(text)}
+    found = {name.decode(): _number(value) for name, value in _PAIR.findall(text)}
     cost = found.pop("cost", None)
-    return Usage(
-        **{name: _whole(value) for name, value in found.items()}, cost=None if cost is None else _dollars(cost)
-    )
+    return Usage(**{name: int(value or 0) for name, value in found.items()}, cost=cost)
 
 
-def _whole(value: bytes) -> int:
-    return int(value) if value.isdigit() and len(value) < 16 else 0
-
-
-def _dollars(value: bytes) -> float | None:
+def _number(value: bytes) -> float | None:
     try:
-        return float(value)
+        return float(value) if len(value) < 16 or b"." in value else None
     except ValueError:
         return None
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(clean(text).split())
 
 
 def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
@@ -235,15 +225,19 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
         progress: called with the number of sessions read so far, and the total.
     """
     known = {} if anew else _read(root)
-    names = _folders(root)
     current: dict[str, SessionSurvey] = {}
+    names: list[str] = []
     looked_at = 0
-    with _place_of(root) as place:
+    with _opened_root(root) as place:
+        if place is not None:
+            with os.scandir(place) as found_items:
+                shown = (item for item in found_items if not item.name.startswith("."))
+                names = sorted(item.name for item in shown if item.is_dir(follow_symlinks=False))
         for count, name in enumerate(names):
             found = _stat(f"{name}/{FILE_NAME}", place)
             if found is not None:
                 entry = known.get(name)
-                if entry is None or entry.mtime != found.st_mtime_ns or entry.info.size != found.st_size:
+                if entry is None or not _is_current(entry, found):
                     entry = survey(root / name, found, entry)
                     looked_at += entry.info.size
                 current[name] = entry
@@ -258,12 +252,15 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
 
 def info_of(root: Path, folder: str) -> SessionInfo | None:
     """The current entry of a session; None if it does not exist."""
-    with _place_of(root) as place:
+    with _opened_root(root) as place:
         known, found = _line_of(root, folder), _stat(f"{folder}/{FILE_NAME}", place)
     if found is None:
         return None
-    is_current = known is not None and known.mtime == found.st_mtime_ns and known.info.size == found.st_size
-    return known.info if known and is_current else survey(root / folder, found, known).info
+    return known.info if known and _is_current(known, found) else survey(root / folder, found, known).info
+
+
+def _is_current(survey: SessionSurvey, found: os.stat_result) -> bool:
+    return survey.mtime == found.st_mtime_ns and survey.info.size == found.st_size
 
 
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
@@ -307,24 +304,6 @@ def _no_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _folders(root: Path) -> list[str]:
-    try:
-        with os.scandir(root) as found:
-            return sorted(
-                item.name for item in found if not item.name.startswith(".") and item.is_dir(follow_symlinks=False)
-            )
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise _not_readable(root, error) from error
-
-
-def _not_readable(root: Path, error: OSError) -> SessionError:
-    return SessionError(
-        f"The sessions in {root} cannot be read: {error.strerror}.", "Put a folder of yours there, or set OURO_HOME."
-    )
-
-
 def _read(root: Path) -> dict[str, SessionSurvey]:
     try:
         found = msgspec.json.decode(_text(root), type=list[SessionSurvey])
@@ -360,15 +339,18 @@ def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
 
 
 @contextmanager
-def _place_of(root: Path) -> Iterator[int | None]:
-    """A descriptor of the folder: paths relative to it are opened faster."""
+def _opened_root(root: Path) -> Iterator[int | None]:
+    """A descriptor of the folder: paths relative to it are opened faster. None: it does not exist."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         yield None
         return
     except OSError as error:
-        raise _not_readable(root, error) from error
+        raise SessionError(
+            f"The sessions in {root} cannot be read: {error.strerror}.",
+            "Put a folder of yours there, or set OURO_HOME.",
+        ) from error
     try:
         yield descriptor
     finally:
