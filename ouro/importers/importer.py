@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -169,37 +170,31 @@ class ImportLedger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lines: dict[str, list[object]] = {}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return
-        if isinstance(found, dict):
-            self._lines = {key: line for key, line in found.items() if isinstance(line, list) and len(line) == 3}
+        self._lines: dict[str, tuple[int, int, str]] = {}
+        """By path: size, time of the last change, and the id of the session."""
+        with suppress(OSError, msgspec.MsgspecError, ValueError):
+            self._lines = msgspec.json.decode(path.read_bytes(), type=dict[str, tuple[int, int, str]])
 
-    def session_of(self, path: Path, sessions: Container[object]) -> str:
+    def session_of(self, path: Path, sessions: Container[str]) -> str:
         """The session that a file was imported into; empty if either has changed or is missing."""
-        line = self._lines.get(str(path))
-        if line is None or line[2] not in sessions or line[:2] != _state(path):
-            return ""
-        return str(line[2])
+        size, changed, session_id = self._lines.get(str(path), (0, 0, ""))
+        return session_id if session_id in sessions and (size, changed) == _state(path) else ""
 
     def note(self, path: Path, session_id: str) -> None:
-        self._lines[str(path)] = [*_state(path), session_id]
+        self._lines[str(path)] = (*_state(path), session_id)
 
     def save(self) -> None:
         try:
-            write_private(self._path, json.dumps(self._lines, ensure_ascii=True))
+            write_private(self._path, msgspec.json.encode(self._lines))
         except OSError as error:
             log.warning("%s: %s", self._path, error)  # all is read again the next time
 
 
-def _state(path: Path) -> list[object]:
-    try:
+def _state(path: Path) -> tuple[int, int]:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return [0, 0]
-    return [found.st_size, found.st_mtime_ns]
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
 
 
 ImportOutcome = Literal["new", "more", "known", "empty", "failed"]
@@ -239,26 +234,21 @@ class Importer:
             self._ledger.note(source.path, done.session_id)
         return done
 
-    async def _take(self, source: ImportSource, told: ForeignSession) -> ImportResult:
-        count = sum(isinstance(record, MessageRecord) for record in told.records)
-        title = next((record.title for record in reversed(told.records) if isinstance(record, TitleRecord)), "")
-        done = ImportResult(source, "new", told.header.id, title, count, told.left_out)
+    async def _take(self, source: ImportSource, session: ForeignSession) -> ImportResult:
+        records, header = session.records, session.header
+        count = sum(isinstance(record, MessageRecord) for record in records)
+        title = next((record.title for record in reversed(records) if isinstance(record, TitleRecord)), "")
+        done = ImportResult(source, "new", header.id, title, count, session.left_out)
         if not count:
             return replace(done, outcome="empty")
-        header = await self._own_header(told.header, source.program)
+        if header.id in self._known and not _is_same((await self._store.read_whole(header.id)).header, header):
+            header = replace(header, id=session_id_for(source.program, f"another {header.id}"))
+            done = replace(done, session_id=header.id)
         if header.id in self._known:
-            return await self._add(replace(done, session_id=header.id), header, told.records)
-        await self._store.import_session(header, told.records)
+            return await self._add(done, header, records)
+        await self._store.import_session(header, records)
         self._known.add(header.id)
-        return replace(done, session_id=header.id)
-
-    async def _own_header(self, header: SessionHeader, program: Program) -> SessionHeader:
-        if header.id not in self._known or _is_same(await self._header_of(header.id), header):
-            return header
-        return replace(header, id=session_id_for(program, f"another {header.id}"))
-
-    async def _header_of(self, session_id: str) -> SessionHeader:
-        return (await self._store.load_session(session_id, read_only=True)).header
+        return done
 
     async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
         if not header.origin:
@@ -280,35 +270,32 @@ class Importer:
                     await self._store.save_memory(header.id, record)
         finally:
             await self._store.close_session(header.id)
-        said = "It went on in both places: what was added there now stands behind what was said here."
-        return replace(done, outcome="more", messages=added, reason=said if more.has_parted else "")
+        remark = "It went on in both places: what was added there now stands behind what was said here."
+        return replace(done, outcome="more", messages=added, reason=remark if more.has_parted else "")
 
 
 class _Growth:
     """Compares a source with the session that was imported from it before.
 
-    A message is known again by its time, its role and the call it begins with; text says nothing, secrets may have
-    been masked in it.
+    A message is recognized by its time, its role and the call it begins with; not by its text, in which secrets may
+    have been masked.
     """
 
-    def __init__(self, there: Iterable[Record], told: Sequence[Record]) -> None:
-        self._told = told
-        self._there: dict[_Key, MessageRecord] = {}
-        self._changes: set[tuple[str, str]] = set()
-        self._titles: list[str] = []
+    def __init__(self, imported: Iterable[Record], source: Sequence[Record]) -> None:
+        self._source = list(_keyed(source))
+        self._imported: dict[_Key, Record] = {}
         self._next = 1
         self._last_at = ""
-        for key, record in _keyed(there):
+        for key, record in _keyed(imported):
+            self._imported[key] = record
             self._last_at = max(self._last_at, record.at)
-            if isinstance(record, MessageRecord):
-                self._there[key] = record
-            elif isinstance(record, TitleRecord):
-                self._titles.append(record.title)
-            self._changes.add(key[:2])
             self._next = max(self._next, getattr(record, "number", 0) + 1)
-        known = {key for key, record in _keyed(told) if isinstance(record, MessageRecord)}
-        self.has_parted = any(key not in known for key in self._there)
-        """Something was said here that the source does not know."""
+        self._changes = {key[:2] for key in self._imported}
+        self._titles = [record.title for record in self._imported.values() if isinstance(record, TitleRecord)]
+        known = {key for key, _ in self._source}
+        messages = (key for key, record in self._imported.items() if isinstance(record, MessageRecord))
+        self.has_parted = any(key not in known for key in messages)
+        """A message was added here that the source does not have."""
 
     def records(self, header: SessionHeader) -> list[Record]:
         new: list[Record] = []
@@ -318,13 +305,13 @@ class _Growth:
             new.append(MessageRecord(self._number(), self._last_at, Message("user", (Context(note),))))
         numbers = {0: 0}
         before = 0
-        for key, record in _keyed(self._told):
+        for key, record in self._source:
             if not isinstance(record, MessageRecord):
                 if (change := self._change(key, record, numbers)) is not None:
                     new.append(change)
                 continue
-            known = self._there.get(key)
-            if known and (len(known.message.parts) == len(record.message.parts) or self.has_parted):
+            known = self._imported.get(key)
+            if isinstance(known, MessageRecord) and (_size(known) == _size(record) or self.has_parted):
                 numbers[record.number] = before = known.number
                 continue
             if known:  # it was incomplete at the last import
@@ -350,6 +337,10 @@ class _Growth:
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def _size(record: MessageRecord) -> int:
+    return len(record.message.parts)
 
 
 def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
