@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
@@ -11,6 +10,7 @@ import stat
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -56,7 +56,10 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
     """
     with open_regular(path) as file:
         for line in _lines(file, left_out, most):
-            value = _parsed(line)
+            value = None
+            with suppress(ValueError, RecursionError):
+                # Not strict UTF-8: half a character at the end of a cut line must not lose the rest.
+                value = json.loads(line.decode("utf-8", "replace"))
             if isinstance(value, dict):
                 yield value
             elif line.strip(b" \t\r\n\0"):
@@ -64,25 +67,15 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
 
 
 def _lines(file: BinaryIO, left_out: Counter[str], most: int | None) -> Iterator[bytes]:
-    read = 0
     while line := file.readline(MAX_LINE):
-        read += len(line)
         if len(line) == MAX_LINE and not line.endswith(b"\n"):
             left_out[TOO_LONG] += 1
             while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
                 pass
             continue
         yield line
-        if most is not None and read >= most:
+        if most is not None and file.tell() >= most:
             return
-
-
-def _parsed(line: bytes) -> Any:
-    try:
-        # Not strict UTF-8: half a character at the end of a cut line must not lose the rest.
-        return json.loads(line.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
 
 
 Program = Literal["claude-code", "codex", "ouro-old", "json"]
@@ -172,7 +165,7 @@ def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
         if not isinstance(data, str) or len(data) > _MAX_PICTURE * 4 // 3:
             raise ValueError
         raw = base64.b64decode(data, validate=True)
-    except (ValueError, binascii.Error):
+    except ValueError:
         raw = b""
     return (
         Image(kind, raw, name) if raw and kind.startswith("image/") else Text(f"[a picture ({kind}) that is not kept]")

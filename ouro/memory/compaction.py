@@ -230,7 +230,7 @@ it is an instruction to you.
 {part}
 {mark}"""
 MAX_OUTPUT = 4_000
-"""Characters of a tool's output that are shown to a model that sums up in steps."""
+"""Characters of a tool's output that are shown to a model that summarizes in steps."""
 MAX_STEPS = 12
 SHORTEST = 300
 """Characters: an answer that is shorter and has none of the headings is no summary."""
@@ -238,12 +238,12 @@ _HEADING = re.compile(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b", re.MULTI
 
 
 def ask_for_summary(focus: str, words: int) -> Message:
-    """What the model is asked, behind the very conversation that it has in its cache."""
+    """The request that follows the messages which the model has in its cache."""
     return Message("user", (Context(_ask(focus, words)),))
 
 
 def is_summary(text: str) -> bool:
-    """Whether an answer can stand in the place of a conversation: not a refusal, not two words."""
+    """Whether an answer is a summary: not a refusal, not two words."""
     return bool(_HEADING.search(text)) or len(text.strip()) >= SHORTEST
 
 
@@ -257,10 +257,7 @@ def cut_summary(text: str, longest: int) -> str:
 
 
 def parts_of(messages: Sequence[Message], characters: int) -> list[str]:
-    """A conversation as lines of JSON, in at most MAX_STEPS parts of so many characters.
-
-    Long outputs are shown by beginning and end; what would need more parts loses its middle, and says so.
-    """
+    """Messages as lines of JSON, in at most MAX_STEPS parts of so many characters; else the middle is left out."""
     pieces: list[str] = []
     for line in _lines(messages):
         for piece in (line[start : start + characters] for start in range(0, len(line), characters)):
@@ -276,7 +273,7 @@ def parts_of(messages: Sequence[Message], characters: int) -> list[str]:
 
 
 def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, words: int) -> list[Message]:
-    mark = f"=== {secrets.token_hex(8)} ==="  # nobody who wrote into the conversation could know it
+    mark = f"=== {secrets.token_hex(8)} ==="  # nobody who wrote into the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
     text = MATERIAL.format(ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part)
     return [system(STEP), Message("user", (Context(text),))]

@@ -181,9 +181,7 @@ class MemoryManager:
         return sendable(self.transcript.sent())
 
     async def add(self, message: Message) -> None:
-        """Append a message. It is on disk when this returns.
-
-        A save that has begun is finished even if the caller is cancelled.
+        """Append a message. It is on disk when this returns; a cancelled caller does not stop the save.
 
         Raises:
             SaveFailed: it is not on disk. It is saved with the next message.
@@ -195,11 +193,7 @@ class MemoryManager:
         await self._saver.save()
 
     async def record(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a rewind, a title …), likewise.
-
-        Raises:
-            SaveFailed: as `add`.
-        """
+        """Append a record that is not a message (a compaction, a rewind, a title …). Raises as `add`."""
         await self.pager.loaded()
         is_known = not isinstance(change, RewindRecord) or self.transcript.knows(change.to)
         self._take(change)
@@ -218,11 +212,9 @@ class MemoryManager:
             self._saver.save_soon()
 
     def set_title(self, title: str) -> None:
-        """Rename the session; saved as `note` does."""
         self.note(TitleRecord(title_of(title), self.now()))
 
     def set_model(self, model: str) -> None:
-        """Record that another model is in use; saved as `note` does."""
         if model != self.model:
             self.note(ModelRecord(model, self.now()))
 
@@ -232,7 +224,6 @@ class MemoryManager:
         return self.transcript.mode
 
     def set_mode(self, mode: str) -> None:
-        """Save another permission mode, as `note` does."""
         if mode != self.mode:
             self.note(ModeRecord(mode, self.now()))
 
@@ -250,11 +241,7 @@ class MemoryManager:
         return header.id
 
     async def whole(self) -> WholeSession:
-        """All records of the session, with rewound and compacted ones.
-
-        Raises:
-            SessionNotFound: the session has no message yet.
-        """
+        """All records of the session. Raises SessionNotFound if it has no message yet."""
         return await self._store.read_whole(self.session_id)
 
     async def close(self) -> None:
@@ -298,7 +285,7 @@ class MemoryManager:
 
     def _fold_again(self, loaded: LoadedSession) -> None:
         """Replace the transcript after more of the session was read, and add the records that are not saved yet."""
-        known = self.transcript
+        before = self.transcript
         self._fold(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):
             self._notify(notice)
@@ -306,8 +293,8 @@ class MemoryManager:
             self.transcript.take(record)
         self._count()
         if not self.transcript.is_whole or loaded.is_gapped:
-            self.transcript.usage = known.usage
-            self.transcript.title, self.transcript.model = known.title, known.model
+            self.transcript.usage = before.usage
+            self.transcript.title, self.transcript.model = before.title, before.model
 
 
 def _new_header(project: str, model: str, commits: Mapping[str, str] | None = None) -> SessionHeader:
@@ -317,11 +304,7 @@ def _new_header(project: str, model: str, commits: Mapping[str, str] | None = No
 class _Saver:
     """Queues records and saves them. A record that could not be saved stays in the queue for the next save.
 
-    Args:
-        store: of the session.
-        header: of the session; the session is created with its first message.
-        is_created: the session is already open in the store.
-        read_only: nothing is saved.
+    The session is created in the store with its first message, unless `is_created`.
     """
 
     def __init__(self, store: MemoryStore, header: SessionHeader, *, is_created: bool, read_only: bool) -> None:
@@ -335,11 +318,7 @@ class _Saver:
         self._saves: set[asyncio.Task[None]] = set()
 
     async def save(self) -> None:
-        """Save the queue. It is on disk when this returns, and is saved even if the caller is cancelled.
-
-        Raises:
-            SaveFailed: it is not on disk. It stays queued.
-        """
+        """Save the queue, even if the caller is cancelled. Raises SaveFailed: what is not on disk stays queued."""
         await asyncio.shield(self._begin(self._write))
 
     def save_soon(self) -> None:
@@ -350,11 +329,7 @@ class _Saver:
         self._begin(self._write if self._has_messages() else self._count_costs)
 
     async def close(self) -> None:
-        """Save the queue and release the session.
-
-        Raises:
-            SaveFailed: something could not be saved, and is lost.
-        """
+        """Save the queue and release the session. Raises SaveFailed if something is lost."""
         try:
             if self.unsaved and self._has_messages():
                 await self.save()
@@ -366,15 +341,15 @@ class _Saver:
         return self._is_created or any(isinstance(record, MessageRecord) for record in self.unsaved)
 
     def _begin(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._one_at_a_time(write))
+        async def locked() -> None:
+            async with self._lock:
+                await write()
+
+        task = asyncio.create_task(locked())
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
         task.add_done_callback(_log_failure)
         return task
-
-    async def _one_at_a_time(self, write: Callable[[], Awaitable[None]]) -> None:
-        async with self._lock:
-            await write()
 
     async def _write(self) -> None:
         if self._read_only:

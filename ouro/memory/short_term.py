@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from itertools import chain, count, pairwise, takewhile
 
 from msgspec.structs import replace
 
@@ -55,9 +56,11 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
         done.append(message)
         answered = {reply.call_id for later in following for reply in later.parts_of(ToolReply)}
         missing = [call for call in message.tool_calls if call.id not in answered and not message.cut]
-        done.extend(following)
+        replies = list(takewhile(lambda later: later.role == "tool", following))
+        done += replies
         if missing:
-            done.insert(len(done) - len(following) + _leading_replies(following), _interrupted(missing))
+            done.append(tool(*map(_interrupted, missing)))
+        done += following[len(replies) :]
     return done
 
 
@@ -69,7 +72,7 @@ def sendable(messages: Sequence[Message]) -> list[Message]:
     """
     sent: list[Message] = []
     used: set[str] = set()
-    for message, following in _turns(_without_void(messages)):
+    for message, following in _turns(_without_retried(messages)):
         if message.role == "assistant":
             sent.extend(_exchange(message, following, used))
         elif message.role != "tool":
@@ -78,16 +81,16 @@ def sendable(messages: Sequence[Message]) -> list[Message]:
     return sent
 
 
-def _without_void(messages: Sequence[Message]) -> list[Message]:
+def _without_retried(messages: Sequence[Message]) -> list[Message]:
     """The transcript without attempts that were retried."""
-    kept: list[Message] = []
-    follows = ""
+    found: list[Message] = []
+    next_role = ""
     for message in reversed(messages):
-        if not (message.cut and follows == "assistant"):
-            kept.append(message)
+        if not (message.cut and next_role == "assistant"):
+            found.append(message)
         if message.role != "tool":
-            follows = message.role
-    return kept[::-1]
+            next_role = message.role
+    return found[::-1]
 
 
 def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
@@ -105,77 +108,56 @@ def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
 
 def without_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Message]:
     """`messages` with a note in place of each dropped output."""
-    return [
-        replace(message, parts=tuple(_without_output(part, dropped) for part in message.parts)) for message in messages
-    ]
+
+    def short(part: Part) -> Part:
+        return _placeholder(part) if isinstance(part, ToolReply) and part.call_id in dropped else part
+
+    return [replace(message, parts=tuple(map(short, message.parts))) for message in messages]
 
 
 def _turns(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
     """Groups of an assistant message with the messages up to the next one; earlier messages one by one."""
-    held: Message | None = None
-    following: list[Message] = []
-    for message in messages:
-        if message.role == "assistant":
-            if held is not None:
-                yield held, following
-            held, following = message, []
-        elif held is None:
-            yield message, []
-        else:
-            following.append(message)
-    if held is not None:
-        yield held, following
+    starts = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    yield from ((message, []) for message in messages[: starts[0] if starts else None])
+    for start, end in pairwise([*starts, len(messages)]):
+        yield messages[start], list(messages[start + 1 : end])
 
 
-def _leading_replies(messages: Sequence[Message]) -> int:
-    return next((index for index, message in enumerate(messages) if message.role != "tool"), len(messages))
-
-
-def _interrupted(calls: Iterable[ToolCall]) -> Message:
-    return Message("tool", tuple(ToolReply(call.id, call.name, INTERRUPTED, failed=True) for call in calls))
+def _interrupted(call: ToolCall) -> ToolReply:
+    return ToolReply(call.id, call.name, INTERRUPTED, failed=True)
 
 
 def _exchange(message: Message, following: Sequence[Message], used: set[str]) -> Iterator[Message]:
     """An assistant message as it may be sent, and one message with the answers to its calls."""
     replies = {reply.call_id: reply for later in reversed(following) for reply in reversed(later.parts_of(ToolReply))}
     names: dict[str, str] = {}
+    answers: list[ToolReply] = []
     parts: list[Part] = []
     for part in message.parts:
-        if not isinstance(part, ToolCall):
-            if not _is_blank(part) and (not message.cut or _is_whole(part)):
-                parts.append(part)
-        elif not message.cut and part.id not in names:
-            names[part.id] = _fresh(part.id, used)
-            parts.append(replace(part, id=names[part.id]))
+        if isinstance(part, ToolCall):
+            if not message.cut and part.id not in names:
+                names[part.id] = _unused(part.id, used)
+                parts.append(replace(part, id=names[part.id]))
+                answers.append(replace(replies.get(part.id, _interrupted(part)), call_id=names[part.id]))
+        elif not _is_refused(part, message):
+            parts.append(part)
     if any(isinstance(part, ToolCall | Text) for part in parts):
         yield replace(message, parts=tuple(parts))
-    calls = [part for part in message.tool_calls if part.id in names]
-    answers = {call.id: replies.get(call.id, ToolReply(call.id, call.name, INTERRUPTED, failed=True)) for call in calls}
     if answers:
-        yield Message("tool", tuple(replace(answer, call_id=names[asked]) for asked, answer in answers.items()))
+        yield tool(*answers)
 
 
-def _is_blank(part: Part) -> bool:
-    """Whether a part is blank text, which providers refuse."""
-    return isinstance(part, Text) and not part.text.strip()
+def _is_refused(part: Part, message: Message) -> bool:
+    """Whether providers refuse a part: blank text, and thinking that was cut and so has no signature."""
+    if isinstance(part, Text):
+        return not part.text.strip()
+    return message.cut and isinstance(part, Thinking) and not part.signature
 
 
-def _is_whole(part: Part) -> bool:
-    """Whether thinking is complete: cut thinking has no signature, and providers refuse it."""
-    return not isinstance(part, Thinking) or bool(part.signature)
-
-
-def _fresh(call_id: str, used: set[str]) -> str:
-    fresh, number = call_id, 1
-    while fresh in used:
-        number += 1
-        fresh = f"{call_id}_{number}"
-    used.add(fresh)
-    return fresh
-
-
-def _without_output(part: Part, dropped: Set[str]) -> Part:
-    return _placeholder(part) if isinstance(part, ToolReply) and part.call_id in dropped else part
+def _unused(call_id: str, used: set[str]) -> str:
+    found = next(name for name in chain([call_id], (f"{call_id}_{n}" for n in count(2))) if name not in used)
+    used.add(found)
+    return found
 
 
 def _placeholder(reply: ToolReply) -> ToolReply:

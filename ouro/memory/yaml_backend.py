@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -263,7 +264,6 @@ class YamlFileMemoryStore(MemoryStore):
             )
 
     def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:
-        """A record as YAML, with its images and long outputs written to files. Blocks."""
         data = record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
         if isinstance(record, CompactionRecord):
             data |= _bytes_back(record, places, offset)
@@ -277,7 +277,7 @@ class YamlFileMemoryStore(MemoryStore):
             yield unfinished
             await asyncio.to_thread(self._folders.finish, unfinished, final)
         except BaseException:
-            self._folders.discard(unfinished)
+            shutil.rmtree(unfinished, ignore_errors=True)
             raise
 
     async def _write_whole(self, folder: Path, header: SessionHeader, copied: bytes, records: Iterable[Record]) -> None:
@@ -312,7 +312,7 @@ def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int)
 
 
 async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
-    """Read a session that will be written to: removes an incomplete last record, numbers messages without a number."""
+    """Read a session to write to it: an incomplete last record is removed, messages without a number get one."""
     found = await read_session(folder, reach)
     if found.session.read_only:
         return found

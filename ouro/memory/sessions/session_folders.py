@@ -56,7 +56,7 @@ class SessionFolders:
 
         Raises:
             SaveFailed: the session exists already.
-            OSError: it could not be made.
+            OSError: it could not be made; also raised by the methods below.
         """
         ensure_private_dir(self.root)
         folder = self._free(header)
@@ -64,12 +64,7 @@ class SessionFolders:
         return folder
 
     def make_unfinished(self, header: SessionHeader) -> tuple[Path, Path]:
-        """A hidden folder to write a whole session into, and the folder that `finish` renames it to.
-
-        Raises:
-            SaveFailed: the session exists already.
-            OSError: the folder could not be made.
-        """
+        """A hidden folder to write a whole session into, and the folder that `finish` renames it to."""
         ensure_private_dir(self.root)
         final = self._free(header)
         unfinished = self.root / f"{_UNFINISHED}{final.name}.{os.getpid()}.{os.urandom(4).hex()}"
@@ -77,25 +72,20 @@ class SessionFolders:
         return unfinished, final
 
     def finish(self, unfinished: Path, final: Path) -> None:
-        """Let a session that was written completely appear. Raises OSError."""
         sync_folder(unfinished)
         unfinished.rename(final)
         sync_folder(self.root)
 
-    def discard(self, unfinished: Path) -> None:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
     def move_to_trash(self, folder: Path) -> None:
-        """Move a session into the trash. Raises OSError."""
         ensure_private_dir(self.trash)
         self._move(folder, self.trash)
 
     def restore(self, folder: Path) -> None:
-        """Move a session out of the trash. Raises OSError."""
+        """Move a session out of the trash."""
         self._move(folder, self.root)
 
     def remove(self, folder: Path) -> None:
-        """Remove a session that is in the trash. Raises OSError."""
+        """Remove a session that is in the trash."""
         # Renamed first: a crash in the middle leaves no half of a session.
         doomed = folder.with_name(f".removed-{folder.name}")
         folder.rename(doomed)
@@ -215,16 +205,15 @@ def not_found(session_id: str, where: str = "") -> SessionNotFound:
 
 def _is_alive(name: str) -> bool:
     """Whether the process in this folder name still runs."""
-    parts = name.rsplit(".", 2)
-    pid = int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
-    if pid <= 0:
+    found = re.fullmatch(r".*\.([0-9]{1,9})\.[^.]*", name)
+    if found is None or int(found[1]) == 0:
         return False
     try:
-        os.kill(pid, 0)
+        os.kill(int(found[1]), 0)
     except ProcessLookupError:
         return False
     except OSError:
-        return True
+        pass  # of another user
     return True
 
 

@@ -10,12 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SaveFailed
-from ouro.memory.backend import (
-    CostRecord,
-    DailyUsage,
-    SessionInfo,
-    timestamp,
-)
+from ouro.memory.backend import CostRecord, DailyUsage, SessionInfo, timestamp
 from ouro.messages import Usage
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.log import log
