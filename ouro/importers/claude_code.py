@@ -46,11 +46,7 @@ _MACHINE_TEXT = re.compile(
 
 
 def read_claude_code(path: Path) -> ForeignSession:
-    """The session in a file of Claude Code.
-
-    Raises:
-        SessionError: the file cannot be read.
-    """
+    """The session in a file of Claude Code. Raises SessionError."""
     reader = _EntryReader()
     for entry in json_lines(path, reader.builder.left_out):
         reader.take(entry)

@@ -46,11 +46,7 @@ _EXIT_CODE = re.compile(r"(?:Exit code: |Process exited with code )(\d{1,3})\b")
 
 
 def read_codex(path: Path) -> ForeignSession:
-    """The session in a rollout file.
-
-    Raises:
-        SessionError: the file cannot be read.
-    """
+    """The session in a rollout file. Raises SessionError."""
     # Some versions wrote messages only as events, so the file is read twice.
     speakers = {_speaker(line) for line in json_lines(path, Counter())}
     reader = _LineReader({"user", "assistant"} - speakers)

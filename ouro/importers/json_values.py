@@ -28,11 +28,7 @@ TOO_LONG = "lines that are too long"
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading; never a pipe or a device, which could block for ever.
-
-    Raises:
-        SessionError: it is no regular file, or cannot be opened.
-    """
+    """Open a regular file for reading, never a pipe or a device, which could block. Raises SessionError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -44,15 +40,9 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`.
+    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`. Raises as `open_regular`.
 
-    Args:
-        path: the file.
-        left_out: what was not read, by kind.
-        most: bytes after which to stop; None: read all.
-
-    Raises:
-        SessionError: as `open_regular`.
+    `most`: bytes after which to stop; None: read all.
     """
     with open_regular(path) as file:
         for line in _lines(file, left_out, most):

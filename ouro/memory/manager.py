@@ -88,10 +88,7 @@ class MemoryManager:
     def start(
         cls, store: MemoryStore, *, project: str, model: str, commits: Mapping[str, str] | None = None
     ) -> MemoryManager:
-        """A new session. Nothing is written before its first message; `notices` says if it cannot be saved.
-
-        `commits`: those of long-term memory at the start, by scope.
-        """
+        """A new session. Nothing is written before its first message. `commits`: of long-term memory, by scope."""
         return cls(store, _new_header(project, model, commits))
 
     @classmethod
@@ -105,21 +102,15 @@ class MemoryManager:
         fork: bool = False,
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
-        """Resume the session of this full id.
+        """Resume the session of this full id. A copy made by hand is opened as a fork. Raises SessionError.
 
         Args:
             store: of the session.
-            session_id: of the session; a copy made by hand is opened as a fork.
+            session_id: of the session.
             project: the current folder.
             read_only: the session may be open elsewhere; nothing is saved.
             fork: open a copy, which belongs to `project`; the session itself may be open elsewhere.
             on_notice: called with each notice that comes later, while the rest is read.
-
-        Raises:
-            SessionNotFound: there is none.
-            SessionInUse: another process has it open.
-            SessionDamaged: its header cannot be read.
-            SaveFailed: the copy could not be made.
         """
         info = await store.get_session_stats(session_id)
         if fork or (info.is_copied_by_hand and not read_only):
@@ -230,9 +221,7 @@ class MemoryManager:
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, up to message `number` if given. Returns the id of the copy.
 
-        Raises:
-            SessionNotFound: nothing of the session is on disk yet, or it has no such message.
-            SaveFailed: the copy could not be made.
+        Raises SessionNotFound if nothing of the session is on disk yet, or it has no such message.
         """
         await self._saver.save()
         header = _new_header(self.project, self.model)
@@ -245,11 +234,7 @@ class MemoryManager:
         return await self._store.read_whole(self.session_id)
 
     async def close(self) -> None:
-        """Save what is left, and release the session.
-
-        Raises:
-            SaveFailed: something could not be saved, and is lost.
-        """
+        """Save what is left, and release the session. Raises SaveFailed if something is lost."""
         await self.pager.loaded()
         await self._saver.close()
 

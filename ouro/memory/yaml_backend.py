@@ -228,12 +228,7 @@ class YamlFileMemoryStore(MemoryStore):
             return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
 
     async def repair_session(self, session_id: str) -> tuple[str, ...]:
-        """Move damaged parts to another file and keep the rest. Returns the actions, one line each.
-
-        Raises:
-            SessionNotFound: there is none.
-            SessionInUse: it is open.
-        """
+        """Move damaged parts to another file and keep the rest. Returns the actions, one line each."""
         folder = await self._find(session_id)
         lock = await asyncio.to_thread(SessionLock, folder)
         try:
@@ -243,7 +238,7 @@ class YamlFileMemoryStore(MemoryStore):
             lock.release()
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
-        """Rebuild the index of sessions from their files. Returns the number of sessions."""
+        """Rebuild the index of sessions from their files. Returns their number."""
         await asyncio.to_thread(self._folders.sweep)
         return len(await asyncio.to_thread(session_index.entries, self._root, anew=True, progress=progress))
 

@@ -31,11 +31,8 @@ _START_LINE = re.compile(rb"\A---[ \t\r]*\n")
 def repair(folder: Path) -> tuple[str, ...]:
     """Move what is damaged in a session to a `.torn` file; good records stay as they are, byte for byte. Blocks.
 
-    Returns what was done, one line each; nothing where the session is undamaged.
-
-    Raises:
-        SessionDamaged: a newer ouro wrote the file. It is unchanged.
-        OSError: the file could not be read or written. It is unchanged.
+    Returns what was done, one line each. What it raises leaves the file unchanged: SessionDamaged if a newer ouro
+    wrote it, or OSError.
     """
     data = read_file(folder)
     records, tail = split(data)
@@ -89,10 +86,6 @@ def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> N
     """Write numbers from `first` on into these messages; the rest of the file stays as it is, byte for byte. Blocks.
 
     Without that the next start would assign other numbers, and references to a message would break.
-
-    Raises:
-        OSError: the file could not be read or written. It is unchanged.
-        SessionError: the file belongs to another user, or is not a regular file.
     """
     data = read_file(folder)
     numbers = range(first, first + len(records))

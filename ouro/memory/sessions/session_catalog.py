@@ -89,12 +89,7 @@ class SessionCatalog:
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
     async def find(self, query: str) -> SessionInfo:
-        """The one session that `query` names: an id, its start, `latest`, words of its title or its messages.
-
-        Raises:
-            SeveralSessions: several match.
-            SessionNotFound: none does.
-        """
+        """The one session that `query` names, as `find_session` does; also by words of its messages."""
         sessions = await self.sessions()
 
         def ids_with(words: str) -> list[str]:
@@ -111,12 +106,7 @@ class SessionCatalog:
         return [*titles, *(info for info in rest if info.id in ids)]
 
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
-        """What a session was about. Reads only its ends.
-
-        Raises:
-            SessionError: it cannot be read.
-            OSError: likewise.
-        """
+        """What a session was about. Reads only its ends. Raises SessionError and OSError."""
         if self._root is None:
             records: Sequence[Record] = (await self.store.load_session(info.id, read_only=True)).records
         else:
@@ -129,12 +119,7 @@ class SessionCatalog:
         return SessionExcerpt(summaries[-1] if summaries else "", first, tuple(last[-_LAST_MESSAGES:]))
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
-        """One turn of a session, as `turn_evidence` finds it. Does not open the session.
-
-        Raises:
-            SessionNotFound: there is no such session.
-            UsageError: it has no such turn.
-        """
+        """One turn of a session, as `turn_evidence` finds and refuses it. Does not open the session."""
         return turn_evidence(await self.store.load_session(session_id, read_only=True), turn, message)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
@@ -148,12 +133,7 @@ class SessionCatalog:
             ended.set()
 
     async def rename(self, session_id: str, title: str) -> None:
-        """Rename a session.
-
-        Raises:
-            SessionInUse: it is open elsewhere.
-            SaveFailed: the new title could not be written.
-        """
+        """Rename a session. Raises SessionInUse if it is open elsewhere."""
         loaded = await self.store.load_session(session_id, reach="screen")
         try:
             at = timestamp(loaded.records[-1].at if loaded.records else "")
@@ -254,12 +234,7 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
 
 
 def read_ends(folder: Path, count: int) -> list[Record]:
-    """The first user message and the last `count` messages with text, with other records between the last.
-
-    Raises:
-        SessionError: the file belongs to another user.
-        OSError: it cannot be read.
-    """
+    """The first user message and the last `count` messages with text, with other records between the last."""
     with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         tail = max(0, size - _EDGE)

@@ -108,9 +108,7 @@ def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) 
 def _open_checked(folder: Path, name: str, flags: int) -> int:
     """A descriptor of the regular file `name` in `folder`, made private (0600).
 
-    Raises:
-        SessionError: a symlink, a device, or a file or folder of another user.
-        OSError: the file cannot be opened.
+    Raises SessionError for a symlink, a device, or a file or folder of another user.
     """
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -173,10 +171,6 @@ async def append(folder: Path, encode: Callable[[int], bytes], *, create: bool =
         folder: of the session.
         encode: returns the record that begins at an offset; called in a worker thread.
         create: the file must not exist yet.
-
-    Raises:
-        OSError: the record was not written.
-        SessionError: the file belongs to another user, or is not a regular file.
     """
     from aiofiles.threadpool import wrap
 
@@ -386,11 +380,7 @@ def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -
 
 
 class SessionLock:
-    """Locks a session until `release`.
-
-    Raises:
-        SessionInUse: another process, or another session of this one, holds the lock; the message says which.
-    """
+    """Locks a session until `release`. Raises SessionInUse, which names the process that holds the lock."""
 
     def __init__(self, folder: Path) -> None:
         self._descriptor = _open_checked(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)

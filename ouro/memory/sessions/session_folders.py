@@ -133,11 +133,7 @@ def folder_names(root: Path) -> list[str]:
 
 
 def keep_image(folder: Path, image: Image) -> str:
-    """Write an image, unless it exists; returns its path relative to the session's folder.
-
-    Raises:
-        OSError: it was not written.
-    """
+    """Write an image, unless it exists; returns its path relative to the session's folder."""
     return _write_output(folder, image_name(image), image.data)
 
 
@@ -152,11 +148,7 @@ def image_name(image: Image) -> str:
 
 
 def fetch_output(folder: Path, name: str) -> bytes:
-    """The bytes of an image or output.
-
-    Raises:
-        OSError: it does not exist, or is not a file of the session.
-    """
+    """The bytes of an image or output. Raises OSError if it does not exist or is not a file of the session."""
     found = _OUTPUT_NAME.fullmatch(name)
     if found is None:
         raise FileNotFoundError(name)

@@ -117,12 +117,7 @@ async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
 
 
 async def read_page(folder: Path, place: int, count: int) -> RecordPage:
-    """Read the `count` messages of the transcript before an offset.
-
-    Raises:
-        SessionDamaged: no record begins at that offset.
-        SessionError, OSError: as `read_session`.
-    """
+    """Read the `count` messages of the transcript before an offset. Raises as `read_session`."""
     async with _opened(folder) as reader:
         return await reader.page(place, count)
 
@@ -136,7 +131,7 @@ async def _opened(folder: Path) -> AsyncIterator[_SessionReader]:
 
 
 def read_header(folder: Path) -> SessionHeader:
-    """Raises as `read_session`. Blocks."""
+    """Blocks."""
     with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         return _first_record(descriptor, folder / FILE_NAME)[1]
 

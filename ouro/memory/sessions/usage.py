@@ -61,11 +61,7 @@ class SpendingFile:
         self._path = folder / FILE_NAME
 
     def add(self, cost: CostRecord) -> None:
-        """Count a model call.
-
-        Raises:
-            SaveFailed: it could not be written.
-        """
+        """Count a model call. Raises SaveFailed."""
         try:
             ensure_private_dir(self._path.parent)
             with lock_file(Path(f"{self._path}.lock")):
