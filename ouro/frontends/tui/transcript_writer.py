@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, assert_never
+from collections.abc import Iterable
+from typing import assert_never
 
 from ouro.display import Display, Plain
 from ouro.events import (
@@ -31,9 +31,10 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
-from ouro.frontends.tui.blocks.block import TranscriptBlock
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, ThinkingBlock, UserMessage, duration
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Message, Text, Thinking
 
 _ENDINGS = {
@@ -49,62 +50,23 @@ _COMPACTION = "compaction"
 """The key of a running compaction among the cards of tool calls."""
 
 
-class Blocks(Protocol):
-    """Where blocks are put: the transcript, or what is to be put before it."""
-
-    outputs_key: str
-    receipt_key: str
-    clock: Callable[[], float]
-
-    def add(self, block: TranscriptBlock) -> None:
-        """Put a block at the end."""
-        ...
-
-    def update(self, block: TranscriptBlock) -> None:
-        """A block has changed."""
-        ...
-
-    def discard(self, *blocks: TranscriptBlock) -> None:
-        """Take blocks out again."""
-        ...
-
-
-class _Collected:
-    """Collects blocks that are not shown yet."""
-
-    def __init__(self, like: Blocks) -> None:
-        self.outputs_key = like.outputs_key
-        self.receipt_key = like.receipt_key
-        self.clock = like.clock
-        self.blocks: list[TranscriptBlock] = []
-
-    def add(self, block: TranscriptBlock) -> None:
-        self.blocks.append(block)
-
-    def update(self, block: TranscriptBlock) -> None:
-        pass
-
-    def discard(self, *blocks: TranscriptBlock) -> None:
-        self.blocks = [block for block in self.blocks if block not in blocks]
-
-
-def blocks_of(events: Iterable[Event], like: Blocks) -> list[TranscriptBlock]:
+def blocks_of(events: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
     """The blocks of these events, for a transcript with the same keys and clock."""
-    collected = _Collected(like)
-    TranscriptWriter(collected).replay(events)
-    return collected.blocks
+    view = TranscriptView(outputs_key=like.outputs_key, receipt_key=like.receipt_key, clock=like.clock)
+    TranscriptWriter(view).replay(events)
+    return list(view.blocks)
 
 
 class TranscriptWriter:
     """Turns events into blocks."""
 
-    def __init__(self, transcript: Blocks) -> None:
+    def __init__(self, transcript: TranscriptView) -> None:
         self._transcript = transcript
-        self._reply: list[TranscriptBlock] = []
-        """What the model call of now has streamed."""
+        self._reply: list[AnswerBlock | ThinkingBlock] = []
+        """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
         self._asked: dict[str, str] = {}
-        """The calls that wait, by the question that they wait for."""
+        """The waiting calls, by question id."""
         self._retry: NoticeBlock | None = None
 
     def replay(self, events: Iterable[Event]) -> None:
@@ -125,7 +87,7 @@ class TranscriptWriter:
             case Replied():
                 self._end_reply(event.message)
             case Retrying():
-                self._ask_again(event)
+                self._show_retry(event)
             case ToolStarted():
                 self._card(event.call.id, event.title)
             case ToolProgress():
@@ -190,22 +152,17 @@ class TranscriptWriter:
         block = self._reply[-1] if self._reply else None
         if not isinstance(block, kind):
             self._close_streams()
-            block = (
-                kind()
-                if kind is AnswerBlock
-                else ThinkingBlock(clock=self._transcript.clock, key=self._transcript.outputs_key)
-            )
+            view = self._transcript
+            block = AnswerBlock() if kind is AnswerBlock else ThinkingBlock(clock=view.clock, key=view.outputs_key)
             self._reply.append(block)
-            self._transcript.add(block)
-        if isinstance(block, AnswerBlock | ThinkingBlock):
-            block.append(text)
-            self._transcript.update(block)
+            view.add(block)
+        block.append(text)
+        self._transcript.update(block)
 
     def _close_streams(self) -> None:
         for block in self._reply:
-            if isinstance(block, AnswerBlock | ThinkingBlock):
-                block.close()
-                self._transcript.update(block)
+            block.close()
+            self._transcript.update(block)
 
     def _end_reply(self, message: Message) -> None:
         if not self._reply:
@@ -221,7 +178,7 @@ class TranscriptWriter:
             elif isinstance(part, Thinking) and part.text.strip():
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
-    def _ask_again(self, event: Retrying) -> None:
+    def _show_retry(self, event: Retrying) -> None:
         self._transcript.discard(*self._reply)
         self._reply = []
         self._drop_retry()

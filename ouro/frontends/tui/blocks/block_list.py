@@ -1,11 +1,13 @@
-"""BlockList: all blocks of a transcript as one column of lines; only shown blocks are drawn."""
+"""TranscriptBlock: one item of the transcript; BlockList: all of them as one column of lines."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
-from ouro.frontends.tui.blocks.block import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.palette import Palette
 
@@ -13,8 +15,69 @@ MAX_DRAWN = 500
 """Blocks whose lines are kept; of older blocks only the height is."""
 
 
+class TranscriptBlock(ABC):
+    """Draws itself for a width and a palette, and keeps its lines until it changes."""
+
+    foldable = False
+    """A click on its first line opens and folds it."""
+    is_open = False
+    is_moving = False
+    """It changes with time (a running clock), also when nothing happens."""
+    is_compact = False
+    """No blank line stands between it and another such block."""
+    gap = False
+    """A blank line stands before it; set by the transcript."""
+
+    def __init__(self) -> None:
+        self.last_lines: list[StyledLine] = []
+        """The lines drawn last; the block may have changed since."""
+        self._is_drawn = False
+        self._drawn_for: tuple[int, Palette] | None = None
+
+    def lines(self, width: int, palette: Palette) -> list[StyledLine]:
+        """The block's lines, drawn again only after a change."""
+        if not self._is_drawn or self._drawn_for != (width, palette):
+            self.last_lines = [*([StyledLine([])] if self.gap else []), *self._draw(width, palette)]
+            self._drawn_for, self._is_drawn = (width, palette), True
+        return self.last_lines
+
+    def estimate(self, width: int) -> int:
+        """The approximate number of lines, without drawing."""
+        return self._estimate(width) + self.gap
+
+    def changed(self) -> None:
+        """Draw again when next shown."""
+        self._is_drawn = False
+
+    def forget(self) -> None:
+        self._is_drawn = False
+        self.last_lines = []
+
+    def set_open(self, is_open: bool) -> None:
+        if self.foldable and self.is_open != is_open:
+            self.is_open = is_open
+            self.changed()
+
+    @abstractmethod
+    def as_markdown(self) -> str:
+        """The block as Markdown, without decoration."""
+
+    @abstractmethod
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The lines, at most `width` cells wide."""
+
+    @abstractmethod
+    def _estimate(self, width: int) -> int:
+        """The approximate number of lines of `_draw`."""
+
+
+def estimate_text(text: str, width: int) -> int:
+    """The approximate number of lines of `text` at `width`."""
+    return text.count("\n") + 1 + len(text) // max(1, width)
+
+
 class BlockList:
-    """Blocks and their heights, estimated until they are drawn for the current width."""
+    """Blocks and their heights, estimated until they are drawn for the current width. Only shown blocks are drawn."""
 
     def __init__(self, palette: Palette, width: int = 80) -> None:
         self.blocks: list[TranscriptBlock] = []
@@ -27,7 +90,7 @@ class BlockList:
 
     @property
     def total(self) -> int:
-        return self._heights.total
+        return self._heights.top(len(self.blocks))
 
     def restyle(self, width: int, palette: Palette) -> None:
         """Another width or other colours: everything is drawn again when it is shown."""
@@ -46,32 +109,31 @@ class BlockList:
         self._measured.append(False)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """Put blocks before all others."""
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
-        gone = set(blocks)
-        kept = [block for block in self.blocks if block not in gone]
-        if kept != self.blocks[: len(kept)]:
-            for block in kept:
+        removed = set(blocks)
+        remaining = [block for block in self.blocks if block not in removed]
+        if remaining != self.blocks[: len(remaining)]:
+            for block in remaining:
                 block.changed()
-        for block in gone:
+        for block in removed:
             self._drawn.pop(block, None)
-        self._rebuild(kept)
+        self._rebuild(remaining)
 
     def update(self, block: TranscriptBlock) -> int | None:
         """A block changed: draw it if it was drawn before; returns the first changed line."""
         place = self._places.get(block)
         if place is None:
             return None
-        if not self._measured[place]:
-            # Not shown yet: drawing can wait.
+        top = self._heights.top(place)
+        if not self._measured[place]:  # not shown yet: drawing can wait
             self._heights.set(place, block.estimate(self._width))
-            return self._heights.top(place)
+            return top
         before = block.last_lines
         lines = self._draw(place)
-        same = next((n for n, (old, new) in enumerate(zip(before, lines, strict=False)) if old is not new), None)
-        return self._heights.top(place) + (min(len(before), len(lines)) if same is None else same)
+        pairs = enumerate(zip(before, lines, strict=False))
+        return top + next((n for n, (old, new) in pairs if old is not new), min(len(before), len(lines)))
 
     def settle(self, top: int, height: int) -> int:
         """Draw the `height` lines from `top`; returns by how many lines the part above `top` has grown."""
@@ -97,12 +159,10 @@ class BlockList:
 
     def line(self, number: int) -> StyledLine | None:
         """The line `number`; None behind the last one."""
-        place = self._heights.find(number)
-        if place >= len(self.blocks):
+        if (found := self.block_at(number)) is None:
             return None
-        lines = self._lines(place)
-        within = number - self._heights.top(place)
-        return lines[within] if within < len(lines) else None
+        lines = self._lines(found[0])
+        return lines[found[1]] if found[1] < len(lines) else None
 
     def lines(self, start: int, end: int) -> Iterator[tuple[int, StyledLine]]:
         """The lines from `start` to before `end`, numbered; draws them without moving anything."""
@@ -113,16 +173,13 @@ class BlockList:
     def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
         """The block that has the line `number`, and which of its lines that is."""
         place = self._heights.find(number)
-        if place >= len(self.blocks):
-            return None
-        return self.blocks[place], number - self._heights.top(place)
+        return (self.blocks[place], number - self._heights.top(place)) if place < len(self.blocks) else None
 
     def top(self, block: TranscriptBlock) -> int:
         """The first line of a block."""
         return self._heights.top(self._places[block])
 
     def height(self, block: TranscriptBlock) -> int:
-        """The height of a block, as far as known."""
         return self._heights[self._places[block]]
 
     def remeasure(self, blocks: Sequence[TranscriptBlock]) -> None:
@@ -133,16 +190,12 @@ class BlockList:
             self._heights.set(place, block.estimate(self._width))
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
-        self.blocks = []
-        self._places = {}
-        self._heights = HeightIndex()
-        self._measured = []
+        self.blocks, self._places, self._heights, self._measured = [], {}, HeightIndex(), []
         for block in blocks:
             self.add(block)
 
-    def _lines(self, place: int) -> list[StyledLine]:
-        """The lines of a block, drawn if needed; the oldest drawn blocks are dropped."""
-        block = self.blocks[place]
+    def _lines(self, block: TranscriptBlock) -> list[StyledLine]:
+        """The lines of a block, drawn if needed; the lines of the block that was shown longest ago are dropped."""
         self._drawn[block] = None
         self._drawn.move_to_end(block)
         if len(self._drawn) > MAX_DRAWN:
@@ -150,61 +203,37 @@ class BlockList:
         return block.lines(self._width, self._palette)
 
     def _draw(self, place: int) -> list[StyledLine]:
-        lines = self._lines(place)
+        lines = self._lines(self.blocks[place])
         self._heights.set(place, len(lines))
         self._measured[place] = True
         return lines
 
 
 class HeightIndex:
-    """A Fenwick tree over the blocks' heights."""
+    """Heights, and their sums as far as they are needed. A change near the end, as in a stream, costs no new sums."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:
-        self._heights: list[int] = []
-        self._sums: list[int] = [0]
-        for height in heights:
-            self.append(height)
+        self._heights = list(heights)
+        self._tops = [0]
 
-    def __len__(self) -> int:
-        return len(self._heights)
-
-    def __getitem__(self, position: int) -> int:
-        return self._heights[position]
-
-    @property
-    def total(self) -> int:
-        return self.top(len(self._heights))
+    def __getitem__(self, place: int) -> int:
+        return self._heights[place]
 
     def append(self, height: int) -> None:
-        """One more block at the end."""
         self._heights.append(height)
-        place = len(self._heights)
-        start = place - (place & -place)
-        self._sums.append(height + self.top(place - 1) - self.top(start))
 
-    def set(self, position: int, height: int) -> None:
-        """The block at `position` has another height now."""
-        change = height - self._heights[position]
-        self._heights[position] = height
-        place = position + 1
-        while place < len(self._sums):
-            self._sums[place] += change
-            place += place & -place
+    def set(self, place: int, height: int) -> None:
+        self._heights[place] = height
+        del self._tops[place + 1 :]
 
-    def top(self, position: int) -> int:
-        """The first line of the block at `position`."""
-        total = 0
-        while position:
-            total += self._sums[position]
-            position -= position & -position
-        return total
+    def top(self, place: int) -> int:
+        """The sum of the heights before `place`."""
+        start = len(self._tops) - 1
+        if start < place:
+            self._tops[start:] = accumulate(self._heights[start:place], initial=self._tops[start])
+        return self._tops[place]
 
     def find(self, line: int) -> int:
-        """The block that `line` is in; behind the last line: the number of blocks."""
-        place = 0
-        step = 1 << len(self._heights).bit_length()
-        while step := step >> 1:
-            if place + step < len(self._sums) and self._sums[place + step] <= line:
-                place += step
-                line -= self._sums[place]
-        return place
+        """The place that `line` is in; behind the last line: the number of heights."""
+        self.top(len(self._heights))
+        return bisect_right(self._tops, line) - 1

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.events import Level
-from ouro.frontends.tui.blocks.block import TranscriptBlock, estimate_text
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad, tidy, wrap
 from ouro.frontends.tui.blocks.markdown import markdown_lines

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.display import Body, CommandOutput, Display
-from ouro.frontends.tui.blocks.block import TranscriptBlock
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, indent, tidy
 from ouro.frontends.tui.blocks.messages import MARGIN, duration
 from ouro.frontends.tui.blocks.palette import Palette

@@ -36,12 +36,11 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.completion import Completion
-from ouro.frontends.tui.widgets.header import Header
 from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.questions import QuestionStack
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
-from ouro.frontends.tui.widgets.status import StatusLine
+from ouro.frontends.tui.widgets.status import Header, StatusLine
 from ouro.frontends.tui.widgets.todos import TodoPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue

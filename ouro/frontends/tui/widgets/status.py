@@ -1,4 +1,4 @@
-"""StatusLine: model, mode, branch, context, tokens, cost."""
+"""Header and StatusLine: the first and the last line of the screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ouro.errors import ConfigError
-from ouro.frontends.tui.look import OPENING, STATUS_ITEMS
+from ouro.frontends.tui.look import OPENING, STATUS_ITEMS, Look
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
@@ -23,14 +23,35 @@ _DROPPED_FIRST = ("tokens", "memories", "cost", "branch", "context", "model")
 _STYLES = ("ask", "edit", "plan", "auto", "info", "warning", "error", "full")
 
 
+class Header(Widget):
+    """ouro, the folder and the title of the session; left out on low terminals."""
+
+    COMPONENT_CLASSES = {"header--name"}  # noqa: RUF012 (Textual's own form)
+    session_title: reactive[str] = reactive("")
+
+    def __init__(self, look: Look) -> None:
+        super().__init__(id="header")
+        self._look = look
+
+    def render(self) -> Text:
+        line = Text(no_wrap=True, end="")
+        line.append("ouro", self.get_component_rich_style("header--name", partial=True))
+        line.append(f" {self._look.version}".rstrip() + f" · {clean(self._look.folder)}")
+        line.truncate(self.size.width)
+        title = Text(clean(self.session_title))
+        title.truncate(max(0, self.size.width - line.cell_len - 3), overflow="ellipsis")
+        if title.cell_len > 3:
+            line.append(" " * (self.size.width - line.cell_len - title.cell_len))
+            line.append_text(title)
+        return line
+
+
 class StatusLine(Widget):
-    """The last line of the screen; it can show a message for a moment."""
+    """Model, mode, branch, context, tokens, cost; it can show a message for a moment."""
 
     COMPONENT_CLASSES = {f"status--{name}" for name in _STYLES}  # noqa: RUF012 (Textual's own form)
     status: reactive[Status | None] = reactive(None)
     message: reactive[str] = reactive("")
-    hint: reactive[str] = reactive("")
-    """DisplayBlock at the right end where there is room."""
 
     def __init__(self, items: Sequence[str]) -> None:
         unknown = [item for item in items if item not in STATUS_ITEMS]
@@ -56,9 +77,6 @@ class StatusLine(Widget):
         else:
             line = self._fitting(_parts(self.status), width)
         line.truncate(max(0, width), overflow="ellipsis")
-        room = width - line.cell_len - len(self.hint)
-        if self.hint and not self.message and self.status is not None and room >= 3:
-            line.append(" " * room + self.hint)
         return line
 
     def _fitting(self, parts: dict[str, str], width: int) -> Text:

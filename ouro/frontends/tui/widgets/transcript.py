@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
+from textual.cache import LRUCache
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.selection import Selection
@@ -16,19 +15,27 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ouro.frontends.tui.blocks.block import TranscriptBlock
-from ouro.frontends.tui.blocks.block_list import BlockList
+from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, marked, selected_text
-from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage, queued_lines
+from ouro.frontends.tui.blocks.messages import UserMessage, queued_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
 
+MAX_STRIPS = 300
+"""Strips that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
+MIN_FRAME = 1 / 25
+"""Seconds between two frames while text streams in."""
+REST_FACTOR = 6
+"""A frame that took long is followed by a rest of so many times its length."""
+_TICK = 0.25
+"""Seconds between two moves of the clocks that blocks show."""
+
 
 class TranscriptView(LineScroll):
-    """All blocks of a conversation. Stays at its end unless the reader scrolled up."""
+    """All blocks of a session. Stays at its end unless the user scrolled up."""
 
     class TopReached(Message):
-        """The reader came to the first line, and wants to see what stands before it."""
+        """The user scrolled to the first line."""
 
     def __init__(
         self,
@@ -43,27 +50,26 @@ class TranscriptView(LineScroll):
         self.outputs_key = outputs_key
         """The key that opens tool outputs, as blocks name it."""
         self.receipt_key = receipt_key
-        """The key that tells what memory put into the prompt; empty: none does."""
+        """The key of the memory receipt; empty: it has none."""
         self.clock = clock
         self.following = True
         """At the end, and staying there."""
         self._palette = Palette({})
         self._blocks = BlockList(self._palette)
         self._frames = FrameScheduler(self, self._draw)
-        self._strips = StripCache()
+        self._strips: LRUCache[tuple[StyledLine, int, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[str, ...] = ()
         self._footer: list[StyledLine] = []
         self._seen: tuple[TranscriptBlock, int] | None = None
-        """The last block when the reader left the end, and how many of its lines were there."""
+        """The last block when the user left the end, and how many of its lines were there."""
         self._is_arranging = False
 
     def add(self, block: TranscriptBlock) -> None:
-        """Put a block at the end."""
         self._blocks.add(block)
         self._frames.add(block)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """Put blocks before all others; what the reader looks at stays where it is."""
+        """Put blocks before all others; what the user looks at stays where it is."""
         place = self._blocks.block_at(self.scroll_offset.y)
         self._blocks.prepend(blocks)
         self._return_to(place)
@@ -90,15 +96,13 @@ class TranscriptView(LineScroll):
         self.following = True
 
     def set_queued(self, texts: Sequence[str]) -> None:
-        """The messages that wait to be delivered, drawn below the last block."""
+        """Draw the messages that wait to be delivered below the last block."""
         self._queued = tuple(texts)
         self._frames.ask()
 
-    def toggle_outputs(self, *, last_only: bool = False) -> None:
+    def toggle_outputs(self) -> None:
         """Open all tool outputs and thinking, or fold them where all are open."""
         foldable = [block for block in self._blocks.blocks if block.foldable]
-        if last_only:
-            foldable = foldable[-1:]
         self._fold(foldable, not all(block.is_open for block in foldable))
 
     def follow(self) -> None:
@@ -117,16 +121,11 @@ class TranscriptView(LineScroll):
     def action_scroll_end(self) -> None:
         self.follow()
 
-    def last_answer(self) -> str:
-        """The newest answer, as Markdown; empty where there is none."""
-        answers = (block for block in reversed(self._blocks.blocks) if isinstance(block, AnswerBlock))
-        return next((block.as_markdown() for block in answers), "")
-
     def as_markdown(self) -> str:
         return "\n\n".join(text for block in self._blocks.blocks if (text := block.as_markdown()))
 
     def tail(self, lines: int) -> str:
-        """The end of the conversation as plain text, for the terminal that is left behind."""
+        """The end of the transcript as plain text, for the terminal after the end."""
         self._blocks.settle_end(lines)
         total = self._blocks.total
         return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
@@ -141,7 +140,7 @@ class TranscriptView(LineScroll):
         self._restyle()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The reader scrolled: draw what came into sight."""
+        """The user scrolled: draw what came into sight."""
         super().watch_scroll_y(old_value, new_value)
         if not self._is_arranging:
             self.following = round(new_value) >= self.max_scroll_y
@@ -171,7 +170,7 @@ class TranscriptView(LineScroll):
         return selected_text(self._blocks.lines(start, end), selection), "\n"
 
     def render_line(self, y: int) -> Strip:
-        """StyledLine `y` of what is in sight."""
+        """Line `y` of what is in sight."""
         width, base = self.size.width, self._palette.text
         number = y + self.scroll_offset.y
         if y == self.size.height - 1 and (hint := self._hint()):
@@ -184,7 +183,11 @@ class TranscriptView(LineScroll):
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(number)) is not None:
             line = marked(line, span, self.screen.get_component_rich_style("screen--selection"))
-        return self._strips.get(line, width, number, base)
+        strip = self._strips.get((line, width, number))
+        if strip is None:
+            strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
+            self._strips.set((line, width, number), strip)
+        return strip
 
     def _draw(self, blocks: Sequence[TranscriptBlock]) -> None:
         changed = [line for block in blocks if (line := self._blocks.update(block)) is not None]
@@ -255,20 +258,12 @@ class TranscriptView(LineScroll):
         self._seen = (blocks[-1], self._blocks.height(blocks[-1])) if blocks else None
 
     def _hint(self) -> str:
-        """What is to be read below, where the reader is not at the end."""
+        """What is to be read below, where the user is not at the end."""
         if self.following or self._seen is None:
             return ""
         block, lines = self._seen
         new = self._blocks.total - self._blocks.top(block) - lines
         return crop(f"  ↓ {new} new line{'s' if new != 1 else ''}", self.size.width) if new > 0 else ""
-
-
-MIN_FRAME = 1 / 25
-"""Seconds between two frames while text streams in."""
-REST_FACTOR = 6
-"""A frame that took long is followed by a rest of so many times its length."""
-_TICK = 0.25
-"""Seconds between two moves of the clocks that blocks show."""
 
 
 class FrameScheduler:
@@ -319,23 +314,3 @@ class FrameScheduler:
                 del self._moving[block]
             block.changed()
             self.add(block)
-
-
-MAX_STRIPS = 300
-"""StripCache that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
-
-
-class StripCache:
-    def __init__(self) -> None:
-        self._kept: OrderedDict[StyledLine, tuple[int, int, Strip]] = OrderedDict()
-
-    def get(self, line: StyledLine, width: int, y: int, base: Style) -> Strip:
-        """`line`, `width` cells wide, as line `y` of the content."""
-        kept = self._kept.get(line)
-        if kept is not None and kept[:2] == (width, y):
-            return kept[2]
-        strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, y)
-        self._kept[line] = (width, y, strip)
-        if len(self._kept) > MAX_STRIPS:
-            self._kept.popitem(last=False)
-        return strip

@@ -122,7 +122,7 @@ def test_heights_agree_with_a_plain_sum(heights, data):
     for place in data.draw(st.lists(st.integers(0, max(0, len(heights) - 1)), max_size=5)) if heights else []:
         heights[place] = 3
         tree.set(place, 3)
-    assert tree.total == sum(heights)
+    assert tree.top(len(heights)) == sum(heights)
     assert [tree.top(place) for place in range(len(heights))] == [sum(heights[:place]) for place in range(len(heights))]
     owners = [place for place, height in enumerate(heights) for _ in range(height)]
     assert [tree.find(line) for line in range(sum(heights))] == owners
