@@ -7,6 +7,7 @@ import os
 import selectors
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from typing import Any, TextIO
 
@@ -14,7 +15,6 @@ from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Paste
-from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
 
@@ -47,7 +47,6 @@ class TerminalDriver(LinuxDriver):
         self._listens.set()
 
     def write(self, data: str) -> None:
-        """Draw; nothing is drawn while the terminal is lent to another program."""
         if self._lent and self._writer_thread is None:
             return
         if self._has_first_frame and data == _ALTERNATE_SCREEN:
@@ -67,89 +66,57 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys until the end, first those from before."""
-        keys = _Keys(XTermParser(self._debug), self.process_message)
+        parser, splitter = XTermParser(self._debug), PasteSplitter()
+        decode = getincrementaldecoder("utf-8")(errors="replace").decode
+
+        def process(pieces: list[tuple[bool, str]]) -> None:
+            for is_paste, text in pieces:
+                for event in [Paste(text.replace("\x00", ""))] if is_paste else parser.feed(text):
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
+
         while not self._listens.wait(0.1) and not self.exit_event.is_set():
             pass
         typed, self._typed = self._typed, ""
-        keys.take(typed)
+        process(splitter.feed(typed))
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(_ESCAPE_WAIT if keys.wait_briefly else 0.1):
-                    data = self._read()
-                    if not data:
-                        self._loop.call_soon_threadsafe(self._terminal_is_gone)
-                        return
-                    keys.take(keys.decode(data))
-                else:
-                    keys.nothing_came()
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self.fileno, 65536)
-        except OSError:  # EIO: the other end of the pseudo-terminal was closed
-            return b""
-
-    def _terminal_is_gone(self) -> None:
-        self._app.exit(return_code=129)
-
-
-class _Keys:
-    """Parses terminal input into Textual's events."""
-
-    def __init__(self, parser: XTermParser, give_on: Callable[[Message], None]) -> None:
-        self.decode = getincrementaldecoder("utf-8")(errors="replace").decode
-        self._parser = parser
-        self._give_on = give_on
-        self._splitter = PasteSplitter()
-
-    @property
-    def wait_briefly(self) -> bool:
-        """Whether the held input may be just the Esc key."""
-        return self._splitter.holds
-
-    def take(self, text: str) -> None:
-        for pasted, part in self._splitter.feed(text):
-            if pasted:
-                self._give_on(Paste(part.replace("\x00", "")))
-            else:
-                self._parse(part)
-        self._tick()
-
-    def nothing_came(self) -> None:
-        if held := self._splitter.release():
-            self._parse(held)
-        self._tick()
-
-    def _parse(self, text: str) -> None:
-        for event in self._parser.feed(text):
-            self._give_on(event)
-
-    def _tick(self) -> None:
-        for event in self._parser.tick():
-            self._give_on(event)
+                if not selector.select(_ESCAPE_WAIT if splitter.holds else 0.1):
+                    process([(False, held)] if (held := splitter.release()) else [])
+                    continue
+                try:
+                    data = os.read(self.fileno, 65536)
+                except OSError:  # EIO: the other end of the pseudo-terminal was closed
+                    data = b""
+                if not data:
+                    self._loop.call_soon_threadsafe(partial(self._app.exit, return_code=129))
+                    return
+                process(splitter.feed(decode(data)))
 
 
 class _Outlet:
-    def __init__(self, file: TextIO | None) -> None:
-        self._file = file
+    """The terminal; once it is gone nothing is written."""
 
-    def write(self, text: str) -> int:
-        try:
-            return self._file.write(text) if self._file else 0
-        except (OSError, ValueError):
-            self._file = None
-            return 0
+    def __init__(self, file: TextIO) -> None:
+        self._file: TextIO | None = file
+
+    def write(self, text: str) -> None:
+        self._attempt(lambda file: file.write(text))
 
     def flush(self) -> None:
-        try:
-            if self._file:
-                self._file.flush()
-        except (OSError, ValueError):
-            self._file = None
+        self._attempt(lambda file: file.flush())
 
     def fileno(self) -> int:
         return self._file.fileno() if self._file else -1
+
+    def _attempt(self, work: Callable[[TextIO], object]) -> None:
+        try:
+            if self._file:
+                work(self._file)
+        except (OSError, ValueError):
+            self._file = None
 
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
@@ -172,31 +139,27 @@ class PasteSplitter:
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """The complete input so far: pairs of (is paste, text)."""
-        given: list[tuple[bool, str]] = []
+        pieces: list[tuple[bool, str]] = []
         rest, self._held = self._held + text, ""
         while rest:
             mark = _BEGIN if self._pasted is None else _END
             before, found, after = rest.partition(mark)
             if not found:
-                self._held = _beginning_of(mark, rest)
+                sizes = range(len(mark) - 1, 0, -1)
+                self._held = next((rest[-size:] for size in sizes if rest.endswith(mark[:size])), "")
                 before = rest[: len(rest) - len(self._held)]
             if self._pasted is not None:
                 self._pasted.append(before)
             elif before:
-                given.append((False, before))
+                pieces.append((False, before))
             if found and self._pasted is not None:
-                given.append((True, "".join(self._pasted)))
+                pieces.append((True, "".join(self._pasted)))
             if found:
                 self._pasted = [] if self._pasted is None else None
             rest = after
-        return given
+        return pieces
 
     def release(self) -> str:
         """The held input, as keys: nothing followed it."""
         held, self._held = self._held, ""
         return held
-
-
-def _beginning_of(mark: str, text: str) -> str:
-    """The end of `text` that `mark` may begin with."""
-    return next((text[-size:] for size in range(len(mark) - 1, 0, -1) if text.endswith(mark[:size])), "")

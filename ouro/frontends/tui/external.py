@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from ouro.messages import Image
 
 MAX_IMAGE_BYTES = 20_000_000
 CLIPBOARD_TIMEOUT = 3.0
-Grab = Callable[[], Any]
-"""Returns what `PIL.ImageGrab.grabclipboard` returns: an image, a list of file names, or None."""
 
 
 async def edit(app: App[Any], text: str) -> str:
@@ -50,72 +47,65 @@ async def page(app: App[Any], text: str) -> None:
 
 
 async def _run_on_file(app: App[Any], command: str, name: str, text: str) -> str:
+    """Run a program on a file with this text; the session keeps running meanwhile. Returns the text afterwards."""
     with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
         file = Path(folder, name)
         file.write_text(text, encoding="utf-8")
-        await _run_in_terminal(app, [*shlex.split(command), str(file)])
+        program, *arguments = shlex.split(command)
+        try:
+            with app.suspend():
+                process = await asyncio.create_subprocess_exec(program, *arguments, str(file), stderr=sys.__stdout__)
+                code = await process.wait()
+        except SuspendNotSupported as error:
+            raise UsageError("This terminal cannot run another program inside ouro.") from error
+        except OSError as error:
+            raise UsageError(f"{program} could not be started: {error.strerror}.") from error
+        app.refresh(repaint=True, layout=True)
+        if code:
+            raise UsageError(f"{program} ended with exit code {code}.")
         return file.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
-
-
-async def _run_in_terminal(app: App[Any], command: list[str]) -> None:
-    """Run a program in the terminal; the session keeps running meanwhile."""
-    try:
-        with app.suspend():
-            process = await asyncio.create_subprocess_exec(*command, stderr=sys.__stdout__)
-            code = await process.wait()
-    except SuspendNotSupported as error:
-        raise UsageError("This terminal cannot run another program inside ouro.") from error
-    except OSError as error:
-        raise UsageError(f"{command[0]} could not be started: {error.strerror}.") from error
-    app.refresh(repaint=True, layout=True)
-    if code:
-        raise UsageError(f"{command[0]} ended with exit code {code}.")
 
 
 def _first_of(*names: str) -> str:
     return next((name for name in names if shutil.which(name)), "")
 
 
-class ClipboardImages:
-    def __init__(self, grab: Grab | None = None) -> None:
-        self._grab = grab
+async def clipboard_image() -> Image | None:
+    """The image on the clipboard as PNG; None if there is none.
 
-    async def read(self) -> Image | None:
-        """The image on the clipboard as PNG; None if there is none.
+    Raises:
+        UsageError: the clipboard cannot be read on this machine, did not answer, or its image is too large.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Image | None] = loop.create_future()
 
-        Raises:
-            UsageError: the clipboard cannot be read on this machine, did not answer, or its image is too large.
-        """
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[Image | None] = loop.create_future()
+    def finish(image: Image | None, error: Exception | None) -> None:
+        if not result.done():
+            result.set_exception(error) if error else result.set_result(image)
 
-        def finish(image: Image | None, error: Exception | None) -> None:
-            if not result.done():
-                result.set_exception(error) if error else result.set_result(image)
-
-        def work() -> None:
-            image, error = None, None
-            try:
-                image = _grab_png(self._grab)
-            except Exception as caught:  # noqa: BLE001 (raised in the loop)
-                error = caught
-            loop.call_soon_threadsafe(finish, image, error)
-
-        # A daemon: a clipboard owner that hangs must not keep ouro from ending, as a thread of the pool would.
-        threading.Thread(target=work, daemon=True).start()
+    def work() -> None:
+        image, error = None, None
         try:
-            async with asyncio.timeout(CLIPBOARD_TIMEOUT):
-                return await result
-        except TimeoutError as error:
-            raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
+            image = _grab_png()
+        except Exception as caught:  # noqa: BLE001 (raised in the loop)
+            error = caught
+        loop.call_soon_threadsafe(finish, image, error)
+
+    # A daemon: a clipboard owner that hangs must not keep ouro from ending, as a thread of the pool would.
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        async with asyncio.timeout(CLIPBOARD_TIMEOUT):
+            return await result
+    except TimeoutError as error:
+        raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
 
 
-def _grab_png(grab: Grab | None) -> Image | None:
+def _grab_png() -> Image | None:
     from PIL import Image as Pillow  # only for this key: 40 ms
     from PIL import ImageGrab
 
     try:
-        grabbed = (grab or ImageGrab.grabclipboard)()
+        grabbed = ImageGrab.grabclipboard()
         if isinstance(grabbed, list):
             grabbed = Pillow.open(grabbed[0]) if grabbed else None
         if grabbed is None:
@@ -124,12 +114,9 @@ def _grab_png(grab: Grab | None) -> Image | None:
         grabbed.save(data, "PNG")
     except (NotImplementedError, OSError, Pillow.DecompressionBombError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-        raise UsageError(f"The clipboard cannot be read: {reason}.", _hint()) from error
+        tools = "" if sys.platform == "darwin" else "Install wl-clipboard (Wayland) or xclip (X11). "
+        hint = f"{tools}You can also save the image and mention the file with @."
+        raise UsageError(f"The clipboard cannot be read: {reason}.", hint) from error
     if data.tell() > MAX_IMAGE_BYTES:
         raise UsageError(f"The image on the clipboard has {data.tell():,} bytes; at most {MAX_IMAGE_BYTES:,} are sent.")
     return Image("image/png", data.getvalue(), "clipboard")
-
-
-def _hint() -> str:
-    tools = "" if sys.platform == "darwin" else "Install wl-clipboard (Wayland) or xclip (X11). "
-    return f"{tools}You can also save the image and mention the file with @."

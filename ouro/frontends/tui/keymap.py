@@ -33,6 +33,9 @@ def _edit(name: str, keys: str, help_text: str, run: str) -> KeyAction:
 UNDO_MEMORY = "take_back"
 """The name that settings use."""
 
+SCROLLS = {"page_up": "page_up", "page_down": "page_down", "top": "scroll_home", "bottom": "scroll_end"}
+"""The Textual action of each action that scrolls."""
+
 ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("send", ("enter",), "send; during a turn: steer it", "prompt"),
     KeyAction("newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"),
@@ -111,34 +114,19 @@ ACTIONS: tuple[KeyAction, ...] = (
     _edit("redo", "alt+underscore", "redo", "redo"),
 )
 
-_MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
-_NAMED = frozenset(
-    (
-        *("enter", "tab", "escape", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"),
-        *("up", "down", "left", "right", "question_mark", "underscore", "minus", "plus", "slash", "backslash"),
-        *("period", "comma", "colon", "semicolon", *(f"f{number}" for number in range(1, 25))),
-    )
-)
+_MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
+_NAMED = {
+    *("enter", "tab", "escape", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"),
+    *("up", "down", "left", "right", "question_mark", "underscore", "minus", "plus", "slash", "backslash"),
+    *("period", "comma", "colon", "semicolon", *(f"f{number}" for number in range(1, 25))),
+}
 _SIGNS = {
-    "?": "question_mark",
-    "_": "underscore",
-    "/": "slash",
-    "\\": "backslash",
-    ".": "period",
-    ",": "comma",
-    "-": "minus",
-}
+    "?": "question_mark", "_": "underscore", "/": "slash", "\\": "backslash", ".": "period", ",": "comma", "-": "minus"
+}  # fmt: skip
 _SHOWN = {
-    "question_mark": "?",
-    "underscore": "_",
-    "escape": "Esc",
-    "pageup": "PageUp",
-    "pagedown": "PageDown",
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-}
+    "question_mark": "?", "underscore": "_", "escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown",
+    "up": "↑", "down": "↓", "left": "←", "right": "→",
+}  # fmt: skip
 
 
 class Keymap:
@@ -201,11 +189,7 @@ def _checked(name: str, key: object) -> str:
     text = _normal(key) if isinstance(key, str) else ""
     for part in text.split() or [""]:
         *modifiers, last = part.split("+")
-        if (
-            not last
-            or (len(last) > 1 and last not in _NAMED)
-            or any(modifier not in _MODIFIERS for modifier in modifiers)
-        ):
+        if not last or (len(last) > 1 and last not in _NAMED) or not _MODIFIERS.issuperset(modifiers):
             raise ConfigError(
                 f"tui.keys: `{name}` has the unknown key {key!r}.",
                 "Write `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for two keys one after the other.",

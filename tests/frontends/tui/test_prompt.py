@@ -8,12 +8,11 @@ import pytest
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until
 from PIL import Image as Pillow
+from PIL import ImageGrab
 from textual import events
 
 from ouro.errors import UsageError
 from ouro.frontends.tui import external
-from ouro.frontends.tui.external import ClipboardImages
-from ouro.frontends.tui.key_actions import KeyActions
 from ouro.messages import Image
 
 
@@ -77,15 +76,11 @@ async def test_a_long_paste_is_a_chip_that_is_sent_in_full_and_deleted_as_a_whol
     assert session.sent == [f"see {lines}"]
 
 
-def with_clipboard(app, grab):
-    app._actions = KeyActions(app, app.conversation, app.front_end, ClipboardImages(grab))
-
-
-async def test_an_image_on_the_clipboard_goes_with_the_message():
+async def test_an_image_on_the_clipboard_goes_with_the_message(monkeypatch):
+    monkeypatch.setattr(ImageGrab, "grabclipboard", lambda: Pillow.effect_noise((40, 40), 50))
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
-        with_clipboard(pilot.app, lambda: Pillow.effect_noise((40, 40), 50))
         await pilot.press("ctrl+v")
         await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 1 kB] ")
         await pilot.press("enter")
@@ -101,10 +96,10 @@ def no_program():
 @pytest.mark.parametrize(
     ("grab", "notice"), [(lambda: None, "no image on the clipboard"), (no_program, "wl-paste or xclip is required")]
 )
-async def test_a_clipboard_without_image_or_program_is_a_notice(grab, notice):
+async def test_a_clipboard_without_image_or_program_is_a_notice(monkeypatch, grab, notice):
+    monkeypatch.setattr(ImageGrab, "grabclipboard", grab)
     async with screen_of(FakeSession()).run_test(size=(200, 24)) as pilot:
         await opened(pilot)
-        with_clipboard(pilot.app, grab)
         await pilot.press("ctrl+v")
         await until(pilot, lambda: notice in screen_text(pilot.app))
         assert prompt(pilot).text == ""
@@ -113,8 +108,9 @@ async def test_a_clipboard_without_image_or_program_is_a_notice(grab, notice):
 async def test_a_clipboard_that_hangs_is_a_notice(monkeypatch):
     monkeypatch.setattr(external, "CLIPBOARD_TIMEOUT", 0.01)
     hangs = threading.Event()
+    monkeypatch.setattr(ImageGrab, "grabclipboard", hangs.wait)
     with pytest.raises(UsageError, match="did not answer"):
-        await ClipboardImages(hangs.wait).read()
+        await external.clipboard_image()
     hangs.set()
 
 

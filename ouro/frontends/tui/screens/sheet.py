@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
-from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.utils.text import clean
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ouro.session import JobInfo
 
 R = TypeVar("R")
-_SCROLLS = {"page_up": "page_up", "page_down": "page_down", "top": "scroll_home", "bottom": "scroll_end"}
-"""The Textual action of each scroll action of the keymap."""
 
 
 class Sheet(ModalScreen[R]):
@@ -48,9 +46,9 @@ class HelpSheet(Sheet[None]):
         self._sections = sections
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
         self._keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
-        for name, scroll in _SCROLLS.items():
-            for key in keymap.keys(name):
-                self._bindings.bind(key, f"scroll_text('{scroll}')", show=False)
+        for key, name in keymap.of("app").items():
+            if name in SCROLLS:
+                self._bindings.bind(key, f"scroll_text('{SCROLLS[name]}')", show=False)
         for key in keymap.keys("help"):
             self._bindings.bind(key, "close", show=False)
 

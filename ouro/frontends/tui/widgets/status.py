@@ -11,8 +11,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ouro.errors import ConfigError
-from ouro.frontends.tui.look import OPENING, STATUS_ITEMS, Look
+from ouro.frontends.tui.look import OPENING, Look
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
@@ -54,9 +53,6 @@ class StatusLine(Widget):
     message: reactive[str] = reactive("")
 
     def __init__(self, items: Sequence[str]) -> None:
-        unknown = [item for item in items if item not in STATUS_ITEMS]
-        if unknown:
-            raise ConfigError(f"tui.status: unknown item `{unknown[0]}`.", f"Items: {', '.join(STATUS_ITEMS)}.")
         super().__init__(id="status")
         self._items = tuple(items)
         self._level = "info"
