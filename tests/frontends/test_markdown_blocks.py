@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.markdown_blocks import MarkdownBlocks
+from ouro.frontends.plain.printer import MarkdownBlocks
 
 
 def blocks_of(*pieces):

@@ -12,7 +12,7 @@ from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.plain.output import PlainOutput
+from ouro.frontends.plain.printer import PlainOutput
 from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.proposals import change_of

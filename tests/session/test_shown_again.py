@@ -7,8 +7,7 @@ from fakes.transcript_app import TranscriptApp
 
 from ouro.assemble import Options, open_session
 from ouro.events import Compacted, NotesRecalled, Prompted, Said, Titled
-from ouro.frontends.plain.output import PlainOutput
-from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
 from ouro.session import OpenRequest

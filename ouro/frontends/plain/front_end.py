@@ -13,8 +13,7 @@ from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions, parse_choice
-from ouro.frontends.plain.session_question import SessionQuestion
+from ouro.frontends.plain.questions import LineQuestions, SessionQuestion, parse_choice
 from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue, open_interactively
@@ -157,9 +156,9 @@ class ReplFrontEnd:
         Raises:
             UsageError: the terminal is a plain one.
         """
-        if self._printer.is_plain:
+        if self._printer.output.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
-        self._printer.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+        self._printer.output.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
 
     async def edit(self, _text: str) -> str:
         """Not possible: the plain prompt keeps reading lines while an editor would need the terminal.

@@ -1,12 +1,17 @@
-"""Printer: events as lines in the terminal's own scrollback."""
+"""Streaming Markdown, cut into finished blocks."""
 
 from __future__ import annotations
 
+import io
+import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, assert_never
+from functools import lru_cache
+from typing import Any, assert_never
 
-from ouro.display import Diff, Question
+from ouro.commands.render import TODO_MARKS, unified_diff
+from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Question, Todos
 from ouro.events import (
     Compacted,
     Compacting,
@@ -32,12 +37,192 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.frontends.markdown_blocks import MarkdownBlocks
 from ouro.frontends.memory_lines import loaded, memory_line
 from ouro.utils.text import clean, escaped, one_line
 
-if TYPE_CHECKING:
-    from ouro.frontends.plain.output import PlainOutput
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+
+class MarkdownBlocks:
+    """Takes Markdown in pieces, and returns each block when it is complete.
+
+    A block ends at a blank line before a line that is not indented, and outside a code fence.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._rest = ""
+        self._fence = ""
+
+    def add(self, piece: str) -> list[str]:
+        """Add a piece; returns the blocks that are complete now."""
+        *lines, self._rest = (self._rest + piece).split("\n")
+        return [block for line in lines for block in self._take(line)]
+
+    def finish(self) -> list[str]:
+        last = [*self._take(self._rest), *self._cut()]
+        self._rest = self._fence = ""
+        return last
+
+    def discard(self) -> None:
+        """Drop the incomplete block: a retry repeats it."""
+        self._lines, self._rest, self._fence = [], "", ""
+
+    def _take(self, line: str) -> list[str]:
+        begins = bool(line.strip()) and not line[:1].isspace()
+        done = self._cut() if begins and not self._fence and self._lines and not self._lines[-1].strip() else []
+        self._lines.append(line)
+        if match := _FENCE.match(line):
+            if not self._fence:
+                self._fence = match[1]
+            elif match[1].startswith(self._fence) and not match[2].strip():
+                self._fence = ""
+        return done
+
+    def _cut(self) -> list[str]:
+        block, self._lines = "\n".join(self._lines).strip("\n"), []
+        return [block] if block.strip() else []
+
+
+OUTPUT_LINES = 8
+FAILED_LINES = 16
+DIFF_LINES = 60
+QUESTION_LINES = 400
+MIN_TITLE = 20
+_STYLES = {"markdown.code": "cyan", "markdown.code_block": "none", "markdown.h1": "bold", "markdown.h2": "bold"}
+_CONTROL = re.compile(r"\x1b\[[0-9;]*m")
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class PlainOutput:
+    """Writes finished lines. Text is never read as markup; the caller has cleaned it of control characters."""
+
+    def __init__(self, write: Callable[[str], None], *, plain: bool) -> None:
+        """With `plain` there are no colours and no drawing, only lines of text."""
+        self._write = write
+        self.plain = plain
+        self._ends_with_gap = True
+
+    def markdown(self, text: str) -> None:
+        """Print a block of Markdown, between empty lines."""
+        self._write("" if self._ends_with_gap else "\n")
+        self._ends_with_gap = True
+        if self.plain:
+            self._write(f"{text}\n\n")
+            return
+        lines = [
+            line.rstrip(" ")
+            for line in self._rendered(_markdown_class()(text, code_theme="ansi_dark", hyperlinks=False)).split("\n")
+        ]
+        filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
+        shown = lines[filled[0] : filled[-1] + 1] if filled else []
+        self._write("\n".join([*shown, "", ""]))
+
+    def control(self, sequence: str) -> None:
+        if not self.plain:
+            self._write(sequence)
+
+    def line(self, text: str, style: str = "") -> None:
+        self._styled((text, style))
+
+    def marked(self, mark: str, style: str, title: str, detail: str) -> None:
+        """Print a mark, a title and a detail; the title is cut so that they fit one line."""
+        after = f"  {detail}" if detail else ""
+        if not self.plain:
+            from rich.text import Text
+
+            fitted = Text(title)
+            beside = Text(f"{mark} {after}").cell_len
+            fitted.truncate(max(MIN_TITLE, _width() - beside), overflow="ellipsis")
+            title = fitted.plain
+        self._styled((f"{mark} ", style), (title, ""), (after, "dim"))
+
+    def body(self, body: Body | None, *, failed: bool) -> None:
+        """Print the result of a tool, cut to the lines a reader wants to see."""
+        self._body(body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
+
+    def question_body(self, display: Display) -> None:
+        if isinstance(display.body, CommandOutput):
+            for line in display.body.command.splitlines():
+                self.line(f"  $ {escaped(line)}")
+        else:
+            self._body(display.body, QUESTION_LINES, QUESTION_LINES)
+
+    def _body(self, body: Body | None, lines: int, diff_lines: int) -> None:
+        match body:
+            case None:
+                pass
+            case Diff(changes):
+                rows = [row for change in changes for row in unified_diff(change)]
+                for row in rows[:diff_lines]:
+                    heading = row.startswith(("+++ ", "--- "))
+                    self.line(f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], ""))
+                if len(rows) > diff_lines:
+                    self.line(f"  … {len(rows) - diff_lines} more lines", "dim")
+            case CommandOutput(output=output):
+                self._tail(output, lines)
+            case Plain():
+                if lines >= QUESTION_LINES:
+                    self._tail(body.text, lines)
+            case Todos(items):
+                for todo in items:
+                    self.line(f"  {TODO_MARKS[todo.state]} {one_line(todo.text)}")
+            case Picture():
+                self.line(f"  {one_line(body.name)}, {body.media_type}, {body.bytes:,} bytes", "dim")
+            case _:
+                assert_never(body)
+
+    def _tail(self, text: str, limit: int) -> None:
+        lines = clean(text).rstrip().splitlines()
+        if len(lines) > limit:
+            self.line(f"  … {len(lines) - limit} lines before", "dim")
+        for line in lines[-limit:]:
+            self.line(f"  {line}", "dim")
+
+    def _styled(self, *runs: tuple[str, str]) -> None:
+        self._ends_with_gap = False
+        if self.plain:
+            self._write("".join(text for text, _ in runs).rstrip() + "\n")
+            return
+        from rich.text import Text
+
+        self._write(self._rendered(Text.assemble(*runs, overflow="fold")))
+
+    def _rendered(self, renderable: Any) -> str:
+        from rich.console import Console
+        from rich.theme import Theme
+
+        file = io.StringIO()
+        console = Console(
+            file=file, force_terminal=True, width=_width(), highlight=False, emoji=False, markup=False,
+            theme=Theme(_STYLES), soft_wrap=False,
+        )  # fmt: skip
+        console.print(renderable)
+        return file.getvalue()
+
+
+@lru_cache(maxsize=1)
+def _markdown_class() -> Any:
+    """Rich's Markdown with headings at the left margin. Imported late: a plain terminal does without rich."""
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Heading, Markdown
+    from rich.text import Text
+
+    class LeftHeading(Heading):
+        def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
+            yield Text("")
+            self.text.justify = "left"
+            yield self.text
+
+    class LeftMarkdown(Markdown):
+        elements = {**Markdown.elements, "heading_open": LeftHeading}  # noqa: RUF012 (rich's own form)
+
+    return LeftMarkdown
+
+
+def _width() -> int:
+    return max(20, shutil.get_terminal_size().columns)
+
 
 MIN_THINKING_SECONDS = 1.0
 _COMPACTION = "compaction"
@@ -55,7 +240,7 @@ class Printer:
     """Prints events; keeps the titles of running tools for the status line."""
 
     def __init__(self, output: PlainOutput, clock: Callable[[], float] = time.monotonic) -> None:
-        self._output = output
+        self.output = output
         self._clock = clock
         self._blocks = MarkdownBlocks()
         self._titles: dict[str, str] = {}
@@ -63,10 +248,6 @@ class Printer:
         """Calls whose diff was shown with the permission question."""
         self._echoed: list[str] = []
         self._thinking_since: float | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        return self._output.plain
 
     @property
     def activity(self) -> str:
@@ -80,7 +261,7 @@ class Printer:
         self._echoed.append(text)
 
     def echo(self, text: str) -> None:
-        self._output.line(clean(text), "bold")
+        self.output.line(clean(text), "bold")
 
     def event(self, event: Event) -> None:
         match event:
@@ -95,7 +276,9 @@ class Printer:
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
             case ToolStarted():
-                self._tool_started(event)
+                self._titles[event.call.id] = event.title
+                if self.output.plain:
+                    self.output.line(f"… {one_line(event.title)}")
             case ToolFinished():
                 self._tool_finished(event)
             case PermissionAsked():
@@ -112,7 +295,7 @@ class Printer:
                 self._turn_finished(event)
             case CoreChanged():
                 self.say(memory_line(event), "warning" if event.proposal else "info")
-                self._output.body(event.display.body, failed=False)
+                self.output.body(event.display.body, failed=False)
             case Compacting():
                 self._compacting(event)
             case Compacted():
@@ -137,26 +320,22 @@ class Printer:
                 self.event(event)
 
     def markdown(self, text: str) -> None:
-        self._output.markdown(clean(text))
+        self.output.markdown(clean(text))
 
     def say(self, text: str, level: Level = "info") -> None:
         mark = {"info": "·", "warning": "!", "error": "✗"}[level]
         style = {"info": "dim", "warning": "yellow", "error": "red"}[level]
-        self._output.line(f"{mark} {clean(text)}", style)
-
-    def control(self, sequence: str) -> None:
-        """Write a control sequence made by ouro; never text from a model or tool."""
-        self._output.control(sequence)
+        self.output.line(f"{mark} {clean(text)}", style)
 
     def choices(self, title: str, labels: Sequence[str]) -> None:
         if title:
-            self._output.line(clean(title), "bold")
+            self.output.line(clean(title), "bold")
         for number, label in enumerate(labels, 1):
-            self._output.line(f"  {number}. {one_line(label)}")
+            self.output.line(f"  {number}. {one_line(label)}")
 
     def _print_blocks(self, blocks: Sequence[str]) -> None:
         for block in blocks:
-            self._output.markdown(clean(block))
+            self.output.markdown(clean(block))
 
     def _prompted(self, text: str) -> None:
         if text in self._echoed:
@@ -164,28 +343,23 @@ class Printer:
             return
         first, *more = clean(text).splitlines() or [""]
         rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
-        self._output.line(f"› {first}{rest}", "bold")
+        self.output.line(f"› {first}{rest}", "bold")
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
             seconds = self._clock() - self._thinking_since
             self._thinking_since = None
             if seconds >= MIN_THINKING_SECONDS:
-                self._output.line(f"· thought for {seconds:.0f} s", "dim")
-
-    def _tool_started(self, event: ToolStarted) -> None:
-        self._titles[event.call.id] = event.title
-        if self._output.plain:
-            self._output.line(f"… {one_line(event.title)}")
+                self.output.line(f"· thought for {seconds:.0f} s", "dim")
 
     def _tool_finished(self, event: ToolFinished) -> None:
         title = self._titles.pop(event.call_id, event.name)
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
-        self._output.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
+        self.output.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
         if event.call_id in self._seen and isinstance(event.display.body, Diff):
             return
-        self._output.body(event.display.body, failed=event.failed)
+        self.output.body(event.display.body, failed=event.failed)
 
     def _compacting(self, event: Compacting) -> None:
         if _COMPACTION not in self._titles:
@@ -195,19 +369,19 @@ class Printer:
 
     def _permission(self, event: PermissionAsked) -> None:
         self._seen.add(event.call.id)
-        self._output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
-        self._output.question_body(event.display)
-        self._output.line(f"  {escaped(event.reason)}", "dim")
+        self.output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+        self.output.question_body(event.display)
+        self.output.line(f"  {escaped(event.reason)}", "dim")
         always = f" · a always: {escaped(event.rule)}" if event.rule else ""
-        self._output.line(f"  y yes{always} · n no    (text after the letter goes to the model)")
+        self.output.line(f"  y yes{always} · n no    (text after the letter goes to the model)")
 
     def _question(self, question: Question) -> None:
-        self._output.markdown(clean(question.text))
+        self.output.markdown(clean(question.text))
         if question.details:
-            self._output.markdown(clean(question.details))
+            self.output.markdown(clean(question.details))
         self.choices("", question.choices)
         several = "numbers" if question.several else "a number"
-        self._output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
+        self.output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
 
     def _turn_finished(self, event: TurnFinished) -> None:
         self._end_thought()

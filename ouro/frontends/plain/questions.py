@@ -1,16 +1,23 @@
-"""LineQuestions of the plain prompt: the next typed line answers the open question."""
+"""Questions at the plain prompt: the next typed line answers the open one."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ouro.display import Question
+from ouro.errors import OuroError
 from ouro.events import Event, PermissionAsked, Permit, QuestionAsked, QuestionClosed, Reply
-from ouro.session import Session
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.session_lines import card_choices, card_line, card_lines, figures, now, preview_lines, title
+from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches
+from ouro.session import ResumeCard, Session, SessionCatalog, TurnQueue
+from ouro.session.opening import OpenRequest, Part
+from ouro.utils.log import log
 
 T = TypeVar("T")
 _PERMIT = re.compile(r"(y|yes|1|a|always|2|n|no|3)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
@@ -131,29 +138,163 @@ class TurnQuestions:
     def take(self, event: Event, session: Session) -> bool:
         """Start or end a question, if the event is one; returns True when one starts."""
         match event:
-            case PermissionAsked():
-                self._asking[event.question_id] = asyncio.create_task(self._permission(event, session))
-                return True
-            case QuestionAsked():
-                self._asking[event.question_id] = asyncio.create_task(self._question(event, session))
-                return True
+            case PermissionAsked() | QuestionAsked():
+                self._asking[event.question_id] = asyncio.create_task(self._ask(event, session))
             case QuestionClosed():
                 if task := self._asking.pop(event.question_id, None):
                     task.cancel()
-                return False
             case _:
-                return False
+                pass
+        return isinstance(event, PermissionAsked | QuestionAsked)
 
     def close(self) -> None:
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
 
-    async def _permission(self, event: PermissionAsked, session: Session) -> None:
-        letters = "y/a/n" if event.rule else "y/n"
-        permit = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.rule))
-        session.answer(event.question_id, permit)
+    async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
+        answer: Permit | Reply
+        if isinstance(event, PermissionAsked):
+            letters = "y/a/n" if event.rule else "y/n"
+            answer = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.rule))
+        else:
+            answer = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
+        session.answer(event.question_id, answer)
 
-    async def _question(self, event: QuestionAsked, session: Session) -> None:
-        reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
-        session.answer(event.question_id, reply)
+
+class ResumeOffer:
+    """Prints the resume card in the background. A message that is typed instead of a choice resumes with everything.
+
+    Args:
+        at_rest: waits for the lines typed before, and returns whether nothing runs then.
+        send: takes a line that was meant for the agent.
+    """
+
+    def __init__(
+        self,
+        printer: Printer,
+        questions: LineQuestions,
+        turns: TurnQueue,
+        at_rest: Callable[[], Awaitable[bool]],
+        send: Callable[[str], None],
+    ) -> None:
+        self._printer = printer
+        self._questions = questions
+        self._turns = turns
+        self._at_rest = at_rest
+        self._send = send
+        self._card_task: asyncio.Task[None] | None = None
+
+    def begin(self, session: Session) -> None:
+        self.cancel()
+        if session.resumed is not None:
+            self._card_task = asyncio.create_task(self._show(session))
+
+    def cancel(self) -> bool:
+        """Stop; returns whether a card or its question was open."""
+        was_open = self._card_task is not None and not self._card_task.done()
+        if self._card_task is not None:
+            self._card_task.cancel()
+        return was_open
+
+    async def _show(self, session: Session) -> None:
+        try:
+            card = await session.resumed.card() if session.resumed else None
+        except (OuroError, OSError) as error:
+            log.warning("the resume card: %s", error)
+            return
+        if card is None or not await self._at_rest() or self._turns.session is not session:
+            return
+        if card.is_long and sys.stdin.isatty():
+            await self._ask(session, card)
+        else:
+            self._printer.say(card_line(card, now()))
+
+    async def _ask(self, session: Session, card: ResumeCard) -> None:
+        for name, words in card_lines(card, now()):
+            self._printer.say(f"{name:<11} {words}")
+        choices = card_choices(card)
+        if len(choices) == 1:
+            return
+        self._printer.choices(
+            "Resume with which part? Type a number, or your message.", [words for _, words in choices]
+        )
+        part, message = await self._questions.ask("> ", lambda line: _parse(line, [part for part, _ in choices]))
+        if part != "full" and session.resumed is not None:
+            self._turns.start(session.resumed.take(part))
+        elif message:
+            self._send(message)
+
+
+def _parse(line: str, parts: list[Part]) -> tuple[Part, str]:
+    """A number is a choice; any other text is a message, sent with the full session."""
+    text = line.strip()
+    if text.isdigit() and 1 <= int(text) <= len(parts):
+        return parts[int(text) - 1], ""
+    return "full", text and line
+
+
+MAX_LISTED = 15
+_HELP = "Type a number to open a session, `copy N` for a copy, `look N` to preview it, words to search, `all` for {}."
+_NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
+
+
+class SessionQuestion:
+    """Asks for a session until one is picked or the line is empty."""
+
+    def __init__(self, printer: Printer, questions: LineQuestions, session_catalog: SessionCatalog) -> None:
+        self._printer = printer
+        self._questions = questions
+        self._session_catalog = session_catalog
+
+    async def ask(self, search: str = "", only: Collection[str] = ()) -> OpenRequest | None:
+        """The picked session; None for an empty line."""
+        sessions = await self._session_catalog.sessions()
+        matches = SessionMatches(sessions, self._session_catalog.is_here, only)
+        listed = await self._list(matches, search)
+        while True:
+            line = await self._questions.ask("session: ", str.strip)
+            chosen = _NUMBERED.fullmatch(line)
+            if not line:
+                return None
+            if chosen and 1 <= int(chosen[2]) <= len(listed):
+                info = listed[int(chosen[2]) - 1].info
+                if chosen[1] != "look":
+                    return OpenRequest(info.id, fork=chosen[1] == "copy")
+                await self._look(listed[int(chosen[2]) - 1])
+            elif chosen:
+                self._printer.say(f"Type a number from 1 to {len(listed)}.", "warning")
+            elif line == "all":
+                matches.next_scope()
+                listed = await self._list(matches, matches.query)
+            else:
+                listed = await self._list(matches, line)
+
+    async def _list(self, matches: SessionMatches, words: str) -> Sequence[SessionMatch]:
+        """Print the matches: by title, then by what was said."""
+        matches.look_for(words)
+        if matches.query:
+            async for hit in self._session_catalog.search(matches.in_scope, matches.query):
+                matches.add(hit)
+        found = matches.matches()
+        listed = found[:MAX_LISTED]
+        heading = f"Sessions, {matches.scope}" + (f", with “{matches.query}”" if matches.query else "")
+        self._printer.choices(f"{heading}: {len(found):,}", [_line(match) for match in listed])
+        if len(found) > MAX_LISTED:
+            self._printer.say(f"… and {len(found) - MAX_LISTED:,} more. Type words of a title or message.")
+        self._printer.say(_HELP.format("the sessions of this project" if matches.scope == ALL else "all projects"))
+        return listed
+
+    async def _look(self, match: SessionMatch) -> None:
+        try:
+            preview = await self._session_catalog.preview(match.info)
+        except (OuroError, OSError) as error:
+            self._printer.say(str(error), "warning")
+            return
+        for who, words in preview_lines(preview, 80):
+            self._printer.say(f"{who}: {words}" if who else words)
+
+
+def _line(match: SessionMatch) -> str:
+    said = f" — … {match.snippet} …" if match.snippet else ""
+    return f"{title(match.info)} ({figures(match.info, now())}){said}"

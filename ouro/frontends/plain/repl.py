@@ -17,10 +17,8 @@ from ouro.errors import DemoRequested
 from ouro.events import Event, Outcome, QuestionAsked
 from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
 from ouro.frontends.plain.line_reader import LineReader
-from ouro.frontends.plain.output import PlainOutput
-from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions, TurnQuestions
-from ouro.frontends.plain.resume_offer import ResumeOffer
+from ouro.frontends.plain.printer import PlainOutput, Printer
+from ouro.frontends.plain.questions import LineQuestions, ResumeOffer, TurnQuestions
 from ouro.frontends.session_lines import tokens
 from ouro.session import Draft, OpenRequest, Session, Status, TurnObserver, TurnQueue
 from ouro.utils.text import one_line, plural
@@ -136,7 +134,7 @@ class Repl(TurnObserver):
         return await dispatch(self._front_end, text)
 
     def _ring(self) -> None:
-        if not self._printer.is_plain:
+        if not self._printer.output.plain:
             self._write("\a")
 
     # What the front end needs
@@ -164,7 +162,7 @@ class Repl(TurnObserver):
     def label(self) -> str:
         if question := self._questions.open:
             return question.label
-        return PLAIN_PROMPT if self._printer.is_plain else PROMPT
+        return PLAIN_PROMPT if self._printer.output.plain else PROMPT
 
     def toolbar(self) -> str:
         """The status line: what runs now, and the figures of the session."""
@@ -243,8 +241,9 @@ class Repl(TurnObserver):
             if line is None:
                 return
             self._take(line)
-            if not sys.stdin.isatty():
-                await self._until_line_is_needed()
+            if not sys.stdin.isatty():  # the next line is read when this one is done, or asks a question
+                while self._questions.open is None and (self._work or self._turns.busy):
+                    await self._questions.or_asked(self._turns.idle(), *self._work)
 
     def _take(self, line: str) -> None:
         if self._questions.open is not None:
@@ -257,17 +256,14 @@ class Repl(TurnObserver):
             self.redraw()
 
     async def _do(self, line: str) -> None:
-        if line.startswith("!"):
-            self._run_shell(line.lstrip("!").strip(), share=not line.startswith("!!"))
+        if line.startswith("!") and self._turns.busy:
+            self._printer.say("A turn is running. Run the shell line when it has ended.", "warning")
+        elif line.startswith("!"):
+            command, is_shared = line.lstrip("!").strip(), not line.startswith("!!")
+            self._turns.start(self._front_end.session.run_shell(command, is_shared))
         elif not await dispatch(self._front_end, line):
             self._printer.skip_echo(line)
             await self._front_end.send(line)
-
-    def _run_shell(self, line: str, *, share: bool) -> None:
-        if self._turns.busy:
-            self._printer.say("A turn is running. Run the shell line when it has ended.", "warning")
-        else:
-            self._turns.start(self._front_end.session.run_shell(line, share))
 
     def _in_background(self, work: Awaitable[None]) -> None:
         """Run the lines one after another, in the order typed. Reading goes on: a command may ask a question."""
@@ -285,11 +281,6 @@ class Repl(TurnObserver):
         if not task.cancelled() and (error := task.exception()):
             asyncio.get_running_loop().call_exception_handler({"message": "a command failed", "exception": error})
         self.redraw()
-
-    async def _until_line_is_needed(self) -> None:
-        """Piped input is read line by line: the next line when this one is done, or asks a question."""
-        while self._questions.open is None and (self._work or self._turns.busy):
-            await self._questions.or_asked(self._turns.idle(), *self._work)
 
     async def _at_rest(self) -> bool:
         await asyncio.gather(*self._work, return_exceptions=True)

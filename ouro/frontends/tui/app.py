@@ -19,11 +19,10 @@ from ouro.frontends.tui.front_end import OpenSession, ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.session_picker import GetCatalog
-from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet
+from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet, Picker
 from ouro.frontends.tui.widgets.prompt import PromptArea
-from ouro.frontends.tui.widgets.questions import AskPanel
+from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.session.opening import PICK, OpenRequest
 from ouro.session.turn_queue import Draft

@@ -15,9 +15,8 @@ from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
-from ouro.frontends.tui.screens.sheet import LineSheet, Sheet
+from ouro.frontends.tui.screens.sheet import LineSheet, Picker, Sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenRequest, Part, open_interactively
 from ouro.session.turn_queue import Draft, TurnQueue

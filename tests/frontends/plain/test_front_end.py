@@ -6,8 +6,7 @@ import pytest
 
 from ouro.assemble import Options, opener
 from ouro.frontends.plain.front_end import ReplFrontEnd
-from ouro.frontends.plain.output import PlainOutput
-from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.frontends.plain.questions import LineQuestions
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader

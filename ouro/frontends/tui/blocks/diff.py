@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from rich.segment import Segment
 from rich.style import Style
 
 from ouro.display import FileChange
 from ouro.frontends.tui.blocks.code import highlight, language_of
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, tidy
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 110
@@ -106,10 +106,13 @@ def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Si
         if pair.is_same:
             continue
         old_spans, new_spans = changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
-        if pair.old is not None:
-            olds[pair.old_number] = _marked(olds[pair.old_number], old_spans, palette.removed, palette.removed_word)
-        if pair.new is not None:
-            news[pair.new_number] = _marked(news[pair.new_number], new_spans, palette.added, palette.added_word)
+        for side, number, spans, back, word in (
+            (olds, pair.old_number, old_spans, palette.removed, palette.removed_word),
+            (news, pair.new_number, new_spans, palette.added, palette.added_word),
+        ):
+            if number:
+                strong = Style(bgcolor=word.bgcolor, bold=True)
+                side[number] = list(restyled(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
     return olds, news
 
 
@@ -119,20 +122,6 @@ def _side(rows: Sequence[tuple[int, str | None]], language: str, palette: Palett
         return {}
     colored = highlight("\n".join(text for _, text in numbered), language, palette, palette.text)
     return {number: runs for (number, _), runs in zip(numbered, colored, strict=True)}
-
-
-def _marked(runs: list[Run], spans: Sequence[Span], style: Style, word: Style) -> list[Run]:
-    """`runs` on the background of `style`; the characters in `spans` on that of `word`."""
-    back, strong = Style(bgcolor=style.bgcolor), Style(bgcolor=word.bgcolor, bold=True)
-    marked: list[Run] = []
-    offset = 0
-    for text, front in runs:
-        cuts = sorted({0, len(text), *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text))})
-        for start, end in pairwise(cuts):
-            inside = any(first <= offset + start < last for first, last in spans)
-            marked.append((text[start:end], front + (strong if inside else back)))
-        offset += len(text)
-    return marked
 
 
 def _digits(part: Sequence[Pair]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from rich.cells import cell_len, split_graphemes
@@ -37,9 +37,6 @@ class StyledLine:
         self.gutter = gutter
         self.joint = joint
 
-    def __repr__(self) -> str:
-        return f"StyledLine({self.text!r}, gutter={self.gutter}, joint={self.joint!r})"
-
     @property
     def text(self) -> str:
         return "".join(segment.text for segment in self.segments)
@@ -62,25 +59,20 @@ def printed(text: str) -> str:
 
 def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
     """Wrap prose between words; words that are too long, Chinese and Japanese are broken anywhere."""
-    width = max(1, width)
-    lines: list[StyledLine] = []
-    for paragraph in _paragraphs(runs):
-        if sum(cell_len(text) for text, _ in paragraph) <= width:
-            lines.append(StyledLine([Segment(text, style) for text, style in paragraph]))
-        else:
-            lines.extend(_fill(paragraph, width))
-    return lines
+    return _lines(runs, max(1, width), _fill)
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
     """Break text only at the width, keeping its spaces."""
-    width = max(1, width)
+    return _lines(runs, max(1, width), _chop)
+
+
+def _lines(
+    runs: Sequence[Run], width: int, split: Callable[[list[Run], int], Iterable[StyledLine]]
+) -> list[StyledLine]:
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
-        if sum(cell_len(text) for text, _ in paragraph) <= width:
-            lines.append(StyledLine([Segment(text, style) for text, style in paragraph]))
-        else:
-            lines.extend(_chop(paragraph, width, "\n"))
+        lines += [_line(paragraph, "\n")] if _width_of(paragraph) <= width else split(paragraph, width)
     return lines
 
 
@@ -180,7 +172,7 @@ def _fill(paragraph: Sequence[Run], width: int) -> Iterator[StyledLine]:
     yield _line(row, joint)
 
 
-def _chop(runs: Sequence[Run], width: int, joint: str) -> list[StyledLine]:
+def _chop(runs: Sequence[Run], width: int, joint: str = "\n") -> list[StyledLine]:
     lines: list[StyledLine] = []
     row: list[Run] = []
     used = 0
@@ -205,11 +197,10 @@ def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
         cells = max(cells, 1) if at_least_one else cells
         return text[:cells], text[cells:]
     used = 0
-    for start, end, size in split_graphemes(text)[0]:
+    for start, _end, size in split_graphemes(text)[0]:
         if used + size > cells and not (at_least_one and start == 0):
             return text[:start], text[start:]
         used += size
-        _ = end
     return text, ""
 
 
@@ -234,14 +225,20 @@ def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection)
 
 def marked(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
     """`line` with the characters of `span` in another style; -1 is its end."""
-    start, end = span[0], len(line.text) if span[1] == -1 else span[1]
-    segments: list[Segment] = []
-    offset = 0
-    for text, front, _ in line.segments:
-        cuts = sorted({0, len(text), *(cut - offset for cut in (start, end) if 0 < cut - offset < len(text))})
-        segments += [
-            Segment(text[left:right], (front or Style.null()) + style if start <= offset + left < end else front)
-            for left, right in pairwise(cuts)
-        ]
-        offset += len(text)
+    end = len(line.text) if span[1] == -1 else span[1]
+    runs = [(segment.text, segment.style or Style.null()) for segment in line.segments]
+    segments = [Segment(text, style) for text, style in restyled(runs, [(span[0], end)], style)]
     return StyledLine(segments, line.gutter, line.joint, line.filling)
+
+
+def restyled(
+    runs: Iterable[Run], spans: Sequence[tuple[int, int]], inside: Style, outside: Style | None = None
+) -> Iterator[Run]:
+    """`runs` with a style over the characters in `spans`, and another over the others."""
+    offset = 0
+    for text, style in runs:
+        cuts = sorted({0, len(text), *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text))})
+        for start, end in pairwise(cuts):
+            is_inside = any(first <= offset + start < last for first, last in spans)
+            yield text[start:end], style + inside if is_inside else style + outside if outside else style
+        offset += len(text)

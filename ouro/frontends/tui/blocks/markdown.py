@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MAX_PROSE_WIDTH = 120
 """Columns that prose fills at most: longer lines are hard to read."""
+_CONTAINERS = ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
 _CLICKABLE = ("https://", "http://", "mailto:")
 
 
@@ -65,44 +66,28 @@ class _Drawing:
         return lines
 
     def _block(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        draw = self._kinds().get(tokens[0].type)
-        return draw(tokens, width) if draw else []
-
-    def _kinds(self) -> dict[str, Callable[[Sequence[Token], int], list[StyledLine]]]:
-        return {
-            "paragraph_open": self._paragraph,
-            "heading_open": self._heading,
-            "fence": self._code,
-            "code_block": self._code,
-            "blockquote_open": self._quote,
-            "hr": self._rule,
-            "bullet_list_open": self._list,
-            "ordered_list_open": self._list,
-            "table_open": self._table,
-        }
-
-    def _paragraph(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        return wrap(self._inline(tokens[1], self._palette.text), min(width, MAX_PROSE_WIDTH))
-
-    def _heading(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        style = self._palette.heading
-        if tokens[0].tag == "h1":
-            style += Style(underline=True)
-        elif tokens[0].tag != "h2":
-            style = self._palette.strong
-        return wrap(self._inline(tokens[1], style), min(width, MAX_PROSE_WIDTH))
-
-    def _code(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        language = tokens[0].info.strip().partition(" ")[0]
-        code = clean(tokens[0].content.removesuffix("\n"))
-        return Code(language, width, self._palette).lines(code)
-
-    def _quote(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        bar = ("▌ ", self._palette.muted)
-        return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
-
-    def _rule(self, _: Sequence[Token], width: int) -> list[StyledLine]:
-        return [StyledLine([Segment("─" * min(width, MAX_PROSE_WIDTH), self._palette.muted)])]
+        palette, prose_width = self._palette, min(width, MAX_PROSE_WIDTH)
+        match tokens[0].type:
+            case "paragraph_open":
+                return wrap(self._inline(tokens[1], palette.text), prose_width)
+            case "heading_open":
+                underlined = palette.heading + Style(underline=True)
+                style = {"h1": underlined, "h2": palette.heading}.get(tokens[0].tag, palette.strong)
+                return wrap(self._inline(tokens[1], style), prose_width)
+            case "fence" | "code_block":
+                language = tokens[0].info.strip().partition(" ")[0]
+                return Code(language, width, palette).lines(clean(tokens[0].content.removesuffix("\n")))
+            case "blockquote_open":
+                bar = ("▌ ", palette.muted)
+                return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
+            case "hr":
+                return [StyledLine([Segment("─" * prose_width, palette.muted)])]
+            case "bullet_list_open" | "ordered_list_open":
+                return self._list(tokens, width)
+            case "table_open":
+                return self._table(tokens, width)
+            case _:
+                return []
 
     def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
@@ -116,7 +101,8 @@ class _Drawing:
             if lines and item[0].map and item[0].map[0] > bottom:
                 lines.append(StyledLine([]))
             lines += self._item(item, width, f"{number}. " if number is not None else "• ")
-            bottom = _last_line(item)
+            texts = [token for token in item if token.map and token.nesting >= 0 and token.type not in _CONTAINERS]
+            bottom = max((token.map[1] for token in texts if token.map), default=0)
             number = None if number is None else number + 1
             position = end
         return lines
@@ -134,16 +120,14 @@ class _Drawing:
     def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         rows: list[list[list[Run]]] = []
         aligned: list[str] = []
+        styles = {"th_open": self._palette.strong, "td_open": self._palette.text}
         for place, token in enumerate(tokens):
             if token.type == "tr_open":
                 rows.append([])
-            elif token.type in ("th_open", "td_open"):
-                heading = token.type == "th_open"
-                rows[-1].append(
-                    self._inline(tokens[place + 1], self._palette.strong if heading else self._palette.text)
-                )
-                if heading:
-                    aligned.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
+            elif token.type in styles:
+                rows[-1].append(self._inline(tokens[place + 1], styles[token.type]))
+            if token.type == "th_open":
+                aligned.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
         return table_lines(rows, aligned, width, self._palette)
 
     def _inline(self, token: Token, base: Style) -> list[Run]:
@@ -186,7 +170,8 @@ class _Inline:
             case "link_close":
                 self._close_link()
             case "image":
-                self._image(token)
+                self._put(f"[image: {token.content or 'image'}]", self._styles[-1] + Style(italic=True))
+                self._put(f" ({clean(str(token.attrs.get('src', '')))})", self._palette.muted)
             case _ if token.nesting < 0:
                 self._styles.pop()
 
@@ -212,11 +197,6 @@ class _Inline:
         elif target.removeprefix("mailto:") != shown:
             self._put(f" ({target})", self._palette.muted)
 
-    def _image(self, token: Token) -> None:
-        name = token.content or "image"
-        self._put(f"[image: {name}]", self._styles[-1] + Style(italic=True))
-        self._put(f" ({clean(str(token.attrs.get('src', '')))})", self._palette.muted)
-
 
 def _end_of(tokens: Sequence[Token], start: int) -> int:
     """The end of the block that opens at `start`."""
@@ -226,15 +206,6 @@ def _end_of(tokens: Sequence[Token], start: int) -> int:
         if depth <= 0:
             return position + 1
     return len(tokens)
-
-
-def _last_line(tokens: Sequence[Token]) -> int:
-    ends = [token.map[1] for token in tokens if token.map and token.nesting >= 0 and not _holds_others(token)]
-    return max(ends, default=0)
-
-
-def _holds_others(token: Token) -> bool:
-    return token.type in ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
 
 
 Cell = list[Run]
@@ -260,7 +231,10 @@ def table_lines(
 
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
     """The column widths: what each needs; if that is too much, the widest columns shrink."""
-    needed = [max(_cells(row[column]) if column < len(row) else 0 for row in rows) for column in range(len(rows[0]))]
+    needed = [
+        max(sum(cell_len(text) for text, _ in row[column]) if column < len(row) else 0 for row in rows)
+        for column in range(len(rows[0]))
+    ]
     widths = [max(1, column) for column in needed]
     while sum(widths) > room:
         widest = max(widths)
@@ -309,9 +283,3 @@ def _as_records(rows: Sequence[Sequence[Cell]], width: int, palette: Palette) ->
         for heading, cell in zip(rows[0], row, strict=False):
             lines += wrap([*heading, (": ", palette.strong), *cell], width)
     return lines
-
-
-def _cells(cell: Cell) -> int:
-    return max(
-        (sum(cell_len(part) for part in line.split("\n")) for line in ["".join(text for text, _ in cell)]), default=0
-    )

@@ -15,6 +15,7 @@ from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad,
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces, StreamCleaner
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.utils.text import plural
 
 MARGIN = "  "
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
@@ -105,7 +106,8 @@ class AnswerBlock(TranscriptBlock):
             return self._code_lines(
                 "", piece.source.partition("\n")[2].rstrip("\n").rpartition("\n")[0], width, palette
             )
-        drawn = _with_margin(markdown_lines(piece.source, width, palette, piece.number), palette)
+        space = (MARGIN, palette.text)
+        drawn = indent(markdown_lines(piece.source, width, palette, piece.number), space, space)
         return [StyledLine([]), *drawn] if piece.gap and drawn else drawn
 
     def _code_lines(self, language: str, code: str, width: int, palette: Palette) -> list[StyledLine]:
@@ -165,8 +167,7 @@ class ThinkingBlock(TranscriptBlock):
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
 
     def _summary(self) -> str:
-        words = len(self.text.split())
-        size = f"{words} word{'s' if words != 1 else ''}"
+        size = plural(len(self.text.split()), "word")
         if self.is_moving and self._since is not None:
             return f"Thinking… {duration(self._clock() - self._since)} · {size}"
         took = f" for {duration(self._seconds)}" if self._seconds is not None else ""
@@ -217,8 +218,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f}s"
     whole = round(seconds)
     return f"{whole}s" if whole < 60 else f"{whole // 60}m {whole % 60}s"
-
-
-def _with_margin(lines: list[StyledLine], palette: Palette) -> list[StyledLine]:
-    space = (MARGIN, palette.text)
-    return indent(lines, space, space)

@@ -1,25 +1,151 @@
-"""ToolCard: one tool call with state, time and summary, and its output below."""
+"""Body: the output of a tool call, as lines; long outputs show how much is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from difflib import unified_diff
 from itertools import islice
 from time import monotonic
-from typing import Literal
+from typing import Literal, assert_never
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from ouro.display import Body, CommandOutput, Display
+from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todo, Todos
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, indent, tidy
+from ouro.frontends.tui.blocks.code import highlight
+from ouro.frontends.tui.blocks.diff import diff_lines
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, printed, tidy, wrap
 from ouro.frontends.tui.blocks.messages import MARGIN, duration
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.tool_body import MAX_LINES, body_lines, body_text, last_lines, preview_size, text_size
+from ouro.utils.text import plural
+
+MAX_LINES = 2_000
+"""Lines that are drawn of one body, however long it is."""
+_TODO_SIGNS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
+
+
+def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
+    match body:
+        case Plain():
+            return _plain(body, width, palette)
+        case Diff():
+            return (line for change in body.changes for line in diff_lines(change, width, palette))
+        case CommandOutput():
+            return _command(body, width, palette)
+        case Picture():
+            size = f"{body.bytes / 1024:.0f} kB" if body.bytes >= 1024 else f"{body.bytes} bytes"
+            words = f"[image: {tidy(body.name)}] {tidy(body.media_type)}, {size}"
+            return iter(wrap([(words, palette.text)], width))
+        case Todos():
+            return (line for todo in body.items for line in _todo(todo, width, palette))
+        case _:
+            assert_never(body)
+
+
+def preview_size(body: Body, failed: bool) -> int:
+    """The number of lines shown while folded."""
+    match body:
+        case Diff() | Plain(language="diff"):
+            return 24
+        case Todos():
+            return 30
+        case CommandOutput():
+            return 6
+        case Picture():
+            return 1
+        case Plain():
+            return 6 if failed else 0
+        case _:
+            assert_never(body)
+
+
+def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
+    """The end of a command's output, and the number of lines before it."""
+    rows = printed(text).rstrip("\n").split("\n")
+    shown: list[StyledLine] = []
+    taken = 0
+    for row in reversed(rows):
+        lines = fold([(row, style)], width)
+        if taken and len(shown) + len(lines) > most:
+            break
+        shown = [*lines[-most:], *shown]
+        taken += 1
+    return shown, len(rows) - taken
+
+
+def text_size(body: Body) -> int:
+    match body:
+        case Plain():
+            return body.text.count("\n") + 1
+        case CommandOutput():
+            return body.output.count("\n") + 2
+        case Diff():
+            return min(30, sum((change.after or change.before or "").count("\n") + 2 for change in body.changes))
+        case Picture():
+            return 1
+        case Todos():
+            return len(body.items)
+        case _:
+            assert_never(body)
+
+
+def body_text(body: Body) -> str:
+    match body:
+        case Plain():
+            return tidy(body.text)
+        case CommandOutput():
+            return f"$ {tidy(body.command)}\n{printed(body.output)}".rstrip("\n")
+        case Diff():
+            return "\n".join(_unified(body))
+        case Picture():
+            return f"[image: {tidy(body.name)}]"
+        case Todos():
+            return "\n".join(f"- [{'x' if todo.state == 'done' else ' '}] {tidy(todo.text)}" for todo in body.items)
+        case _:
+            assert_never(body)
+
+
+def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
+    text = tidy(body.text).removesuffix("\n")
+    rows = islice(highlight("\n".join(text.split("\n")[:MAX_LINES]), body.language, palette, palette.text), MAX_LINES)
+    yield from (line for row in rows for line in fold(row, width))
+    left = text.count("\n") + 1 - MAX_LINES
+    if left > 0:
+        yield StyledLine([Segment(crop(f"… {left} more lines", width), palette.muted)])
+
+
+def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
+    command = fold([(tidy(body.command), palette.strong)], width - 2)
+    yield from indent(command, ("$ ", palette.accent), ("  ", palette.accent))
+    lines, before = last_lines(body.output, MAX_LINES, width, palette.text) if body.output else ([], 0)
+    if before:
+        yield StyledLine([Segment(crop(f"… {before} lines before", width), palette.muted)])
+    yield from lines
+    if body.exit_code:
+        yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
+
+
+def _todo(todo: Todo, width: int, palette: Palette) -> list[StyledLine]:
+    style = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}[todo.state]
+    return indent(
+        wrap([(tidy(todo.text), style)], width - 2), (f"{_TODO_SIGNS[todo.state]} ", style), ("  ", style), False
+    )
+
+
+def _unified(body: Diff) -> Iterator[str]:
+    for change in body.changes:
+        old, new = tidy(change.before or "").splitlines(), tidy(change.after or "").splitlines()
+        before = tidy(change.path) if change.before is not None else "/dev/null"
+        after = tidy(change.moved_to or change.path) if change.after is not None else "/dev/null"
+        yield from unified_diff(old, new, before, after, lineterm="")
+
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
+_WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
+_COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
@@ -91,15 +217,14 @@ class ToolCard(TranscriptBlock):
     def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, "")
-        parts = [part for part in (summary, duration(passed) if passed >= 0.1 else "") if part]
         room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
-        after = "".join(f" · {part}" for part in parts)
+        after = "".join(f" · {part}" for part in (summary, duration(passed) if passed >= 0.1 else "") if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
         sign = _SIGNS.get(self._state) or _SPINNER[int(passed * 4) % len(_SPINNER)]
         return StyledLine(
             [
-                Segment(f"{MARGIN}{sign} ", _state_style(self._state, palette)),
+                Segment(f"{MARGIN}{sign} ", getattr(palette, _COLORS[self._state])),
                 Segment(title, palette.strong),
                 Segment(after, palette.muted),
             ],
@@ -111,8 +236,7 @@ class ToolCard(TranscriptBlock):
         if body is None:
             if self._display is not None or not self._output:
                 return []
-            lines, before = last_lines(self._output, MAX_LINES if self.is_open else 5, width, palette.muted)
-            return [*self._left_out(before, "before", width, palette), *lines]
+            return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
         if self.is_open:
             return list(islice(body_lines(body, width, palette), MAX_LINES))
         return self._preview(body, width, palette)
@@ -120,22 +244,23 @@ class ToolCard(TranscriptBlock):
     def _preview(self, body: Body, width: int, palette: Palette) -> list[StyledLine]:
         most = preview_size(body, self._state == "failed")
         if isinstance(body, CommandOutput):
-            if not body.output.strip():
-                return []
-            lines, before = last_lines(body.output, most, width, palette.muted)
-            return [*self._left_out(before, "before", width, palette), *lines]
+            return self._tail(body.output, most, width, palette) if body.output.strip() else []
         if not most:
             return []
         lines = list(islice(body_lines(body, width, palette), most + 1))
         if len(lines) <= most:
             return lines
-        left = max(1, _total(body, width, palette) - most)
+        left = max(1, sum(1 for _ in islice(body_lines(body, width, palette), MAX_LINES)) - most)
         return [*lines[:most], *self._left_out(left, "more", width, palette)]
+
+    def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
+        lines, before = last_lines(output, most, width, palette.muted)
+        return [*self._left_out(before, "before", width, palette), *lines]
 
     def _left_out(self, count: int, where: str, width: int, palette: Palette) -> list[StyledLine]:
         if not count:
             return []
-        words = f"… {count} line{'s' if count != 1 else ''} {where} · {self._key}"
+        words = f"… {plural(count, 'line')} {where} · {self._key}"
         return [StyledLine([Segment(crop(words, width), palette.muted)], gutter=len(words))]
 
 
@@ -158,20 +283,3 @@ class DisplayBlock(TranscriptBlock):
 
     def as_markdown(self) -> str:
         return f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
-
-
-_WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
-
-
-def _state_style(state: State, palette: Palette) -> Style:
-    return {
-        "running": palette.accent,
-        "waiting": palette.warning,
-        "done": palette.success,
-        "failed": palette.error,
-        "stopped": palette.warning,
-    }[state]
-
-
-def _total(body: Body, width: int, palette: Palette) -> int:
-    return sum(1 for _ in islice(body_lines(body, width, palette), MAX_LINES))

@@ -37,8 +37,7 @@ from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_F
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
-from ouro.frontends.tui.widgets.question_panel import QuestionPanel
-from ouro.frontends.tui.widgets.questions import QuestionStack
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.frontends.tui.widgets.status import Header, StatusLine
 from ouro.frontends.tui.widgets.todos import TodoPanel
