@@ -8,18 +8,9 @@ from typing import Any
 
 import msgspec
 
+from ouro import events
 from ouro.display import Diff
-from ouro.events import (
-    CoreChanged,
-    Event,
-    NotesRecalled,
-    PermissionAsked,
-    Prompted,
-    QuestionAsked,
-    Replied,
-    ToolFinished,
-    ToolStarted,
-)
+from ouro.events import Event
 from ouro.messages import Message, Thinking, ToolCall, Usage
 
 Data = dict[str, Any]
@@ -28,24 +19,26 @@ Data = dict[str, Any]
 def event_to_json(event: Event) -> Data:
     """The event as a JSON object: its fields, with these exceptions."""
     match event:
-        case Prompted():  # not the bytes of images
+        case events.Prompted():  # not the bytes of images
             images = [{"name": i.name, "media_type": i.media_type, "bytes": len(i.data)} for i in event.images]
             return {"type": "prompted", "text": event.text, "images": images}
-        case Replied():
+        case events.Replied():
             return {"type": "replied", **_message(event.message)}
     data: Data = msgspec.to_builtins(event, enc_hook=_encode)
     match event:
-        case ToolStarted() | PermissionAsked():
+        case events.ToolStarted() | events.PermissionAsked():
             data["call"] = _call(event.call)
-        case QuestionAsked():
+        case events.QuestionAsked():
             del data["of_turn"]
-        case ToolFinished():
+        case events.ToolFinished():
             data["seconds"] = round(event.seconds, 3)
-        case NotesRecalled():
+        case events.NotesRecalled():
             data["milliseconds"] = round(event.milliseconds, 1)
         case _:
             pass
-    if isinstance(event, ToolFinished | PermissionAsked | CoreChanged) and isinstance(event.display.body, Diff):
+    if isinstance(event, events.ToolFinished | events.PermissionAsked | events.CoreChanged) and isinstance(
+        event.display.body, Diff
+    ):
         for change in data["display"]["body"]["changes"]:
             del change["first_line"]
     return data

@@ -12,18 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
+from ouro import events
 from ouro.errors import OuroError, UsageError
-from ouro.events import (
-    Event,
-    PermissionAsked,
-    Permit,
-    QuestionAsked,
-    QuestionClosed,
-    Replied,
-    Reply,
-    Said,
-    TurnFinished,
-)
+from ouro.events import Event
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
 from ouro.frontends.headless.input import (
     AnswerInput,
@@ -52,7 +43,7 @@ class HeadlessOptions:
     input: Literal["text", "stream-json"] = "text"
     output: OutputFormat = "text"
     schema: Path | None = None
-    decide: Callable[[PermissionAsked], Permit] | None = None
+    decide: Callable[[events.PermissionAsked], events.Permit] | None = None
     """Answers permission questions in place of the user; without it they are refused."""
 
 
@@ -110,7 +101,7 @@ class HeadlessRun(TurnObserver):
         self._prints_events = options.output == "stream-json"
         self._has_user = options.input == "stream-json"
         self._decide = options.decide
-        self._open: dict[str, PermissionAsked | QuestionAsked] = {}
+        self._open: dict[str, events.PermissionAsked | events.QuestionAsked] = {}
         self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: signal.Signals | None = None
         self._over = asyncio.Event()
@@ -142,9 +133,9 @@ class HeadlessRun(TurnObserver):
         """Send the prompt, if there is one, then the messages that arrive on stdin, until its end."""
         self._output.started(self._session)
         if self._session.resumed is not None and self._prints_events:
-            self._output.event(Said(card_line(await self._session.resumed.card(), now())))
+            self._output.event(events.Said(card_line(await self._session.resumed.card(), now())))
         for notice in self._session.notices:
-            self.show(Said(notice))
+            self.show(events.Said(notice))
         if prompt:
             self._queue.queue(Draft(prompt))
         self._queue.attach(self._session)
@@ -161,17 +152,17 @@ class HeadlessRun(TurnObserver):
         self._output.event(event)
         self._progress.event(event)
         match event:
-            case Replied(message):
+            case events.Replied(message):
                 self._result.turns += 1
                 self._result.usage += message.usage or Usage()
                 self._result.text = message.text
-            case PermissionAsked() | QuestionAsked() if self._has_user:
+            case events.PermissionAsked() | events.QuestionAsked() if self._has_user:
                 self._open[event.question_id] = event
-            case PermissionAsked() | QuestionAsked():
+            case events.PermissionAsked() | events.QuestionAsked():
                 self._answer_without_user(event)
-            case QuestionClosed():
+            case events.QuestionClosed():
                 self._open.pop(event.question_id, None)
-            case TurnFinished(outcome, detail):
+            case events.TurnFinished(outcome, detail):
                 self._result.outcome, self._result.detail = outcome, detail
                 self._result.text = self._result.text if outcome == "answered" else ""
             case _:
@@ -182,7 +173,7 @@ class HeadlessRun(TurnObserver):
 
     def show_background(self, event: Event) -> None:
         """Print an event that belongs to no turn; a question without a user to answer it stays open."""
-        if isinstance(event, QuestionAsked | QuestionClosed):
+        if isinstance(event, events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:
             self._output.event(event)
@@ -230,9 +221,9 @@ class HeadlessRun(TurnObserver):
             return misfit
         return None
 
-    def _answer_without_user(self, event: PermissionAsked | QuestionAsked) -> None:
-        if isinstance(event, QuestionAsked):
-            self._session.answer(event.question_id, Reply())
+    def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
+        if isinstance(event, events.QuestionAsked):
+            self._session.answer(event.question_id, events.Reply())
             return
         if self._decide is not None:
             self._session.answer(event.question_id, self._decide(event))
@@ -240,7 +231,7 @@ class HeadlessRun(TurnObserver):
         refusal = Refusal(event.call.name, event.title, event.rule)
         self._result.refusals.append(refusal)
         self._progress.refused(event, refusal)
-        self._session.answer(event.question_id, Permit("no", no_user_to_ask(refusal)))
+        self._session.answer(event.question_id, events.Permit("no", no_user_to_ask(refusal)))
 
     async def _read(self, stdin: int | None) -> None:
         async with aclosing(lines(stdin)) as arriving:
@@ -248,7 +239,7 @@ class HeadlessRun(TurnObserver):
                 try:
                     self._receive(parse_input(line))
                 except OuroError as error:
-                    self.show(Said(str(error), "error"))
+                    self.show(events.Said(str(error), "error"))
         self._has_user = False
         for event in tuple(self._open.values()):
             self._answer_without_user(event)
@@ -261,10 +252,10 @@ class HeadlessRun(TurnObserver):
                 deliver(Draft(given.text, images))
             case PermissionInput():
                 self._open.pop(given.question_id, None)  # the session closes a moment later; the input may end before
-                self._session.answer(given.question_id, Permit(given.choice, given.comment))
+                self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
             case AnswerInput():
                 self._open.pop(given.question_id, None)
-                self._session.answer(given.question_id, Reply(tuple(given.answers)))
+                self._session.answer(given.question_id, events.Reply(tuple(given.answers)))
             case InterruptInput():
                 self._session.interrupt()
 

@@ -6,19 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, TextIO
 
-from ouro.events import (
-    Compacted,
-    Compacting,
-    CoreChanged,
-    Event,
-    NoteKept,
-    Outcome,
-    PermissionAsked,
-    Retrying,
-    Said,
-    ToolFinished,
-    ToolStarted,
-)
+from ouro import events
+from ouro.events import Event
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
 from ouro.frontends.memory_lines import memory_line, receipt_to_json
 from ouro.messages import Usage
@@ -26,7 +15,7 @@ from ouro.session import Session
 from ouro.utils.text import clean, one_line
 
 OutputFormat = Literal["text", "json", "stream-json"]
-EXIT_CODES: dict[Outcome, int] = {
+EXIT_CODES: dict[events.Outcome, int] = {
     "answered": 0,
     "failed": 1,
     "unauthorized": 3,
@@ -54,7 +43,7 @@ class Refusal:
 class Result:
     session_id: str
     model: str
-    outcome: Outcome = "failed"
+    outcome: events.Outcome = "failed"
     detail: str = ""
     text: str = ""
     data: Any = None
@@ -166,23 +155,23 @@ class Progress:
         if self._quiet:
             return
         match event:
-            case ToolStarted():
+            case events.ToolStarted():
                 self._titles[event.call.id] = event.title
-            case ToolFinished():
+            case events.ToolFinished():
                 title = self._titles.pop(event.call_id, event.name)
                 self._tool(title, event.display.summary, event.failed)
-            case Retrying():
+            case events.Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
-            case Compacting(0, 1):
+            case events.Compacting(0, 1):
                 self.say("The window is nearly full: the session is being compacted.")
-            case Compacted() | NoteKept() | CoreChanged():
+            case events.Compacted() | events.NoteKept() | events.CoreChanged():
                 self.say(memory_line(event))
-            case Said():
+            case events.Said():
                 self.say(event.text)
             case _:
                 pass
 
-    def refused(self, question: PermissionAsked, refusal: Refusal) -> None:
+    def refused(self, question: events.PermissionAsked, refusal: Refusal) -> None:
         """Print that a call was refused, and how to allow it."""
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")

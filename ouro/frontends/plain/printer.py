@@ -10,33 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
 
+from ouro import events
 from ouro.commands.render import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Question, Todos
-from ouro.events import (
-    Compacted,
-    Compacting,
-    CoreChanged,
-    Event,
-    Level,
-    NoteKept,
-    NotesRecalled,
-    PermissionAsked,
-    Prompted,
-    QuestionAsked,
-    QuestionClosed,
-    Replied,
-    Retrying,
-    Said,
-    TextDelta,
-    ThinkingDelta,
-    Titled,
-    TodosChanged,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    TurnFinished,
-    UsageUpdated,
-)
+from ouro.events import Event
 from ouro.frontends.memory_lines import loaded, memory_line
 from ouro.utils.text import clean, escaped, one_line
 
@@ -265,64 +242,72 @@ class Printer:
 
     def event(self, event: Event) -> None:
         match event:
-            case Prompted():
+            case events.Prompted():
                 self._prompted(event.text)
-            case TextDelta():
+            case events.TextDelta():
                 self._end_thought()
                 self._print_blocks(self._blocks.add(event.text))
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 self._thinking_since = self._thinking_since or self._clock()
-            case Replied():
+            case events.Replied():
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
-            case ToolStarted():
+            case events.ToolStarted():
                 self._titles[event.call.id] = event.title
                 if self.output.plain:
                     self.output.line(f"… {one_line(event.title)}")
-            case ToolFinished():
+            case events.ToolFinished():
                 self._tool_finished(event)
-            case PermissionAsked():
+            case events.PermissionAsked():
                 self._permission(event)
-            case QuestionAsked():
+            case events.QuestionAsked():
                 self._question(event.question)
-            case Retrying():
+            case events.Retrying():
                 self._blocks.discard()
                 self.say(f"{event.reason} Retrying {event.model} in {event.wait:.0f} s.", "warning")
-            case Said():
+            case events.Said():
                 self._titles.pop(_COMPACTION, None)
                 self.say(event.text, event.level)
-            case TurnFinished():
+            case events.TurnFinished():
                 self._turn_finished(event)
-            case CoreChanged():
+            case events.CoreChanged():
                 self.say(memory_line(event), "warning" if event.proposal else "info")
                 self.output.body(event.display.body, failed=False)
-            case Compacting():
+            case events.Compacting():
                 self._compacting(event)
-            case Compacted():
+            case events.Compacted():
                 self._titles.pop(_COMPACTION, None)
                 self.say(memory_line(event))
-            case NotesRecalled():
+            case events.NotesRecalled():
                 if loaded(event):
                     self.say(f"{memory_line(event)} · /memory receipt")
-            case NoteKept():
+            case events.NoteKept():
                 self.say(memory_line(event))
-            case ToolProgress() | QuestionClosed() | TodosChanged() | UsageUpdated() | Titled():
+            case (
+                events.ToolProgress()
+                | events.QuestionClosed()
+                | events.TodosChanged()
+                | events.UsageUpdated()
+                | events.Titled()
+            ):
                 pass
             case _:
                 assert_never(event)
 
-    def replay(self, events: Iterable[Event]) -> None:
+    def replay(self, earlier: Iterable[Event]) -> None:
         """Print earlier events. Streamed deltas and closed questions are left out."""
-        for event in events:
-            if isinstance(event, Replied) and event.message.text:
+        for event in earlier:
+            if isinstance(event, events.Replied) and event.message.text:
                 self._print_blocks(self._blocks.add(event.message.text))
-            if not isinstance(event, TextDelta | ThinkingDelta | PermissionAsked | QuestionAsked):
+            if not isinstance(
+                event, events.TextDelta | events.ThinkingDelta | events.PermissionAsked | events.QuestionAsked
+            ):
                 self.event(event)
 
     def markdown(self, text: str) -> None:
         self.output.markdown(clean(text))
 
-    def say(self, text: str, level: Level = "info") -> None:
+    def say(self, text: str, level: events.Level = "info") -> None:
         mark = {"info": "·", "warning": "!", "error": "✗"}[level]
         style = {"info": "dim", "warning": "yellow", "error": "red"}[level]
         self.output.line(f"{mark} {clean(text)}", style)
@@ -352,7 +337,7 @@ class Printer:
             if seconds >= MIN_THINKING_SECONDS:
                 self.output.line(f"· thought for {seconds:.0f} s", "dim")
 
-    def _tool_finished(self, event: ToolFinished) -> None:
+    def _tool_finished(self, event: events.ToolFinished) -> None:
         title = self._titles.pop(event.call_id, event.name)
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
@@ -361,13 +346,13 @@ class Printer:
             return
         self.output.body(event.display.body, failed=event.failed)
 
-    def _compacting(self, event: Compacting) -> None:
+    def _compacting(self, event: events.Compacting) -> None:
         if _COMPACTION not in self._titles:
             self.say("Compacting the session …")
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
-    def _permission(self, event: PermissionAsked) -> None:
+    def _permission(self, event: events.PermissionAsked) -> None:
         self._seen.add(event.call.id)
         self.output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
         self.output.question_body(event.display)
@@ -383,7 +368,7 @@ class Printer:
         several = "numbers" if question.several else "a number"
         self.output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
 
-    def _turn_finished(self, event: TurnFinished) -> None:
+    def _turn_finished(self, event: events.TurnFinished) -> None:
         self._end_thought()
         self._print_blocks(self._blocks.finish())
         self._titles.clear()

@@ -5,31 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from ouro import events
 from ouro.display import Display, Plain
-from ouro.events import (
-    Compacted,
-    Compacting,
-    CoreChanged,
-    Event,
-    NoteKept,
-    NotesRecalled,
-    PermissionAsked,
-    Prompted,
-    QuestionAsked,
-    QuestionClosed,
-    Replied,
-    Retrying,
-    Said,
-    TextDelta,
-    ThinkingDelta,
-    Titled,
-    TodosChanged,
-    ToolFinished,
-    ToolProgress,
-    ToolStarted,
-    TurnFinished,
-    UsageUpdated,
-)
+from ouro.events import Event
 from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, ThinkingBlock, UserMessage, duration
@@ -50,10 +28,10 @@ _COMPACTION = "compaction"
 """The key of a running compaction among the cards of tool calls."""
 
 
-def blocks_of(events: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
+def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
     """The blocks of these events, for a transcript with the same keys and clock."""
     view = TranscriptView(outputs_key=like.outputs_key, receipt_key=like.receipt_key, clock=like.clock)
-    TranscriptWriter(view).replay(events)
+    TranscriptWriter(view).replay(earlier)
     return list(view.blocks)
 
 
@@ -69,64 +47,64 @@ class TranscriptWriter:
         """The waiting calls, by question id."""
         self._retry: NoticeBlock | None = None
 
-    def replay(self, events: Iterable[Event]) -> None:
+    def replay(self, earlier: Iterable[Event]) -> None:
         """Show earlier events; nothing is drawn before it is in sight."""
-        for event in events:
+        for event in earlier:
             self.show(event)
 
     def show(self, event: Event) -> None:
         """Show one event; events of other widgets are ignored."""
         match event:
-            case Prompted():
+            case events.Prompted():
                 names = [image.name or image.media_type for image in event.images]
                 self._transcript.add(UserMessage(event.text, names))
-            case TextDelta():
+            case events.TextDelta():
                 self._stream(AnswerBlock, event.text)
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 self._stream(ThinkingBlock, event.text)
-            case Replied():
+            case events.Replied():
                 self._end_reply(event.message)
-            case Retrying():
+            case events.Retrying():
                 self._show_retry(event)
-            case ToolStarted():
+            case events.ToolStarted():
                 self._card(event.call.id, event.title)
-            case ToolProgress():
+            case events.ToolProgress():
                 self._card(event.call_id).append(event.text)
                 self._transcript.update(self._card(event.call_id))
-            case PermissionAsked():
+            case events.PermissionAsked():
                 self._asked[event.question_id] = event.call.id
                 self._wait(event.call.id, True)
-            case QuestionClosed():
+            case events.QuestionClosed():
                 self._wait(self._asked.pop(event.question_id, ""), False)
-            case ToolFinished():
+            case events.ToolFinished():
                 self._finish(event)
-            case Compacting():
+            case events.Compacting():
                 self._compacting(event)
-            case Compacted():
+            case events.Compacted():
                 self._compacted(event)
-            case Said():
+            case events.Said():
                 self._end_compaction()
                 self._transcript.add(NoticeBlock(event.text, event.level))
-            case TurnFinished():
+            case events.TurnFinished():
                 self._end_turn(event)
-            case NotesRecalled():
+            case events.NotesRecalled():
                 if loaded(event):
                     hint = f" · {key}" if (key := self._transcript.receipt_key) else ""
                     self._transcript.add(NoticeBlock(f"{memory_line(event)}{hint}"))
-            case NoteKept() | CoreChanged():
+            case events.NoteKept() | events.CoreChanged():
                 self._show_memory(event)
-            case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():
+            case events.QuestionAsked() | events.TodosChanged() | events.UsageUpdated() | events.Titled():
                 pass
             case _:
                 assert_never(event)
 
     def _show_memory(self, event: MemoryEvent) -> None:
-        waits = isinstance(event, CoreChanged) and bool(event.proposal)
+        waits = isinstance(event, events.CoreChanged) and bool(event.proposal)
         self._transcript.add(NoticeBlock(memory_line(event), "warning" if waits else "info"))
-        if isinstance(event, CoreChanged) and event.display.body is not None:
+        if isinstance(event, events.CoreChanged) and event.display.body is not None:
             self._transcript.add(DisplayBlock(event.display))
 
-    def _compacting(self, event: Compacting) -> None:
+    def _compacting(self, event: events.Compacting) -> None:
         is_new = _COMPACTION not in self._cards
         card = self._card(_COMPACTION, "compact the session")
         if event.parts > 1 and not event.written:
@@ -134,7 +112,7 @@ class TranscriptWriter:
         if not is_new:
             self._transcript.update(card)
 
-    def _compacted(self, event: Compacted) -> None:
+    def _compacted(self, event: events.Compacted) -> None:
         card = self._card(_COMPACTION, "compact the session")
         what = f"{event.covered} messages summarized, {event.kept} kept"
         done = what if event.summary else f"{event.dropped} old tool outputs dropped"
@@ -178,7 +156,7 @@ class TranscriptWriter:
             elif isinstance(part, Thinking) and part.text.strip():
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
-    def _show_retry(self, event: Retrying) -> None:
+    def _show_retry(self, event: events.Retrying) -> None:
         self._transcript.discard(*self._reply)
         self._reply = []
         self._drop_retry()
@@ -205,13 +183,13 @@ class TranscriptWriter:
             card.wait(is_waiting)
             self._transcript.update(card)
 
-    def _finish(self, event: ToolFinished) -> None:
+    def _finish(self, event: events.ToolFinished) -> None:
         card = self._card(event.call_id, event.name)
         card.finish(event.display, event.failed, event.seconds)
         self._transcript.update(card)
         del self._cards[event.call_id]
 
-    def _end_turn(self, event: TurnFinished) -> None:
+    def _end_turn(self, event: events.TurnFinished) -> None:
         self._close_streams()
         self._reply = []
         for card in self._cards.values():

@@ -9,23 +9,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from ouro import events
 from ouro.display import Choice
 from ouro.errors import OuroError
-from ouro.events import (
-    CoreChanged,
-    Event,
-    NoteKept,
-    NotesRecalled,
-    Outcome,
-    PermissionAsked,
-    QuestionAsked,
-    QuestionClosed,
-    Said,
-    Titled,
-    TodosChanged,
-    TurnFinished,
-    UsageUpdated,
-)
+from ouro.events import Event
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.project_files import FileIndex, ProjectFiles
@@ -141,12 +128,12 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         try:
             reached = await self.session.scrollback.reach(message)
         except OuroError as error:
-            self.show(Said(str(error), "error"))
+            self.show(events.Said(str(error), "error"))
             return
         self.show_again()
         self.transcript.go_to(reached.prompts)
         if reached.is_left:
-            self.show(Said(LEFT_BRANCH, "warning"))
+            self.show(events.Said(LEFT_BRANCH, "warning"))
 
     @on(TranscriptView.TopReached)
     def _top_reached(self) -> None:
@@ -159,38 +146,38 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             return
         self._is_loading_earlier = True
         try:
-            events = await session.scrollback.more()
+            earlier = await session.scrollback.more()
         except OuroError as error:
-            self.show(Said(str(error), "error"))
+            self.show(events.Said(str(error), "error"))
             return
         finally:
             self._is_loading_earlier = False
         if session is self.session:
-            self.transcript.prepend(blocks_of(events, self.transcript))
+            self.transcript.prepend(blocks_of(earlier, self.transcript))
 
     def show_resumed(self, card: ResumeCard) -> None:
         """Show a panel if there is something to choose, else one line."""
         if card.is_long:
             self.resume.show(card)
         else:
-            self.show(Said(card_line(card, now())))
+            self.show(events.Said(card_line(card, now())))
 
     # What the turn queue reports
 
     def show(self, event: Event) -> None:
         self.writer.show(self._without_change(event))
-        if self.browser is not None and isinstance(event, NotesRecalled | NoteKept | CoreChanged):
+        if self.browser is not None and isinstance(event, events.NotesRecalled | events.NoteKept | events.CoreChanged):
             self.browser.memory_changed()
         match event:
-            case PermissionAsked() | QuestionAsked():
+            case events.PermissionAsked() | events.QuestionAsked():
                 self.questions.ask(event)
                 self.box.wait_for_answer(True)
                 self.ring("ouro waits for your answer")
-            case QuestionClosed(question_id=question_id):
+            case events.QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
-            case TodosChanged(todos=todos):
+            case events.TodosChanged(todos=todos):
                 self.todos.todos = todos
-            case NotesRecalled() | UsageUpdated() | TurnFinished() | Titled():
+            case events.NotesRecalled() | events.UsageUpdated() | events.TurnFinished() | events.Titled():
                 self.show_state()
             case _:
                 pass
@@ -199,8 +186,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     def _without_change(self, event: Event) -> Event:
         """A change that the user made in the memory browser was seen there: show one line, without its diff."""
-        if self.browser is not None and isinstance(event, CoreChanged) and event.origin in ("person", "undo"):
-            return Said(memory_line(event))
+        if self.browser is not None and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
+            return events.Said(memory_line(event))
         return event
 
     def turn_began(self) -> None:
@@ -208,7 +195,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.box.work_begins()
         self._drop_old_blocks()
 
-    def turn_ended(self, outcome: Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
+    def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
         if not self.is_attached:  # ouro ends
             return
         self.box.work_ends()
