@@ -15,7 +15,7 @@ from ouro.errors import OuroError
 from ouro.events import Event
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.project_files import FileIndex, ProjectFiles
+from ouro.frontends.project_files import ProjectFiles
 from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import UserMessage
@@ -81,8 +81,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.todos = TodoPanel()
         self.questions = QuestionStack(keymap)
         self.resume = ResumePanel()
-        self._files = ProjectFiles(self._list_files, self._suggest)
-        self.completion = Completion(_commands, self._file_index)
+        self._files = ProjectFiles(lambda: self.session.project_files() if self.session else [], self._suggest)
+        self.completion = Completion(_commands, lambda: self._files.index() if self.session else None)
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
@@ -165,7 +165,12 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # What the turn queue reports
 
     def show(self, event: Event) -> None:
-        self.writer.show(self._without_change(event))
+        is_open = self.browser is not None
+        if is_open and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
+            # The user saw the change in the browser: without its diff.
+            self.writer.show(events.Said(memory_line(event)))
+        else:
+            self.writer.show(event)
         if self.browser is not None and isinstance(event, events.NotesRecalled | events.NoteKept | events.CoreChanged):
             self.browser.memory_changed()
         match event:
@@ -183,12 +188,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 pass
 
     show_background = show
-
-    def _without_change(self, event: Event) -> Event:
-        """A change that the user made in the memory browser was seen there: show one line, without its diff."""
-        if self.browser is not None and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
-            return events.Said(memory_line(event))
-        return event
 
     def turn_began(self) -> None:
         self.resume.close()
@@ -270,13 +269,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if drafts:
             texts = [self.prompt.attachments.restore(draft) for draft in drafts]
             self.prompt.fill("\n".join([*texts, *([self.prompt.text] if self.prompt.text else [])]))
-
-    def _file_index(self) -> FileIndex | None:
-        return self._files.index() if self.session is not None else None
-
-    def _list_files(self) -> list[str]:
-        assert self.session is not None
-        return self.session.project_files()
 
     # The terminal
 

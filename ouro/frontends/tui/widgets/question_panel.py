@@ -1,10 +1,11 @@
-"""QuestionPanel: the base of permission questions and questions of the agent."""
+"""Questions above the prompt: to allow a tool call, and those of the agent."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -35,16 +36,16 @@ class QuestionPanel(Vertical, can_focus=True):
     GRACE = 0.5
     """Seconds without a key, after the question was drawn, until keys answer it."""
 
+    @dataclass
     class Answered(Message):
-        def __init__(self, question_id: str, answer: Answer) -> None:
-            super().__init__()
-            self.question_id = question_id
-            self.answer = answer
+        question_id: str
+        answer: Answer
 
+    @dataclass
     class Stray(Message):
-        def __init__(self, key: events.Key) -> None:
-            super().__init__()
-            self.key = key
+        """A key that belongs to the prompt."""
+
+        key: events.Key
 
     def __init__(self, question_id: str, keymap: Keymap, options: ChoiceList) -> None:
         super().__init__(classes="question")
@@ -142,11 +143,8 @@ class QuestionPanel(Vertical, can_focus=True):
     def choose(self, number: int) -> None:
         raise NotImplementedError
 
-    def on_options_picked(self) -> None:
+    def on_choice_list_picked(self) -> None:
         self.choose(self.options.place)
-
-
-_INDENT = 4
 
 
 class ChoiceList(Widget):
@@ -189,7 +187,9 @@ class ChoiceList(Widget):
             if line.cell_len + 2 + rest.cell_len <= width or not detail:
                 rendered.append([line.append("  ").append_text(rest)])
             else:
-                rendered.append([line, *(Text(" " * _INDENT) + part for part in _folded(rest, width - _INDENT))])
+                room = max(1, width - 4)
+                parts = rest.divide(range(room, len(rest), room))
+                rendered.append([line, *(Text("    ") + part for part in parts)])
             line.truncate(max(1, width), overflow="ellipsis")
         return rendered
 
@@ -202,12 +202,6 @@ class ChoiceList(Widget):
         if at is not None and at.y < len(owners):
             self.place = owners[at.y]
             self.post_message(self.Picked())
-
-
-def _folded(text: Text, width: int) -> list[Text]:
-    """`text` in pieces of that width; nothing is left out."""
-    width = max(1, width)
-    return list(text.divide(range(width, len(text), width)))
 
 
 _BLANKS = re.compile(" {24,}")
@@ -248,8 +242,7 @@ class PermissionPanel(QuestionPanel):
             view.add(DisplayBlock(replace(display, body=Diff(changes))))
             return plural(len(changes), "file"), view
         text = _text_of(display)
-        lines = text.count("\n") + 1
-        length = f"{len(text):,} characters" + (f", {lines:,} lines" if lines > 1 else "")
+        length = f"{len(text):,} characters" + (f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else "")
         return length, VerticalScroll(
             Static(_visible(text), markup=False), can_focus=False, classes="question--body question--text"
         )
@@ -300,11 +293,7 @@ class QuestionStack(Vertical):
         super().__init__(id="questions")
         self._keymap = keymap
         self._waiting: list[PermissionAsked | QuestionAsked] = []
-        self._panel: QuestionPanel | None = None
-
-    @property
-    def panel(self) -> QuestionPanel | None:
-        return self._panel
+        self.panel: QuestionPanel | None = None
 
     def ask(self, asked: PermissionAsked | QuestionAsked) -> None:
         self._waiting.append(asked)
@@ -321,18 +310,18 @@ class QuestionStack(Vertical):
 
     def _show_first(self) -> None:
         first = self._waiting[0] if self._waiting else None
-        if self._panel is not None and (first is None or self._panel.question_id != first.question_id):
-            self._panel.remove()
-            self._panel = None
-        if first is not None and self._panel is None:
+        if self.panel is not None and (first is None or self.panel.question_id != first.question_id):
+            self.panel.remove()
+            self.panel = None
+        if first is not None and self.panel is None:
             kind = PermissionPanel if isinstance(first, PermissionAsked) else AskPanel
-            self._panel = kind(first, self._keymap)  # type: ignore[arg-type]
-            self.mount(self._panel)
-            self._panel.focus()
-        if self._panel is not None:
+            self.panel = kind(first, self._keymap)  # type: ignore[arg-type]
+            self.mount(self.panel)
+            self.panel.focus()
+        if self.panel is not None:
             more = len(self._waiting) - 1
-            self._panel.border_subtitle = f"{more} more after this" if more else ""
-        self.display = self._panel is not None
+            self.panel.border_subtitle = f"{more} more after this" if more else ""
+        self.display = self.panel is not None
         self.screen.set_class(self.display, "-asking")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from ouro.session import ResumeCard
 
 _BETWEEN = "   "
-_NAME = 12
 
 
 class ResumePanel(Widget):
@@ -29,10 +29,9 @@ class ResumePanel(Widget):
 
     COMPONENT_CLASSES = {"resume--name", "resume--marked"}  # noqa: RUF012 (Textual's own form)
 
+    @dataclass
     class Chosen(Message):
-        def __init__(self, part: Part) -> None:
-            super().__init__()
-            self.part = part
+        part: Part
 
     def __init__(self) -> None:
         super().__init__(id="resume")
@@ -70,6 +69,10 @@ class ResumePanel(Widget):
     def _choices(self) -> list[tuple[Part, str]]:
         return card_choices(self._card) if self._card is not None else []
 
+    def on_click(self, event: events.Click) -> None:
+        if (place := event.style.meta.get("place")) is not None:
+            self._choose(place)
+
     def _choose(self, place: int) -> None:
         self.post_message(self.Chosen(self._choices[place][0]))
         self.close()
@@ -83,38 +86,25 @@ class ResumePanel(Widget):
     def _rows(self, width: int) -> list[Text]:
         if self._card is None:
             return []
-        told = card_lines(self._card, self.clock())
+        facts = card_lines(self._card, self.clock())
         if self.app.size.height < HEADER_FROM_HEIGHT:
-            told = [row for row in told if row[0] == "first call"]
-        rows = []
-        for name, words in told:
-            row = Text(f"{name:<{_NAME}}", self.get_component_rich_style("resume--name", partial=True), no_wrap=True)
-            rows.append(Text(no_wrap=True, end="").append_text(row).append(words))
-        return [_cut(row, width) for row in [*rows, *(line for line, _ in self._choice_rows(width))]]
+            facts = [fact for fact in facts if fact[0] == "first call"]
+        style = self.get_component_rich_style("resume--name", partial=True)
+        rows = [Text.assemble((f"{name:<12}", style), words, no_wrap=True, end="") for name, words in facts]
+        rows += self._choice_rows(width)
+        for row in rows:
+            row.truncate(max(1, width), overflow="ellipsis")
+        return rows
 
-    def _choice_rows(self, width: int) -> list[tuple[Text, list[tuple[int, int]]]]:
-        """The ways to go on, as many to a row as fit; with each row the column and the place of each."""
+    def _choice_rows(self, width: int) -> list[Text]:
+        """What to resume with, as many choices to a row as fit."""
         marked = self.get_component_rich_style("resume--marked", partial=True)
-        lines: list[tuple[Text, list[tuple[int, int]]]] = [(Text(no_wrap=True, end=""), [])]
+        rows = [Text(no_wrap=True, end="")]
         for place, (_part, words) in enumerate(self._choices):
-            line, columns = lines[-1]
-            if columns and line.cell_len + len(_BETWEEN) + 2 + len(words) > width:
-                lines.append((Text(no_wrap=True, end=""), []))
-                line, columns = lines[-1]
-            line.append(_BETWEEN if columns else "")
-            columns.append((line.cell_len, place))
-            line.append(f"{'❯' if place == self._place else ' '} {words}", marked if place == self._place else "")
-        return lines
-
-    def on_click(self, event: events.Click) -> None:
-        at = event.get_content_offset(self)
-        choices = self._choice_rows(self.size.width)
-        row = at.y - (self.size.height - len(choices)) if at is not None else -1
-        if at is not None and 0 <= row < len(choices):
-            places = [place for column, place in choices[row][1] if column <= at.x]
-            self._choose(places[-1])
-
-
-def _cut(row: Text, width: int) -> Text:
-    row.truncate(max(1, width), overflow="ellipsis")
-    return row
+            is_marked = place == self._place
+            choice = Text(f"{'❯' if is_marked else ' '} {words}", marked if is_marked else "")
+            choice.apply_meta({"place": place})
+            if rows[-1] and rows[-1].cell_len + len(_BETWEEN) + choice.cell_len > width:
+                rows.append(Text(no_wrap=True, end=""))
+            rows[-1].append(_BETWEEN if rows[-1] else "").append_text(choice)
+        return rows
