@@ -37,9 +37,11 @@ def memory_line(event: MemoryEvent) -> str:
         case Titled(title):
             return f"Session title: “{title}”"
         case NotesRecalled():
-            return memories(loaded(event))
+            return plural(loaded(event), "memory", "memories")
         case NoteKept():
-            return _note_line(event)
+            waits = " · /memory list" if event.operation == "propose" else ""
+            undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+            return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}"
         case CoreChanged():
             return _core_line(event)
         case _:
@@ -48,10 +50,6 @@ def memory_line(event: MemoryEvent) -> str:
 
 def loaded(event: NotesRecalled) -> int:
     return sum(item.state == "loaded" for item in event.items)
-
-
-def memories(count: int) -> str:
-    return plural(count, "memory", "memories")
 
 
 def receipt(event: Compacted) -> str:
@@ -70,12 +68,6 @@ def receipt(event: Compacted) -> str:
     return "\n".join(
         [*lines, "- the session file keeps every message", *(["", event.summary] if event.summary else [])]
     )
-
-
-def _note_line(event: NoteKept) -> str:
-    waits = " · /memory list" if event.operation == "propose" else ""
-    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
-    return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}"
 
 
 def _core_line(event: CoreChanged) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ouro.session.opening import Part
-from ouro.utils.text import clean, one_line
+from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo
@@ -140,10 +140,10 @@ def _repository(news: RepositoryChanges | None) -> str:
     if news.branch_then and news.branch_then != news.branch:
         parts.append(f"on {clean(news.branch)} now, on {clean(news.branch_then)} then")
     if news.changed:
-        parts.append(f"{_count(news.changed, 'file')} not committed")
+        parts.append(f"{plural(news.changed, 'file')} not committed")
     if news.commits:
         subjects = "; ".join(clean(subject) for subject in news.subjects)
-        parts.append(f"{_count(news.commits, 'commit')} since: {subjects}")
+        parts.append(f"{plural(news.commits, 'commit')} since: {subjects}")
     return ", ".join(parts)
 
 
@@ -151,15 +151,11 @@ def _memory(card: ResumeCard) -> str:
     if not card.memory:
         return ""
     of = ", ".join(f"{scope} {count}" for scope, count in card.memory.items())
-    return f"{_count(sum(card.memory.values()), 'change')} of memory since ({of})"
+    return f"{plural(sum(card.memory.values()), 'change')} of memory since ({of})"
 
 
 def _open(card: ResumeCard) -> str:
     parts = ["the last turn has no answer"] if card.in_the_middle else []
     if card.todos:
-        parts.append(f"{_count(len(card.todos), 'todo')} open: {' '.join(clean(card.todos[0].text).split())[:60]}")
+        parts.append(f"{plural(len(card.todos), 'todo')} open: {' '.join(clean(card.todos[0].text).split())[:60]}")
     return ", ".join(parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -101,13 +101,13 @@ class SessionMatches:
 
     def _enter(self, scope: Scope) -> None:
         self.scope = scope
-        self.in_scope = [info for info in self.sessions if self._belongs(info)]
+        belongs: dict[Scope, Callable[[SessionInfo], bool]] = {
+            THESE: lambda info: info.id in self._only,
+            PROJECT: lambda info: self._is_here(info.project),
+            ALL: lambda _info: True,
+        }
+        self.in_scope = list(filter(belongs[scope], self.sessions))
         self._titles = [info.title.lower() for info in self.in_scope]
-
-    def _belongs(self, info: SessionInfo) -> bool:
-        if self.scope == THESE:
-            return info.id in self._only
-        return self.scope == ALL or self._is_here(info.project)
 
 
 def alike(query: str, titles: Sequence[str]) -> list[int]:

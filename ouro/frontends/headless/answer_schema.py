@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,15 @@ class AnswerSchema:
         Raises:
             AnswerMisfit: it is not JSON, or does not match the schema.
         """
-        value = _json_of(answer)
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
 
+        for text in (answer, *reversed(_FENCE.findall(answer))):
+            with suppress(ValueError):
+                value = json.loads(text)
+                break
+        else:
+            raise AnswerMisfit("the answer is not JSON")
         try:
             error = best_match(self._validator.iter_errors(value))
         except Unresolvable as unresolvable:
@@ -78,12 +84,3 @@ def asked_again(misfit: AnswerMisfit) -> str:
         f"Your answer does not fit the JSON schema ({misfit.message}). "
         "Answer again: only the JSON value, corrected, without words around it."
     )
-
-
-def _json_of(answer: str) -> Any:
-    for text in (answer, *reversed(_FENCE.findall(answer))):
-        try:
-            return json.loads(text)
-        except ValueError:
-            continue
-    raise AnswerMisfit("the answer is not JSON")

@@ -190,8 +190,8 @@ class HeadlessRun(TurnObserver):
 
     async def _answer_prompt(self, draft: Draft) -> None:
         """Send a prompt, repeated if its answer does not match the schema, and print the result."""
+        started = time.monotonic()
         try:
-            started = time.monotonic()
             result = self._result = Result(self._session.id, self._session.status().model)
             self._has_result = True
             text, images = self._schema.add_to(draft.text) if self._schema else draft.text, draft.images

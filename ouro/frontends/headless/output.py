@@ -158,8 +158,10 @@ class Progress:
             case events.ToolStarted():
                 self._titles[event.call.id] = event.title
             case events.ToolFinished():
-                title = self._titles.pop(event.call_id, event.name)
-                self._tool(title, event.display.summary, event.failed)
+                title = one_line(self._titles.pop(event.call_id, event.name))
+                mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
+                summary = self._colour(one_line(event.display.summary), "2")
+                self._pipe.write(f"{mark} {title}  {summary}".rstrip() + "\n")
             case events.Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
             case events.Compacting(0, 1):
@@ -181,11 +183,6 @@ class Progress:
             self.say(": ".join(part for part in (result.outcome, result.detail) if part))
         elif result.misfit:
             self.say(f"the answer does not fit the schema: {result.misfit}")
-
-    def _tool(self, title: str, summary: str, failed: bool) -> None:
-        mark, colour = ("✗", "31") if failed else ("✓", "32")
-        mark = self._colour(mark, colour)
-        self._pipe.write(f"{mark} {one_line(title)}  {self._colour(one_line(summary), '2')}".rstrip() + "\n")
 
     def _colour(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text

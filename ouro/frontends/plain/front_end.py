@@ -80,7 +80,6 @@ class ReplFrontEnd:
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
     async def choose_way_back(self) -> WayBack | None:
-        """Print the earlier messages with numbers, and wait for one."""
         return await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
@@ -129,7 +128,6 @@ class ReplFrontEnd:
         self._printer.replay(events[starts[-reached.prompts] :])
 
     async def send(self, text: str) -> None:
-        """Send a message, or steer the running turn with it."""
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
@@ -151,33 +149,23 @@ class ReplFrontEnd:
         self._repl.leave()
 
     def copy(self, text: str) -> None:
-        """Copy with OSC 52.
-
-        Raises:
-            UsageError: the terminal is a plain one.
-        """
         if self._printer.output.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
         self._printer.output.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
 
     async def edit(self, _text: str) -> str:
-        """Not possible: the plain prompt keeps reading lines while an editor would need the terminal.
-
-        Raises:
-            UsageError: always.
-        """
+        # The plain prompt keeps reading lines while an editor would need the terminal.
         raise UsageError(
             "The plain prompt cannot open an editor.",
             "Edit the file itself: ouro reads it again with your next message.",
         )
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line of text; may be empty."""
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 
     async def _open_interactively(self, request: OpenRequest) -> Session | None:
-        """A session; None if the user declines. Piped input is asked nothing: the error is raised."""
+        # Piped input is asked nothing: the error is raised.
         return await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:

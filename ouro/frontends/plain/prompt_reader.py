@@ -206,7 +206,12 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
 
     @keys.add("enter")
     def _send(event: KeyPressEvent) -> None:
-        _enter(event.current_buffer, repl, take)
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\") and not repl.is_asking():
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        elif buffer.text.strip() or repl.is_asking():
+            take(buffer)
 
     @keys.add("escape", "enter")
     @keys.add("c-j")
@@ -243,13 +248,3 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
         event.current_buffer.open_in_editor()
 
     return keys
-
-
-def _enter(buffer: Buffer, repl: Repl, take: Callable[[Buffer], None]) -> None:
-    if repl.is_asking():
-        take(buffer)
-    elif buffer.document.text_before_cursor.endswith("\\"):
-        buffer.delete_before_cursor()
-        buffer.insert_text("\n")
-    elif buffer.text.strip():
-        take(buffer)

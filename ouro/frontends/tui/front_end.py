@@ -34,12 +34,7 @@ OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
 
 
 class ScreenFrontEnd:
-    """The full screen, as commands see it.
-
-    Args:
-        open_catalog: returns the session catalog, to pick a session before one is open.
-        save_theme: writes a theme into the settings.
-    """
+    """The full screen, as commands see it."""
 
     def __init__(
         self,
@@ -73,12 +68,8 @@ class ScreenFrontEnd:
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        rows = []
-        for action in ACTIONS:
-            keys = self.keymap.keys(action.name)
-            if action.place != "edit" and keys:
-                rows.append((", ".join(map(shown, keys)), action.help))
-        return rows
+        keys = [(self.keymap.keys(action.name), action.help) for action in ACTIONS if action.place != "edit"]
+        return [(", ".join(map(shown, names)), text) for names, text in keys if names]
 
     @property
     def theme(self) -> str:
@@ -199,14 +190,10 @@ class ScreenFrontEnd:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        return await self.result_of(self.session_picker(get_catalog, search=search, only=only))
+        picker = SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self.rename_open)
+        return await self.result_of(picker)
 
-    def session_picker(
-        self, get_catalog: GetCatalog, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
-    ) -> SessionPicker:
-        return SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
-
-    def _rename(self, session_id: str, title: str) -> bool:
+    def rename_open(self, session_id: str, title: str) -> bool:
         """Rename the session on the screen, if it is that one: no other writer can."""
         session = self._turns.session
         if session is None or session.id != session_id:
@@ -263,7 +250,8 @@ class ScreenOpenDialog:
             return await self._front_end.pick_session(self._turns.session.session_catalog, only=ids)
         if self._open_catalog is None:
             return OpenRequest()
-        sheet = self._front_end.session_picker(self._open_catalog, only=ids, esc="new session")
+        rename = self._front_end.rename_open
+        sheet = SessionPicker(self._open_catalog, self._front_end.keymap, only=ids, rename=rename, esc="new session")
         picked = await self._front_end.result_of(sheet)
         return None if sheet.wants_to_leave else picked or OpenRequest()
 

@@ -48,14 +48,9 @@ def run_tui(
     save_theme: Callable[[str], None] | None = None,
     open_catalog: GetCatalog | None = None,
 ) -> int:
-    """Run the full screen; returns the exit code.
+    """Run the full screen, from the first frame if it was drawn already; returns the exit code.
 
     Args:
-        open_session: opens the session of a request.
-        request: the session to begin with.
-        first_message: sent when the session is open; may be empty.
-        look: how the screen is drawn.
-        frame: the first frame, if it was drawn already.
         save_theme: writes a theme into the settings.
         open_catalog: returns the session catalog, to pick a session before one is open.
 

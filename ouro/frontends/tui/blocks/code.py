@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -110,13 +111,9 @@ def _chunk_size(code: str, language: str) -> int:
     """
     if code.count("\n") <= CHUNK:
         return 0
-    ends: list[int] = [index + 1 for index, character in enumerate(code) if character == "\n"]
-    limits = [*range(CHUNK, len(ends), CHUNK)][:MAX_CHUNKS_IN_STRING]
-    for limit in limits:
-        end: int = ends[limit - 1]
-        if len(limits) == MAX_CHUNKS_IN_STRING and limit == limits[-1]:
-            return end
-        if not _is_inside_string(code[:end], language):
+    ends = [match.end() for match in re.finditer("\n", code)]
+    for chunks, end in enumerate(ends[CHUNK - 1 : -1 : CHUNK], 1):
+        if chunks == MAX_CHUNKS_IN_STRING or not _is_inside_string(code[:end], language):
             return end
     return 0
 
