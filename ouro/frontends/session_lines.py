@@ -60,7 +60,6 @@ def title(info: SessionInfo) -> str:
 
 
 def figures(info: SessionInfo, now: datetime) -> str:
-    """Age, messages, size and cost, in one line."""
     parts = [age(info.updated_at, now), f"{info.messages:,} messages", size(info.size), cost(info.cost)]
     return " · ".join(part for part in [*parts, "copy" if info.fork_of else ""] if part)
 
@@ -75,7 +74,6 @@ def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
 
 
 def now() -> datetime:
-    """The current time, for `age`."""
     return datetime.now(UTC)
 
 

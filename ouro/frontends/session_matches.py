@@ -68,7 +68,6 @@ class SessionMatches:
         return True
 
     def add(self, hit: SessionHit) -> None:
-        """Add a session whose messages contain the words."""
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def allow_fuzzy(self, fuzzy: Callable[[str, Sequence[str]], list[int]]) -> None:

@@ -49,7 +49,6 @@ class AnswerSchema:
         return cls(schema)
 
     def add_to(self, prompt: str) -> str:
-        """The prompt with the schema of the answer."""
         return (
             f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no words around it, "
             f"no code fence. It has to fit this JSON schema:\n{json.dumps(self._schema)}"

@@ -37,8 +37,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class HeadlessOptions:
-    """The options of `ouro -p`."""
-
     prompt: str = ""
     input: Literal["text", "stream-json"] = "text"
     output: OutputFormat = "text"
@@ -144,7 +142,6 @@ class HeadlessRun(TurnObserver):
         await self._queue.idle()
 
     async def close(self) -> None:
-        """Close the session; its last events are printed."""
         await self._queue.close()
 
     def show(self, event: Event) -> None:

@@ -18,8 +18,6 @@ BLOCK = 65_536
 
 
 class ImageInput(msgspec.Struct, forbid_unknown_fields=True):
-    """An attached image: its bytes in base64."""
-
     media_type: str
     data: bytes
     name: str = ""
@@ -34,16 +32,12 @@ class UserInput(msgspec.Struct, tag="user", tag_field="type", forbid_unknown_fie
 
 
 class PermissionInput(msgspec.Struct, tag="permission", tag_field="type", forbid_unknown_fields=True):
-    """The answer to a `permission_asked`."""
-
     question_id: str
     choice: Literal["yes", "always", "no"]
     comment: str = ""
 
 
 class AnswerInput(msgspec.Struct, tag="answer", tag_field="type", forbid_unknown_fields=True):
-    """The answer to a `question_asked`."""
-
     question_id: str
     answers: list[str] = []
 

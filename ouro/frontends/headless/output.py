@@ -174,7 +174,6 @@ class Progress:
                 pass
 
     def refused(self, question: events.PermissionAsked, refusal: Refusal) -> None:
-        """Print that a call was refused, and how to allow it."""
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 

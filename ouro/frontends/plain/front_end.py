@@ -139,7 +139,6 @@ class ReplFrontEnd:
             self._turns.start(events)
 
     async def browse_memory(self) -> bool:
-        """Always False: the plain prompt prints lists instead."""
         return False
 
     def redraw(self) -> None:

@@ -29,7 +29,6 @@ class LineReader:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Handle Ctrl+C while this is open."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
         try:
@@ -86,7 +85,6 @@ class LineReader:
 
 
 def _echo(shown: bool) -> None:
-    """Set whether the terminal shows what is typed."""
     if not sys.stdin.isatty():
         return
     import termios

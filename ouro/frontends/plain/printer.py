@@ -81,7 +81,6 @@ class PlainOutput:
         self._ends_with_gap = True
 
     def markdown(self, text: str) -> None:
-        """Print a block of Markdown, between empty lines."""
         self._write("" if self._ends_with_gap else "\n")
         self._ends_with_gap = True
         if self.plain:
@@ -228,7 +227,6 @@ class Printer:
 
     @property
     def activity(self) -> str:
-        """What runs now, for the status line."""
         if self._titles:
             return one_line(next(reversed(self._titles.values())), 40)
         return "thinking" if self._thinking_since is not None else ""

@@ -83,14 +83,12 @@ class PromptReader:
             yield
 
     async def read(self) -> str | None:
-        """The next message or answer; None at the end of the input."""
         if self._running is None:
             self._running = asyncio.create_task(self._prompt.prompt_async(handle_sigint=False))
             self._running.add_done_callback(lambda _: self._lines.put_nowait(None))
         return await self._lines.get()
 
     async def close(self) -> None:
-        """Remove the prompt from the screen and restore the terminal."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, *filter(None, (self._flushing,)), return_exceptions=True)

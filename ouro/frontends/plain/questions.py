@@ -50,7 +50,6 @@ class LineQuestions:
         return next((question for question in self._waiting if not question.answer.done()), None)
 
     async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
-        """Wait for a line that `parse` understands."""
         question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future(), secret)
         self._waiting.append(question)
         self._asked.set()
@@ -248,7 +247,6 @@ class SessionQuestion:
         self._session_catalog = session_catalog
 
     async def ask(self, search: str = "", only: Collection[str] = ()) -> OpenRequest | None:
-        """The picked session; None for an empty line."""
         sessions = await self._session_catalog.sessions()
         matches = SessionMatches(sessions, self._session_catalog.is_here, only)
         listed = await self._list(matches, search)
@@ -271,7 +269,6 @@ class SessionQuestion:
                 listed = await self._list(matches, line)
 
     async def _list(self, matches: SessionMatches, words: str) -> Sequence[SessionMatch]:
-        """Print the matches: by title, then by what was said."""
         matches.look_for(words)
         if matches.query:
             async for hit in self._session_catalog.search(matches.in_scope, matches.query):

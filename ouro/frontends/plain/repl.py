@@ -165,7 +165,6 @@ class Repl(TurnObserver):
         return PLAIN_PROMPT if self._printer.output.plain else PROMPT
 
     def toolbar(self) -> str:
-        """The status line: what runs now, and the figures of the session."""
         if self._turns.session is None:
             return " starting …"
         busy = ""
@@ -179,7 +178,6 @@ class Repl(TurnObserver):
         return self._questions.open is not None
 
     def is_secret(self) -> bool:
-        """Whether the typed text must not be shown."""
         question = self._questions.open
         return question is not None and question.secret
 
@@ -213,7 +211,6 @@ class Repl(TurnObserver):
             set_mode(self._front_end, modes[(current + 1) % len(modes)])
 
     def files(self) -> list[str]:
-        """The project's files; empty before a session is open."""
         return self._front_end.session.project_files() if self._turns.session is not None else []
 
     # Lines
@@ -309,7 +306,6 @@ class Repl(TurnObserver):
 
 
 def status_line(status: Status) -> str:
-    """Model, mode, branch, context, tokens and cost in one line."""
     used = status.usage
     items = [status.model, status.mode, one_line(status.branch, 30)]
     if status.context:

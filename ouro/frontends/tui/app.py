@@ -78,7 +78,6 @@ class OuroApp(App[int], inherit_bindings=False):
         return self.conversation
 
     def on_mount(self) -> None:
-        """Show the prompt, then open the session."""
         self.begin_capture_print(self)
         # Textual draws only changes; after another program the screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
@@ -137,8 +136,6 @@ class OuroApp(App[int], inherit_bindings=False):
 
 
 class KeyActions:
-    """What the keys do, except those that edit the prompt."""
-
     def __init__(self, app: App[Any], conversation: ConversationScreen, front_end: ScreenFrontEnd) -> None:
         self._app = app
         self._conversation = conversation
@@ -149,7 +146,6 @@ class KeyActions:
         self._stopped_at = float("-inf")
 
     async def run(self, name: str) -> None:
-        """Run an action; the status line shows its error."""
         method: Callable[[], object] = getattr(self, name)
         try:
             result = method()

@@ -43,7 +43,6 @@ class TerminalDriver(LinuxDriver):
         self._listens = Event()
 
     def listen(self) -> None:
-        """Start reading keys: a prompt has the focus."""
         self._listens.set()
 
     def write(self, data: str) -> None:

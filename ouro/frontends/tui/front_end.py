@@ -97,7 +97,6 @@ class ScreenFrontEnd:
         return await external.edit(self._app, text)
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line of text; empty if the user cancels."""
         return await self.result_of(LineSheet(title, secret)) or ""
 
     async def choose_way_back(self) -> WayBack | None:

@@ -94,8 +94,6 @@ THEMES: Mapping[str, ThemeColors] = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The settings and facts that the screen is drawn with."""
-
     theme: str = "dark"
     version: str = ""
     cwd: Path = field(default_factory=Path)
@@ -117,7 +115,6 @@ class Look:
 
 
 def short_path(path: Path) -> str:
-    """`path` with `~` for the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
 

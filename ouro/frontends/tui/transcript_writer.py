@@ -36,8 +36,6 @@ def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[Transcript
 
 
 class TranscriptWriter:
-    """Turns events into blocks."""
-
     def __init__(self, transcript: TranscriptView) -> None:
         self._transcript = transcript
         self._reply: list[AnswerBlock | ThinkingBlock] = []

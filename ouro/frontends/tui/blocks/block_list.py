@@ -72,7 +72,6 @@ class TranscriptBlock(ABC):
 
 
 def estimate_text(text: str, width: int) -> int:
-    """The approximate number of lines of `text` at `width`."""
     return text.count("\n") + 1 + len(text) // max(1, width)
 
 
@@ -149,7 +148,6 @@ class BlockList:
         return grown
 
     def settle_end(self, height: int) -> None:
-        """Draw the last `height` lines."""
         place = len(self.blocks)
         while place and height > 0:
             place -= 1
@@ -158,7 +156,6 @@ class BlockList:
             height -= self._heights[place]
 
     def line(self, number: int) -> StyledLine | None:
-        """The line `number`; None behind the last one."""
         if (found := self.block_at(number)) is None:
             return None
         lines = self._lines(found[0])

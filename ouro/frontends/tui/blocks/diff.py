@@ -152,7 +152,6 @@ class Pair:
 
 
 def hunks(before: str, after: str) -> list[list[Pair]]:
-    """The changes, with three lines of context."""
     old, new = before.splitlines(), after.splitlines()
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
@@ -181,7 +180,6 @@ def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
 
 
 def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:
-    """The numbers of lines added and removed."""
     pairs = [pair for part in parts for pair in part if not pair.is_same]
     return sum(pair.new is not None for pair in pairs), sum(pair.old is not None for pair in pairs)
 

@@ -199,7 +199,6 @@ class _Inline:
 
 
 def _end_of(tokens: Sequence[Token], start: int) -> int:
-    """The end of the block that opens at `start`."""
     depth = 0
     for position in range(start, len(tokens)):
         depth += tokens[position].nesting

@@ -37,8 +37,6 @@ class MarkdownPiece:
 
 
 class MarkdownPieces:
-    """Cuts a text that arrives in parts."""
-
     def __init__(self) -> None:
         self.finished: list[MarkdownPiece] = []
         self._open = ""

@@ -45,7 +45,6 @@ def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]
 
 
 def preview_size(body: Body, failed: bool) -> int:
-    """The number of lines shown while folded."""
     match body:
         case Diff() | Plain(language="diff"):
             return 24
@@ -183,7 +182,6 @@ class ToolCard(TranscriptBlock):
         self._end("failed" if failed else "done")
 
     def stop(self) -> None:
-        """The turn ended before the call had a result."""
         if self._seconds is None:
             self._seconds = self._clock() - self._since
             self._end("stopped")

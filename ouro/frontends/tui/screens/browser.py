@@ -49,8 +49,6 @@ class PageLine(NamedTuple):
 
 @dataclass(slots=True)
 class Page:
-    """Lines of text; some are links."""
-
     lines: list[PageLine] = field(default_factory=list)
 
     def add(self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = "") -> None:
@@ -84,7 +82,6 @@ class PageView(VerticalScroll, can_focus=True):
 
     @property
     def link(self) -> PageLink | None:
-        """The marked link; None if the page has none."""
         return self._page.lines[self._links[self._place]].link if self._links else None
 
     def show(self, page: Page) -> None:

@@ -104,7 +104,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.show_again()
 
     def show_again(self) -> None:
-        """Show the session's transcript again, from its newest messages."""
         if self.session is not None:
             self.transcript.clear()
             self.writer.replay(self.session.scrollback.shown())
@@ -113,7 +112,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.show_state()
 
     def show_state(self) -> None:
-        """Show the session's status, title and queue as they are now."""
         if self.session is not None:
             self.status.status = self.session.status()
             self.status.refresh()

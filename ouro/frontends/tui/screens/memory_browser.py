@@ -59,8 +59,6 @@ LABELS: Mapping[str, str] = {
 
 
 class MemoryList(RowList[MemoryRow]):
-    """Ten thousand notes, or commits, as lines."""
-
     def key_of(self, row: MemoryRow) -> object:
         return row.text if row.link is None or row.link.kind == "core" else row.link
 

@@ -124,7 +124,6 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
 
 
 def _gist(edit: FileEdit) -> str:
-    """The added lines, else the removed ones."""
     lines = _changed_lines(edit)
     new = [line for line in lines if line[0] == "+"]
     return " ".join(map(_item, new or lines)) or edit.name
@@ -198,7 +197,6 @@ async def linked_page(memory: Browsing, link: PageLink) -> Page:
 
 
 def note_page(details: NoteDetails) -> Page:
-    """A note: text, confidence, source, versions, related notes."""
     note, page = details.note, Page()
     page.add(note.text or "(empty)", "title")
     page.add(f"{details.scope} · {note.category} · {note.id[:12]}", "detail")
@@ -235,7 +233,6 @@ def note_page(details: NoteDetails) -> Page:
 
 
 def core_page(listed: ListedEntry, lines: Sequence[BlamedLine]) -> Page:
-    """A line of the core: file, author and date."""
     page = Page()
     page.add(listed.text, "title")
     page.add(f"{listed.scope}/{listed.name}, line {listed.line}", "detail")
@@ -275,7 +272,6 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
 
 
 def proposal_page(proposal: Proposal) -> Page:
-    """A pending change: reason, sources and diff."""
     page = Page()
     page.add("Waiting for approval", "title")
     page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
@@ -362,7 +358,6 @@ def _add_commit(page: Page, commit: Commit) -> None:
 
 
 def _short_name(name: str) -> str:
-    """A file name; a note's id is cut."""
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}{base[:12]}" if base.startswith("mem_") else name
 

@@ -271,7 +271,6 @@ class SessionPicker(Browser):
         await self._reload()
 
     async def _delete_session(self) -> None:
-        """Ask first."""
         if self._list.marked is not None:
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # the search field would take the answer as text

@@ -33,7 +33,6 @@ class Completion(PickList):
         return bool(self.rows)
 
     def look_at(self, before: str) -> None:
-        """Suggest what fits the text before the cursor."""
         typed = _word(before)
         if typed and typed == self._dismissed:
             return

@@ -67,7 +67,6 @@ class Attachments:
         return Draft(text, tuple(image for name, image in self._images.items() if name in text))
 
     def expand_text(self, text: str) -> str:
-        """`text` with the pastes in full."""
         for name, pasted in self._pastes.items():
             text = text.replace(name, pasted)
         return text
@@ -130,12 +129,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         return self.get_text_range((0, 0), self.cursor_location)
 
     def fill(self, text: str) -> None:
-        """Put `text` in place of what is there, the cursor at its end."""
         self.replace(text, (0, 0), self.document.end)
         self.move_cursor(self.document.end)
 
     def put(self, text: str) -> None:
-        """Write `text` at the cursor, over what is selected."""
         self.replace(text, *self.selection)
 
     async def _on_key(self, event: events.Key) -> None:
@@ -204,7 +201,6 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def accept(self) -> None:
-        """Take the suggestion that the mouse has chosen."""
         self._accept(send=False)
         self.focus()
 
@@ -256,7 +252,6 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.action_cursor_up()
 
     def action_next(self) -> None:
-        """Down: in the text, then through the history."""
         if self.navigator.is_last_wrapped_line(self.cursor_location):
             self._recall(1)
         else:
@@ -318,13 +313,11 @@ class PromptBox(Horizontal):
         self._prompt.completion.stay_above(self.outer_size.height)
 
     def on_text_area_changed(self) -> None:
-        """A shell line has another sign and edge."""
         shell = self._prompt.text.startswith("!")
         self.set_class(shell, "-shell")
         self._sign.update("! " if shell else "❯ ")
 
     def work_begins(self) -> None:
-        """Count the time of a turn on the edge."""
         self._began = time.monotonic()
         self._timer = self.set_interval(0.2, self._tick)
         self._tick()

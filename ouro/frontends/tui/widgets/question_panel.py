@@ -58,7 +58,6 @@ class QuestionPanel(Vertical, can_focus=True):
         self._is_writing = False
 
     def on_mount(self) -> None:
-        """Accept keys after the first frame."""
         self.call_after_refresh(self._drawn)
 
     def _drawn(self) -> None:
@@ -163,11 +162,9 @@ class ChoiceList(Widget):
         self._several = several
 
     def move(self, by: int) -> None:
-        """Mark another one; round at the ends."""
         self.place = (self.place + by) % max(1, len(self.lines))
 
     def tick(self, number: int) -> None:
-        """Take one of several, or leave it again."""
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
@@ -208,8 +205,6 @@ _BLANKS = re.compile(" {24,}")
 
 
 class PermissionPanel(QuestionPanel):
-    """Yes, always, or no, with an optional comment."""
-
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         choices = ["yes", "always", "no"] if asked.rule else ["yes", "no"]
         details = {"always": f"saves the rule  {escaped(asked.rule)}"}
@@ -330,8 +325,6 @@ _DONE = "done"
 
 
 class AskPanel(QuestionPanel):
-    """The choices of the agent, and one more for another answer."""
-
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = asked.question
         self._question = question

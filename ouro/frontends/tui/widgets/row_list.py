@@ -96,7 +96,6 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
     @property
     def marked(self) -> T | None:
-        """The marked row; None if there is none."""
         return self.rows[self.place] if self.rows else None
 
     def key_of(self, row: T) -> object:
@@ -145,7 +144,6 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             self.post_message(self.Picked())
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
         place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         cells: list[Cell] = []
         if 0 <= place < len(self.rows):
@@ -198,7 +196,6 @@ class PickList(RowList["Choice"], can_focus=False):
         self.place = next(places, 0)
 
     def narrow(self, text: str) -> None:
-        """Show the choices that contain all these words."""
         words = text.lower().split()
         if words != self._words:
             self._words = words

@@ -79,11 +79,9 @@ class TranscriptView(LineScroll):
         return self._blocks.blocks
 
     def update(self, block: TranscriptBlock) -> None:
-        """Show what changed in a block, with the next frame."""
         self._frames.add(block)
 
     def discard(self, *blocks: TranscriptBlock) -> None:
-        """Take blocks out again."""
         self._blocks.remove(blocks)
         self._frames.drop(blocks)
         if self._seen is not None and self._seen[0] in blocks:
@@ -96,7 +94,6 @@ class TranscriptView(LineScroll):
         self.following = True
 
     def set_queued(self, texts: Sequence[str]) -> None:
-        """Draw the messages that wait to be delivered below the last block."""
         self._queued = tuple(texts)
         self._frames.ask()
 
@@ -131,7 +128,6 @@ class TranscriptView(LineScroll):
         return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
 
     def on_mount(self) -> None:
-        """Take the theme's colours, and those of every theme that follows."""
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self._frames.start()
@@ -140,7 +136,6 @@ class TranscriptView(LineScroll):
         self._restyle()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The user scrolled: draw what came into sight."""
         super().watch_scroll_y(old_value, new_value)
         if not self._is_arranging:
             self.following = round(new_value) >= self.max_scroll_y
@@ -170,7 +165,6 @@ class TranscriptView(LineScroll):
         return selected_text(self._blocks.lines(start, end), selection), "\n"
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
         width, base = self.size.width, self._palette.text
         number = y + self.scroll_offset.y
         if y == self.size.height - 1 and (hint := self._hint()):
@@ -283,7 +277,6 @@ class FrameScheduler:
         self.ask()
 
     def add(self, block: TranscriptBlock) -> None:
-        """A block changed."""
         self._changed[block] = None
         if block.is_moving:
             self._moving[block] = None
