@@ -1,6 +1,6 @@
 """The memory browser on a real memory: by keys alone."""
 
-import asyncio
+import contextlib
 
 import pytest
 from fakes.fake_session import FakeSession, opener
@@ -187,7 +187,7 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setattr("ouro.frontends.tui.external._run_in_terminal", _run)
+    monkeypatch.setattr(app, "suspend", contextlib.nullcontext)
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
@@ -201,7 +201,7 @@ async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, mo
     editor.write_text("#!/bin/sh\nsed -i -e 's/^---$/--/' -e 's/German/Dutch/' \"$1\"\n")
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    monkeypatch.setattr("ouro.frontends.tui.external._run_in_terminal", _run)
+    monkeypatch.setattr(app, "suspend", contextlib.nullcontext)
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
@@ -221,11 +221,6 @@ async def test_what_nobody_has_vouched_for_is_marked_and_not_changed(app, memory
         await pilot.press("tab", "a")
         await shows(pilot, "has unapproved changes")
         assert doubtful.read_text() == before
-
-
-async def _run(_app, command):
-    process = await asyncio.create_subprocess_exec(*command)
-    await process.wait()
 
 
 async def test_a_proposal_is_accepted_with_one_key(app, memory):
