@@ -141,8 +141,11 @@ def _name(root: Path, path: Path) -> str:
 
 
 def _content_hash(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
 
 
 def _lines(entries: Mapping[str, TrustEntry]) -> Iterator[str]:
