@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from ouro.assemble import Options
     from ouro.commands.shell import ShellContext
     from ouro.frontends.tui.look import Look
     from ouro.session import Session, SessionCatalog
@@ -154,68 +153,54 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     headless.add_argument("--output", choices=("text", "json", "stream-json"), default="text")
     headless.add_argument("--input", choices=("text", "stream-json"), default="text")
     headless.add_argument("--schema", default="", metavar="FILE", help="the answer must fit this JSON schema")
-    headless.add_argument("--max-turns", type=_positive_int, metavar="N", help="model calls")
-    headless.add_argument("--max-cost", type=_positive_float, metavar="DOLLARS")
+    headless.add_argument("--max-turns", type=_positive_integer, metavar="N", help="model calls")
+    headless.add_argument("--max-cost", type=_positive, metavar="DOLLARS")
     return parser
 
 
-def _positive_int(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def _positive_float(text: str) -> float:
+def _positive(text: str) -> float:
     number = float(text)
     if not 0 < number < float("inf"):
         raise ValueError(text)
     return number
 
 
+def _positive_integer(text: str) -> int:
+    return int(text) if _positive(text) else 0
+
+
 def _run(args: argparse.Namespace) -> int:
     from ouro.errors import UsageError
-    from ouro.frontends.tui.first_frame import can_draw
 
     if args.version:
         return main(["--version"])
-    is_resumed = args.resume or args.latest
-    if not is_resumed and (args.fork or args.part != "full"):
+    if not (args.resume or args.latest) and (args.fork or args.part != "full"):
         problem = "--fork copies a session." if args.fork else "--part needs a session."
         raise UsageError(f"{problem} Name it with --resume, or use --continue for the last one.")
     if args.prompt is not None or args.input == "stream-json":
-        return _run_headless(args)
+        import asyncio
+
+        from ouro.frontends.headless.headless import HeadlessOptions, run_headless
+
+        if args.resume == PICK and not args.latest:
+            hint = "Name a session: an id, words of its title, or `latest`."
+            raise UsageError("stdin is not a terminal: no session can be picked.", hint)
+        prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
+        options = HeadlessOptions(prompt, args.input, args.output, Path(args.schema) if args.schema else None)
+        return asyncio.run(run_headless(_opener(args), _request(args), options))
+    from ouro.frontends.tui.first_frame import can_draw
+
+    open_catalog, open_session = _catalog_opener(args), partial(_opener, args, titles=True)
     if args.plain or not can_draw():
-        return _run_plain(args)
+        import asyncio
+
+        from ouro.frontends.plain.repl import run_repl
+
+        return asyncio.run(run_repl(open_session(), _request(args), args.message, open_catalog))
     from ouro.config import save_setting
 
     save_theme = partial(save_setting, "tui.theme")
-    open_session = partial(_opener, args, titles=True)
-    return run_full_screen(
-        look_in(_folder(args)), open_session, _request(args), args.message, save_theme, _catalog_opener(args)
-    )
-
-
-def _run_headless(args: argparse.Namespace) -> int:
-    import asyncio
-
-    from ouro.errors import UsageError
-    from ouro.frontends.headless.headless import HeadlessOptions, run_headless
-
-    if args.resume == PICK and not args.latest:
-        hint = "Name a session: an id, words of its title, or `latest`."
-        raise UsageError("stdin is not a terminal: no session can be picked.", hint)
-    prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
-    options = HeadlessOptions(prompt, args.input, args.output, Path(args.schema) if args.schema else None)
-    return asyncio.run(run_headless(_opener(args), _request(args), options))
-
-
-def _run_plain(args: argparse.Namespace) -> int:
-    import asyncio
-
-    from ouro.frontends.plain.repl import run_repl
-
-    return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _catalog_opener(args)))
+    return run_full_screen(look_in(_folder(args)), open_session, _request(args), args.message, save_theme, open_catalog)
 
 
 def run_full_screen(
@@ -251,7 +236,7 @@ def look_in(folder: Path) -> Look:
 
 
 def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
-    """A function that opens sessions; with `titles`, a model finds their titles.
+    """A function that opens sessions; with `titles`, a model finds their titles and captures notes.
 
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
     """
@@ -263,9 +248,26 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
 
     @cache
     def make() -> OpenSession:
-        from ouro.assemble import opener
+        from ouro.assemble import Options, opener
 
-        return opener(_options(args, titles))
+        options = Options(
+            cwd=_folder(args),
+            model=args.model,
+            mode=args.mode,
+            allow=tuple(args.allow),
+            settings={
+                "permissions.deny": tuple(args.deny),
+                "limits.max_turns": args.max_turns,
+                "limits.max_cost": args.max_cost,
+            },
+            add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
+            ephemeral=args.ephemeral,
+            memory=not args.no_memory,
+            titles=titles,
+            captures=titles,
+            trust=args.trust,
+        )
+        return opener(options)
 
     async def open_session(request: OpenRequest) -> Session:
         return await (await asyncio.to_thread(make))(request)
@@ -287,32 +289,7 @@ def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
         root = get_sessions_dir()
         return SessionCatalog(YamlFileMemoryStore(root, mask), str(_folder(args)), root, get_index_path())
 
-    async def open_catalog() -> SessionCatalog:
-        return await asyncio.to_thread(make)
-
-    return open_catalog
-
-
-def _options(args: argparse.Namespace, titles: bool) -> Options:
-    from ouro.assemble import Options
-
-    return Options(
-        cwd=_folder(args),
-        model=args.model,
-        mode=args.mode,
-        allow=tuple(args.allow),
-        settings={
-            "permissions.deny": tuple(args.deny),
-            "limits.max_turns": args.max_turns,
-            "limits.max_cost": args.max_cost,
-        },
-        add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
-        ephemeral=args.ephemeral,
-        memory=not args.no_memory,
-        titles=titles,
-        captures=titles,
-        trust=args.trust,
-    )
+    return lambda: asyncio.to_thread(make)
 
 
 def _folder(args: argparse.Namespace) -> Path:
