@@ -149,7 +149,8 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
-    session_catalog = _session_catalog(store, options)
+    places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
+    session_catalog = SessionCatalog(store, str(options.cwd), *places)
     resumed = await session_catalog.find(request.resume) if request.resume else None
     scopes = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
     tasks = SessionTasks()
@@ -244,6 +245,13 @@ class _SessionBuilder:
     scopes: MemoryScopes
     tasks: SessionTasks
 
+    def __post_init__(self) -> None:
+        cwd, limits = self.ground.options.cwd, self.ground.settings.limits
+        self.root = find_root(cwd)
+        self.plan = Plan()
+        self.environment = Environment(cwd, lambda: self.permissions.mode)
+        self.budget = Budget(self.transcript, self.session_catalog, limits)
+
     def build(self, notices: tuple[str, ...]) -> Session:
         self.plan.change(plan_of(self.transcript))
         if self.info is not None:  # the command line may have named another model
@@ -261,7 +269,7 @@ class _SessionBuilder:
             window=self.window,
             budget=self.budget,
             titles=self.titles,
-            resumed=self._resumed(),
+            resumed=self._resumed(self.info) if self.info else None,
             notices=notices,
         )
 
@@ -273,14 +281,6 @@ class _SessionBuilder:
         model = self.models.current()[0]
         if isinstance(model, Warmable):
             self.tasks.start("warm", model.warm())
-
-    @cached_property
-    def root(self) -> Path:
-        return find_root(self.ground.options.cwd)
-
-    @cached_property
-    def budget(self) -> Budget:
-        return Budget(self.transcript, self.session_catalog, self.ground.settings.limits)
 
     @cached_property
     def models(self) -> ModelSource:
@@ -339,10 +339,6 @@ class _SessionBuilder:
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
 
     @cached_property
-    def plan(self) -> Plan:
-        return Plan()
-
-    @cached_property
     def files_seen(self) -> FilesSeen:
         return FilesSeen(no_secrets_in_memory(self.workspace, self.mask.kind_of_secret))
 
@@ -381,10 +377,6 @@ class _SessionBuilder:
         prompt = system_prompt(project_instructions(bench.cwd) if ground.trusted else ())
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
-
-    @cached_property
-    def environment(self) -> Environment:
-        return Environment(self.ground.options.cwd, lambda: self.permissions.mode)
 
     @cached_property
     def nested_instructions(self) -> NestedInstructions:
@@ -455,17 +447,8 @@ class _SessionBuilder:
         undoers: dict[RewindScope, Undoer] = {"memory": undoer} if undoer else {}
         return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled)
 
-    def _resumed(self) -> Resumed | None:
-        if self.info is None:
-            return None
-        return Resumed(self.info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
-
-
-def _session_catalog(store: MemoryStore, options: Options) -> SessionCatalog:
-    project = str(options.cwd)
-    if options.ephemeral:
-        return SessionCatalog(store, project)
-    return SessionCatalog(store, project, get_sessions_dir(), get_index_path())
+    def _resumed(self, info: SessionInfo) -> Resumed:
+        return Resumed(info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
 
 
 def _model_name(ground: _Ground, used_before: str = "") -> str:

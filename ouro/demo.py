@@ -135,7 +135,10 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
         if headless or context.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return _headless(project, as_json=context.as_json)
         if plain or not can_draw():
-            code = _plain(project)
+            from ouro.frontends.plain.repl import run_repl
+
+            sys.stdout.write("A demo with a recorded model: nothing leaves this machine. Answer the question with y.\n")
+            code = asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
         else:
             code = run_full_screen(replace(look, cwd=project), lambda: _opener(project), OpenRequest(), TASK)
     sys.stdout.write("The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.\n")
@@ -179,13 +182,6 @@ def _headless(project: Path, *, as_json: bool) -> int:
     options = HeadlessOptions(TASK, output="json" if as_json else "text", decide=agree)
     streams = Streams(None, sys.stdout, sys.stderr)
     return asyncio.run(run_headless(_opener(project, watched=False), OpenRequest(), options, streams))
-
-
-def _plain(project: Path) -> int:
-    from ouro.frontends.plain.repl import run_repl
-
-    sys.stdout.write("A demo with a recorded model: nothing leaves this machine. Answer the question with y.\n")
-    return asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
 
 
 def make_project(folder: Path) -> None:

@@ -10,9 +10,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
@@ -37,15 +37,14 @@ from ouro.utils.runtime import (
     tilde,
 )
 
-State = Literal["good", "note", "bad"]
-_MARKS: dict[State, str] = {"good": "ok  ", "note": "note", "bad": "BAD "}
+_MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 
 
 def folder_settings() -> FolderSettings:
     """The settings of the current folder; those of the project only if it is trusted. Raises ConfigError."""
     root, is_trusted, _notices = _trust_of(Path.cwd())
-    return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
+    return FolderSettings(root, is_trusted, _settings_of(Path.cwd()))
 
 
 @asynccontextmanager
@@ -87,6 +86,16 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _settings_of(folder: Path, *, or_defaults: bool = False) -> Settings:
+    root, is_trusted, _notices = _trust_of(folder)
+    try:
+        return load_settings(root if is_trusted else None)
+    except ConfigError:
+        if or_defaults:
+            return Settings()
+        raise
+
+
 def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
     """The root of a folder's repository, whether it is trusted, and a problem of the trust file."""
     root = find_root(folder)
@@ -95,165 +104,148 @@ def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
     return root, not files or store.is_trusted(root, files), [store.notice] if store.notice else []
 
 
-class DoctorFinding(NamedTuple):
-    """The result of one check."""
-
-    subject: str
-    state: State
-    what: str
-    remedy: str = ""
-
-
 async def doctor(context: ActionContext) -> Answer:
     """Check the installation; exit code 1 if something must be repaired."""
-    findings = [finding for check in CHECKS for finding in await asyncio.to_thread(_run, check, context.cwd)]
-    rows = []
-    for subject, state, what, remedy in findings:
-        rows += [f"{_MARKS[state]}  {subject}: {what}", *([f"      {remedy}"] if remedy else [])]
-    is_bad = any(finding.state == "bad" for finding in findings)
-    return Answer([finding._asdict() for finding in findings], [Quote("\n".join(rows))], int(is_bad))
+    rows: list[str] = []
+    value: list[dict[str, str]] = []
+    for check in CHECKS:
+        subject = check.__name__.strip("_")
+        for state, what, *rest in await asyncio.to_thread(_run, check, context.cwd):
+            remedy = "".join(rest)
+            value.append({"subject": subject, "state": state, "what": what, "remedy": remedy})
+            rows += [f"{_MARKS[state]}  {subject}: {what}", *([f"      {remedy}"] if remedy else [])]
+    is_bad = any(finding["state"] == "bad" for finding in value)
+    return Answer(value, [Quote("\n".join(rows))], int(is_bad))
 
 
-Check = Callable[[Path], Iterable[DoctorFinding]]
+Finding = tuple[str, str] | tuple[str, str, str]
+"""`good`, `note` or `bad`, what was found, and a remedy."""
+Check = Callable[[Path], Iterable[Finding]]
 
 
-def _run(check: Check, folder: Path) -> list[DoctorFinding]:
+def _run(check: Check, folder: Path) -> list[Finding]:
     """The findings of a check. A check that fails is a finding; the others still run."""
-    found: list[DoctorFinding] = []
+    found: list[Finding] = []
     try:
         found += check(folder)
     except OuroError as error:
-        found.append(DoctorFinding(check.__name__.strip("_"), "bad", error.message, error.hint))
+        found.append(("bad", error.message, error.hint))
     except (OSError, RuntimeError) as error:
-        found.append(DoctorFinding(check.__name__.strip("_"), "bad", str(error)))
+        found.append(("bad", str(error)))
     return found
 
 
-def _python(_folder: Path) -> Iterator[DoctorFinding]:
-    system = f"{platform.system()} {platform.machine()}"
-    yield DoctorFinding("ouro", "good", f"{__version__}, Python {platform.python_version()}, {system}")
+def _ouro(_folder: Path) -> Iterator[Finding]:
+    yield "good", f"{__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
 
 
-def _terminal(_folder: Path) -> Iterator[DoctorFinding]:
+def _terminal(_folder: Path) -> Iterator[Finding]:
     term, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
     if term in {"", "dumb"}:
         what = f"TERM is {term or 'not set'}: the full screen is not possible."
-        yield DoctorFinding("terminal", "note", what, "ouro uses its plain prompt here.")
+        yield "note", what, "ouro uses its plain prompt here."
     else:
-        yield DoctorFinding("terminal", "good", f"{term}, {size.columns}x{size.lines}")
+        yield "good", f"{term}, {size.columns}x{size.lines}"
     encoding = sys.__stdout__.encoding if sys.__stdout__ else ""
     if encoding.lower().replace("-", "") != "utf8":
         what = f"text is written as {encoding}: other characters are lost."
-        yield DoctorFinding("terminal", "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8.")
+        yield "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8."
 
 
-def _programs(_folder: Path) -> Iterator[DoctorFinding]:
+def _git(_folder: Path) -> Iterator[Finding]:
     if found := shutil.which("git"):
         version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10, check=False)
-        yield DoctorFinding("git", "good", version.stdout.strip() or found)
+        yield "good", version.stdout.strip() or found
     else:
-        yield DoctorFinding("git", "note", "not found: no git state, no diffs of the repository.", "Install git.")
+        yield "note", "not found: no git state, no diffs of the repository.", "Install git."
+
+
+def _ripgrep(_folder: Path) -> Iterator[Finding]:
     if found := shutil.which("rg"):
-        yield DoctorFinding("ripgrep", "good", found)
+        yield "good", found
     else:
-        yield DoctorFinding("ripgrep", "note", "not found: ouro searches by itself, more slowly.", "Install ripgrep.")
+        yield "note", "not found: ouro searches by itself, more slowly.", "Install ripgrep."
 
 
-def _folders(_folder: Path) -> Iterator[DoctorFinding]:
+def _folders(_folder: Path) -> Iterator[Finding]:
     home = get_home()
     if not home.exists():
-        yield DoctorFinding("folders", "good", f"{tilde(home)} is made when something is saved")
+        yield "good", f"{tilde(home)} is made when something is saved"
     for path in (home, get_sessions_dir(), get_memory_dir(), get_log_path().parent):
         if not path.exists():
             continue
         shown, info = tilde(path), path.stat()
         if info.st_uid != os.getuid():
-            remedy = "Change its owner, or set OURO_HOME."
-            yield DoctorFinding("folders", "bad", f"{shown} belongs to another user.", remedy)
+            yield "bad", f"{shown} belongs to another user.", "Change its owner, or set OURO_HOME."
         elif info.st_mode & 0o077:
-            yield DoctorFinding("folders", "bad", f"{shown} is open to others.", f"chmod 700 {shown}")
+            yield "bad", f"{shown} is open to others.", f"chmod 700 {shown}"
         else:
-            yield DoctorFinding("folders", "good", shown)
+            yield "good", shown
     path = get_models_path()
     if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield DoctorFinding("folders", "bad", f"{tilde(path)} can be read by others.", f"chmod 600 {tilde(path)}")
+        yield "bad", f"{tilde(path)} can be read by others.", f"chmod 600 {tilde(path)}"
 
 
-def _settings(folder: Path) -> Iterator[DoctorFinding]:
+def _settings(folder: Path) -> Iterator[Finding]:
     path = get_config_path()
-    root, is_trusted, _notices = _trust_of(folder)
-    load_settings(root if is_trusted else None)
-    yield DoctorFinding("settings", "good", f"{tilde(path)} can be read" if path.exists() else "the defaults")
+    _settings_of(folder)
+    yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
     for name in unknown_variables():
-        what = f"{name} is set, but there is no such setting."
-        yield DoctorFinding("settings", "note", what, "`ouro config` lists the settings.")
+        yield "note", f"{name} is set, but there is no such setting.", "`ouro config` lists the settings."
 
 
-def _readable_settings(folder: Path) -> Settings:
-    """The defaults if a settings file is broken, which the check of settings reports."""
-    root, is_trusted, _notices = _trust_of(folder)
-    try:
-        return load_settings(root if is_trusted else None)
-    except ConfigError:
-        return Settings()
-
-
-def _models(folder: Path) -> Iterator[DoctorFinding]:
+def _models(folder: Path) -> Iterator[Finding]:
     catalog = Catalog.from_files()
     for notice in catalog.notices:
-        yield DoctorFinding("models", "note", notice)
+        yield "note", notice
     for server in catalog.servers():
-        what = f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
-        yield DoctorFinding("models", "good", what)
-    name = catalog.resolve(_readable_settings(folder).model or catalog.default())
+        yield "good", f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
+    name = catalog.resolve(_settings_of(folder, or_defaults=True).model or catalog.default())
     if reason := catalog.unusable(name):
-        yield DoctorFinding("models", "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`")
+        yield "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
     else:
-        yield DoctorFinding("models", "good", f"{name} is the default")
+        yield "good", f"{name} is the default"
 
 
-def _vectors(folder: Path) -> Iterator[DoctorFinding]:
+def _vectors(folder: Path) -> Iterator[Finding]:
     from ouro.memory.index import has_numpy, made_embedder
 
-    named = _readable_settings(folder).memory.embedding_model
+    named = _settings_of(folder, or_defaults=True).memory.embedding_model
     try:
         embedder = made_embedder(named, Catalog.from_files()) if has_numpy() else None
         if embedder is None:
-            yield DoctorFinding("vectors", "note", "none: memory is searched by words alone.", _NO_VECTORS)
+            yield "note", "none: memory is searched by words alone.", _NO_VECTORS
             return
-        try:
+        with closing(embedder):
             embedder.embed(["hello"])
-        finally:
-            embedder.close()
-        yield DoctorFinding("vectors", "good", f"{embedder.name} gives them")
+        yield "good", f"{embedder.name} gives them"
     except (ModelError, NoModelError) as error:
         what = f"the embedding model gives none, so memory is searched by words alone: {error.message}"
-        yield DoctorFinding("vectors", "note", what, error.hint or _NO_VECTORS)
+        yield "note", what, error.hint or _NO_VECTORS
 
 
-def _trust(folder: Path) -> Iterator[DoctorFinding]:
+def _trust(folder: Path) -> Iterator[Finding]:
     root = find_root(folder)
     store = TrustStore(get_trust_path())
     if store.notice:
-        yield DoctorFinding("trust", "bad", store.notice, f"Mend or remove {tilde(get_trust_path())}.")
+        yield "bad", store.notice, f"Mend or remove {tilde(get_trust_path())}."
     if untrusted := store.untrusted(root, acting_files(root, folder)):
         names = ", ".join(str(path.relative_to(root)) for path in untrusted)
-        what = f"{tilde(root)} is not trusted: {names} is not obeyed."
-        yield DoctorFinding("trust", "note", what, "`ouro` asks for it.")
+        yield "note", f"{tilde(root)} is not trusted: {names} is not obeyed.", "`ouro` asks for it."
     else:
-        yield DoctorFinding("trust", "good", f"nothing in {tilde(root)} waits for your trust")
+        yield "good", f"nothing in {tilde(root)} waits for your trust"
 
 
-def _sessions(_folder: Path) -> Iterator[DoctorFinding]:
+def _sessions(_folder: Path) -> Iterator[Finding]:
     folder = get_sessions_dir()
     store = YamlFileMemoryStore(folder)
     if obstacle := store.obstacle():
         remedy = "Set OURO_HOME to a folder of yours, or start with --ephemeral."
-        yield DoctorFinding("sessions", "bad", f"nothing can be saved: {obstacle}.", remedy)
+        yield "bad", f"nothing can be saved: {obstacle}.", remedy
         return
     sessions = asyncio.run(store.list_sessions())
-    size = sum(session.size for session in sessions)
-    yield DoctorFinding("sessions", "good", f"{len(sessions)} in {tilde(folder)}, {size / 1e6:.1f} MB")
+    yield "good", f"{len(sessions)} in {tilde(folder)}, {sum(session.size for session in sessions) / 1e6:.1f} MB"
 
 
-CHECKS = (_python, _terminal, _programs, _folders, _settings, _models, _vectors, _trust, _sessions)
+CHECKS = (_ouro, _terminal, _git, _ripgrep, _folders, _settings, _models, _vectors, _trust, _sessions)
+"""Each is named for its subject."""

@@ -9,7 +9,7 @@ from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import code, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
-from ouro.session import JobInfo, OpenRequest
+from ouro.session import OpenRequest
 from ouro.utils.text import clean
 
 
@@ -79,10 +79,8 @@ async def tasks(front_end: FrontEnd, argument: str) -> None:
         return
     if argument:
         raise UsageError("/tasks lists them; /tasks kill ID ends one.")
-    jobs = front_end.session.jobs()
-    front_end.show(facts(*((job.id, _described(job)) for job in jobs)) or "No background jobs.")
-
-
-def _described(job: JobInfo) -> str:
-    state = "runs" if job.running else f"ended, exit code {job.exit_code}"
-    return f"{code(job.command)} — {state}"
+    rows = []
+    for info in front_end.session.jobs():
+        state = "runs" if info.running else f"ended, exit code {info.exit_code}"
+        rows.append((info.id, f"{code(info.command)} — {state}"))
+    front_end.show(facts(*rows) or "No background jobs.")

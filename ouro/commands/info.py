@@ -41,6 +41,7 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
 
 async def status(front_end: FrontEnd, _argument: str) -> None:
     session, now = front_end.session, front_end.session.status()
+    percent = round(100 * now.context / max(1, now.window))
     front_end.show(
         facts(
             ("Session", f"{code(session.id)} {escape(session.title)}".rstrip()),
@@ -49,7 +50,7 @@ async def status(front_end: FrontEnd, _argument: str) -> None:
             ("Model", code(now.model)),
             ("Thinking", now.effort),
             ("Mode", now.mode),
-            ("Context", _share(now.context, now.window)),
+            ("Context", f"{now.context:,} of {now.window:,} tokens ({percent} %)"),
             ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
         )
     )
@@ -87,7 +88,3 @@ def _help_of(command: Action) -> str:
     words = MEMORY_WORDS.values() if command.name == "memory" else ()
     actions = "".join(f"\n- {code(f'/{action.name}')} {action.help}" for action in words)
     return f"{code(command.usage)} {command.help}.{aliases}{example}{f'{chr(10)}{actions}' if actions else ''}"
-
-
-def _share(tokens: int, window: int) -> str:
-    return f"{tokens:,} of {window:,} tokens ({round(100 * tokens / max(1, window))} %)"

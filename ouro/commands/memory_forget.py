@@ -10,7 +10,7 @@ from typing import Any
 
 from ouro.commands.action import ActionContext, Answer, confirm, places_in
 from ouro.commands.memory_notes import entry_row
-from ouro.commands.render import CodeSpan, CommandText, TextLine, Title, View, line, table
+from ouro.commands.render import CodeSpan, CommandText, TextLine, Title, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
@@ -76,7 +76,12 @@ async def _forget_everywhere(
         searched = table((place.place,) for place in found.places)
         view = [line("The text was found nowhere. Searched:"), *searched, *_not_searched(found)]
         return Answer({"found": found, "done": False}, view, 1)
-    context.show(_places_view(found, warns=found.count >= long_term.MANY_PLACES and not secret))
+    rows: list[tuple[str, ...]] = [(f"{place.count:>6,}", place.place) for place in found.places if place.count]
+    rows += [("session", CodeSpan(name)) for name in found.sessions]
+    context.show([Title("Where the text is"), *table(rows)])
+    if found.count >= long_term.MANY_PLACES and not secret:
+        many = f"The text is in {found.count:,} places: check that it is not a common word."
+        context.show([line(many, level="warning")])
     question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
     target = Path(backup) if backup else _free(_BACKUP.expanduser())
     if yes or backup or no_backup:
@@ -123,13 +128,6 @@ async def _text(context: ActionContext, words: str, *, secret: bool) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     return await context.ask("Text to forget (not shown)", secret=True)
-
-
-def _places_view(found: long_term.ForgetReport, *, warns: bool) -> View:
-    rows: list[tuple[str, ...]] = [(f"{place.count:>6,}", place.place) for place in found.places if place.count]
-    rows += [("session", CodeSpan(name)) for name in found.sessions]
-    many = line(f"The text is in {found.count:,} places: check that it is not a common word.", level="warning")
-    return [Title("Where the text is"), *table(rows), *([many] if warns else [])]
 
 
 def _not_searched(found: long_term.ForgetReport) -> list[TextLine]:

@@ -21,8 +21,14 @@ EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 async def model(front_end: FrontEnd, argument: str) -> None:
-    current = front_end.session.status().model
-    chosen = argument or await front_end.choose("Which model?", await _model_choices(front_end), current)
+    chosen = argument
+    if not chosen:
+        found = sorted(await front_end.session.models(), key=lambda choice: not choice.usable)
+        choices = [
+            Choice(choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used")
+            for choice in found
+        ]
+        chosen = await front_end.choose("Which model?", choices, front_end.session.status().model) or ""
     if not chosen:
         return
     await front_end.session.set_model(chosen)
@@ -64,21 +70,10 @@ async def plan(front_end: FrontEnd, argument: str) -> None:
 
 
 def set_mode(front_end: FrontEnd, name: str) -> None:
-    """Change the mode and show it.
-
-    Raises:
-        UsageError: there is no such mode.
-    """
+    """Change the mode and show it. Raises UsageError."""
     mode = next((mode_name for mode_name in MODES if mode_name == name), None)
     if mode is None:
         raise UsageError(f"{name!r} is no mode. There are: {', '.join(MODES)}.")
     front_end.session.set_mode(mode)
     front_end.say(f"Mode {mode}: {MODES[mode]}.")
     front_end.redraw()
-
-
-async def _model_choices(front_end: FrontEnd) -> list[Choice]:
-    known = sorted(await front_end.session.models(), key=lambda choice: not choice.usable)
-    return [
-        Choice(choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used") for choice in known
-    ]

@@ -34,7 +34,11 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
     if words:
         found = await catalog.matching(found, " ".join(words))
-    view: View = table(_row(info, with_project=every) for info in found)
+    view: View = table(
+        (CodeSpan(info.id[:8]), local_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}",
+         *([info.project] if every else []), info.title)
+        for info in found
+    )  # fmt: skip
     if not view and words:
         view = [line("No matches in titles or messages.")]
     elif not view:
@@ -181,11 +185,6 @@ async def repair(context: ShellContext, session: str) -> Answer:
 def _data(info: SessionInfo) -> dict[str, Any]:
     spent = [{"day": use.day, "model": use.model, "calls": use.calls, **asdict(use.usage)} for use in info.spent]
     return {**asdict(info), "cost": info.cost, "spent": spent}
-
-
-def _row(info: SessionInfo, *, with_project: bool) -> tuple[str, ...]:
-    cells = (CodeSpan(info.id[:8]), local_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}")
-    return (*cells, info.project, info.title) if with_project else (*cells, info.title)
 
 
 def _listed(sessions: Sequence[SessionInfo]) -> View:

@@ -51,7 +51,11 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
         return False
     try:
         if command is None:
-            raise UsageError(f"There is no command /{word}. {_nearest(word)}")
+            names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
+            starting = [name for name in names if name.startswith(word)]
+            near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
+            raise UsageError(f"There is no command /{word}. {hint}")
         await run_command(front_end, command, argument)
     except OuroError as error:
         front_end.say(str(error), "error")
@@ -59,11 +63,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
 
 
 async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:
-    """Run a slash command with its typed argument.
-
-    Raises:
-        OuroError: it failed.
-    """
+    """Run a slash command with its typed argument. Raises OuroError."""
     if command.between_turns and front_end.session.running:
         raise UsageError(f"/{command.name} waits for the agent: interrupt it, or wait until it is done.")
     if command.name == "memory":
@@ -96,22 +96,17 @@ async def _run(front_end: FrontEnd, action: Action, argument: str) -> None:
 
 def show(front_end: FrontEnd, view: View) -> None:
     """Show single lines as notices, everything else as Markdown."""
-    if all(isinstance(item, TextLine) for item in view):
-        for item in view:
-            assert isinstance(item, TextLine)
-            front_end.say(as_text([item], "/"), item.level)
-    else:
+    lines = [item for item in view if isinstance(item, TextLine)]
+    if len(lines) < len(view):
         front_end.show(as_markdown(view))
+        return
+    for item in lines:
+        front_end.say(as_text([item], "/"), item.level)
 
 
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
-    """Parse what was typed after a slash command.
-
-    Raises:
-        UsageError: the arguments are not valid.
-    """
-    usage = f"/{action.name}"
-    parser = _LineParser(prog=usage, add_help=False)
+    """Parse what was typed after a slash command. Raises UsageError."""
+    parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments or ():
         parser.add_argument(*declared.names, **declared.options)
     parser.defaults = action.examples
@@ -144,15 +139,7 @@ class _LineParser(ArgumentParser):
     defaults: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the line."""
         raise UsageError(f"{self.prog}: {message}.", commands=self.defaults)
-
-
-def _nearest(word: str) -> str:
-    names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
-    starting = [name for name in names if name.startswith(word)]
-    near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
 
 
 class SessionContext:

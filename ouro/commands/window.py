@@ -22,8 +22,13 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
     messages = front_end.session.window.pinnable()
     if not messages:
         raise UsageError("There are no messages to pin yet.")
-    number = messages[-1].number if argument == "last" else _number(argument) if argument else None
-    if number is None:
+    if argument == "last":
+        number = messages[-1].number
+    elif argument.isdecimal():
+        number = int(argument)
+    elif argument:
+        raise UsageError(f"`{clean(argument)}` is not a message number.", "Use /pin to choose one, or `/pin last`.")
+    else:
         choices = [_choice(message) for message in messages[: -LISTED - 1 : -1]]
         chosen = await front_end.choose("Keep which message word for word?", choices)
         if chosen is None:
@@ -39,12 +44,12 @@ async def context(front_end: FrontEnd, _argument: str) -> None:
     names = [*(name for name, _ in report.parts), "free"]
     sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]
     width = max(map(len, names))
-    lines = [
-        f"{name:<{width}}  {size:>9,}  {size / max(1, report.window):>4.0%}  {_bar(size, report.window)}"
-        for name, size in zip(names, sizes, strict=True)
-    ]
-    share = round(100 * report.tokens / max(1, report.window))
-    head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({share} %)"
+    lines = []
+    for name, size in zip(names, sizes, strict=True):
+        share = size / max(1, report.window)
+        lines.append(f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR, round(BAR * share))}")
+    percent = round(100 * report.tokens / max(1, report.window))
+    head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({percent} %)"
     front_end.show("\n\n".join([head, block("\n".join(lines)), _advice(report)]))
 
 
@@ -62,17 +67,7 @@ def _advice(report: WindowReport) -> str:
     return " ".join(lines)
 
 
-def _number(argument: str) -> int:
-    if not argument.isdecimal():
-        raise UsageError(f"`{clean(argument)}` is no number of a message: /pin shows them, /pin last is the last one.")
-    return int(argument)
-
-
 def _choice(message: Pinnable) -> Choice:
     words = " ".join(clean(message.text).split()) or "(a picture)"
     mark = " · pinned" if message.pinned else ""
     return Choice(str(message.number), cut(words, 80), f"{message.speaker}{mark}")
-
-
-def _bar(part: int, whole: int) -> str:
-    return "█" * min(BAR, round(BAR * part / max(1, whole)))

@@ -49,7 +49,7 @@ async def test_pin_alone_shows_the_messages_newest_first_and_clean():
 
 async def test_pin_says_what_is_no_number():
     front_end = await run("/pin first", "/pin")
-    assert "`first` is no number of a message" in front_end.said[0][1]
+    assert "`first` is not a message number" in front_end.said[0][1]
     assert front_end.session.window.pins == []
 
 

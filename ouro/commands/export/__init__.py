@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,14 +17,12 @@ from ouro.messages import Image
 
 Format = Literal["markdown", "html", "json"]
 ENDINGS: Mapping[str, str] = {"markdown": ".md", "html": ".html", "json": ".json"}
-_BY_ENDING: Mapping[str, Format] = {
-    ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".json": "json",
-}  # fmt: skip
 
 
 def format_of(path: Path) -> Format:
     """The format of a file's ending; Markdown for any other ending."""
-    return _BY_ENDING.get(path.suffix.lower(), "markdown")
+    ending = path.suffix.lower()
+    return "json" if ending == ".json" else "html" if ending in (".html", ".htm") else "markdown"
 
 
 def document(whole: WholeSession, to: Format) -> Iterator[str]:
@@ -33,7 +31,8 @@ def document(whole: WholeSession, to: Format) -> Iterator[str]:
     Raises:
         SessionError: the session cannot be read.
     """
-    return FORMATS[to](whole, survey(whole))
+    write = {"markdown": as_markdown, "html": as_html, "json": as_json}[to]
+    return write(whole, survey(whole))
 
 
 def as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
@@ -45,13 +44,6 @@ def as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
         yield before + _to_json(_record_data(record, found))
         before = ",\n"
     yield "\n]\n}\n"
-
-
-FORMATS: Mapping[Format, Callable[[WholeSession, Survey], Iterator[str]]] = {
-    "markdown": as_markdown,
-    "html": as_html,
-    "json": as_json,
-}
 
 
 def _record_data(record: Record, found: Survey) -> dict[str, Any]:
