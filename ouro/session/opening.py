@@ -57,15 +57,12 @@ class OpenDialog(Protocol):
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
         """Return the value of the choice; None or empty if the user declines. No choice may be made by accident."""
-        ...
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
         """Let the user pick one of these sessions, or of all if there are none; None if the user declines."""
-        ...
 
     async def set_up_model(self) -> bool:
         """Set up a model with the user; return whether there may be one now."""
-        ...
 
 
 async def open_interactively(
@@ -73,11 +70,7 @@ async def open_interactively(
 ) -> Session | None:
     """Open a session; ask the user which one, for trust, how to share it, for a model. None if the user declines.
 
-    Args:
-        dialog: None where there is no user to ask, as in a script.
-
-    Raises:
-        OuroError: it cannot be opened. DemoRequested: the user asked for the demo in place of it.
+    Without a dialog, as in a script, what would be asked is raised. DemoRequested: the user asked for the demo.
     """
     while True:
         try:

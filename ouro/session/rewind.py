@@ -223,5 +223,5 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
 def _is_typed(entry: TranscriptEntry) -> bool:
     message = entry.message
-    is_said = bool(message.text.strip() or message.parts_of(Image))
-    return message.role == "user" and is_said and not message.text.startswith(SHELL_NOTE)
+    has_content = bool(message.text.strip() or message.parts_of(Image))
+    return message.role == "user" and has_content and not message.text.startswith(SHELL_NOTE)

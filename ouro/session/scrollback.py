@@ -55,7 +55,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         """What is before it; it is shown then. Raises SessionError where it cannot be read."""
         return list(_replay(await self.memory.pager.show_more(count), self.title))
 
-    def last_said(self, count: int) -> list[tuple[int, str]]:
+    def last_prompts(self, count: int) -> list[tuple[int, str]]:
         """The numbers and texts of the user's last messages, as far as they are loaded."""
         entries = [entry for entry in self.memory.transcript.entries if _is_prompt(entry.message)]
         return [(entry.number, entry.message.text) for entry in entries[-count:]]

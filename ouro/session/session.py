@@ -84,7 +84,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.workbench.plan.items
 
     @property
-    def is_kept(self) -> bool:
+    def is_saved(self) -> bool:
         return self.workbench.is_saved
 
     @property

@@ -23,7 +23,7 @@ class FakeScrollback:
     async def more(self, _count: int = 100) -> list[Event]:
         return list(self.pages.pop(0))
 
-    def last_said(self, _count: int) -> list[tuple[int, str]]:
+    def last_prompts(self, _count: int) -> list[tuple[int, str]]:
         """Memory holds all that is shown."""
         return []
 

@@ -116,7 +116,7 @@ class FakeSession:
         self.cwd = cwd
         self.title = ""
         self.running = False
-        self.is_kept = True
+        self.is_saved = True
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()

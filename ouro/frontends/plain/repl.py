@@ -301,7 +301,7 @@ class Repl(TurnObserver):
         await self.reader.close()
         if self._turns.session is not None:
             await self._turns.close()
-            if self._turns.session.is_kept:
+            if self._turns.session.is_saved:
                 self._printer.say(f"Continue with: ouro --resume {self._turns.session.id}")
 
 

@@ -129,7 +129,7 @@ def _print_end(app: OuroApp) -> None:
         if app.failure is not None:
             print(clean(str(app.failure)), file=sys.stderr)  # noqa: T201 (the screen is closed)
         elif session is not None and (tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")):
-            resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_kept else ""
+            resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_saved else ""
             print(f"{tail}{resume}")  # noqa: T201
             sys.stdout.flush()
     except OSError:

@@ -119,14 +119,14 @@ class MemoryFiles:
         """Name -> blob id of each file; UNREADABLE where it may not be read or is not text."""
         now: dict[str, tuple[str, str]] = {}
         for file in self.look():
-            known = self._blobs.get(file.name)
-            if known is None or known[0] != file.fingerprint:
-                known = file.fingerprint, UNREADABLE
+            cached = self._blobs.get(file.name)
+            if cached is None or cached[0] != file.fingerprint:
+                cached = file.fingerprint, UNREADABLE
                 with suppress(FileRefused, OSError):
                     data = self.read_bytes(file.name) if not file.reason else b"\0"
                     decode_text(data)
-                    known = file.fingerprint, blob_id(data)
-            now[file.name] = known
+                    cached = file.fingerprint, blob_id(data)
+            now[file.name] = cached
         self._blobs = now
         return {name: blob for name, (_, blob) in now.items()}
 

@@ -172,10 +172,10 @@ def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
 
 
 def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
-    known = _turns(repo)
+    recorded = _turns(repo)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(repo.own_dir / _TURNS, flags, 0o600), "w") as file:
-        file.write("".join(f"{commit} {line}\n" for commit in commits if commit not in known))
+        file.write("".join(f"{commit} {line}\n" for commit in commits if commit not in recorded))
 
 
 def _turns(repo: GitRepository) -> dict[str, Trailers]:

@@ -191,7 +191,7 @@ class GitRepository:
                 time.sleep(0.02 * 2**attempt)
                 continue
             self.note_tip(commit)
-            PlainIndex(self).update(commit, new)
+            _update_index(self, commit, new)
             self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
             try:
                 self.pack(MAX_LOOSE_OBJECTS)  # once in some hundred commits
@@ -218,7 +218,7 @@ class GitRepository:
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
         self.note_tip(commit)
-        PlainIndex(self).rebuild(commit)
+        rebuild_index(self, commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
         """What a git command prints; raises MemoryUnusable where git is missing, took too long, or failed."""
@@ -373,37 +373,32 @@ class GitRepository:
         return MemoryUnusable(text, hint or f"git --git-dir {self.git_dir} fsck")
 
 
-class PlainIndex:
-    """The index that plain git uses. It has to know of ouro's commits, else the next plain commit reverts them."""
+# -- the index that plain git uses: it has to know of ouro's commits, else the next plain commit reverts them
 
-    def __init__(self, repo: GitRepository) -> None:
-        self._repo = repo
-        self._index = repo.git_dir / "index"
-        self._behind = repo.own_dir / "index-behind"
 
-    def update(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
-        lines = [
-            f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
-            for name, data in changes.items()
-        ]
-        try:
-            if self._behind.exists() or not self._index.exists():
-                raise MemoryUnusable("the index must be made anew")
-            self._repo.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
-        except MemoryUnusable as error:
-            log.info("memory: %s", error)
-            self.rebuild(commit)
+def _update_index(repo: GitRepository, commit: str, changes: Mapping[str, bytes | None]) -> None:
+    lines = [
+        f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}" for name, data in changes.items()
+    ]
+    try:
+        if repo.own("index-behind") or not (repo.git_dir / "index").exists():
+            raise MemoryUnusable("the index must be made anew")
+        repo.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
+    except MemoryUnusable as error:
+        log.info("memory: %s", error)
+        rebuild_index(repo, commit)
 
-    def rebuild(self, commit: str) -> None:
-        """Make it anew from a commit; where another git holds it, the next commit does that."""
-        made = self._repo.own_dir / f"index.{os.getpid()}"
-        try:
-            if (self._repo.git_dir / "index.lock").exists():  # a git of the user, with an editor open perhaps
-                raise MemoryUnusable("index.lock is there")
-            self._repo.git("read-tree", commit, index=made)
-            shutil.move(made, self._index)  # the folder may be on another disk
-            self._behind.unlink(missing_ok=True)
-        except (MemoryUnusable, OSError) as error:
-            log.info("memory: the index stays behind: %s", error)
-            made.unlink(missing_ok=True)
-            write_private(self._behind, f"{commit}\n")
+
+def rebuild_index(repo: GitRepository, commit: str) -> None:
+    """Make the index anew from a commit; where another git holds it, the next commit does that."""
+    made = repo.own_dir / f"index.{os.getpid()}"
+    try:
+        if (repo.git_dir / "index.lock").exists():  # a git of the user, with an editor open perhaps
+            raise MemoryUnusable("index.lock is there")
+        repo.git("read-tree", commit, index=made)
+        shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
+        (repo.own_dir / "index-behind").unlink(missing_ok=True)
+    except (MemoryUnusable, OSError) as error:
+        log.info("memory: the index stays behind: %s", error)
+        made.unlink(missing_ok=True)
+        repo.keep("index-behind", commit)

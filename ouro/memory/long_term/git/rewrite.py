@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.history import rename_commits
 from ouro.memory.long_term.git.process import DURABLE_PACKS, last_line
-from ouro.memory.long_term.git.repository import GitRepository, PlainIndex
+from ouro.memory.long_term.git.repository import GitRepository, rebuild_index
 from ouro.utils.files import write_private
 
 _WORK = "refs/ouro/rewriting"
@@ -101,7 +101,7 @@ def drop_unreachable(repo: GitRepository) -> None:
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
     if head := repo.head().commit:
-        PlainIndex(repo).rebuild(head)
+        rebuild_index(repo, head)
 
 
 def _refs(repo: GitRepository) -> dict[str, str]:

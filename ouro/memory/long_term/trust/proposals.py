@@ -110,25 +110,19 @@ def carried_over(edit: FileEdit, current: str) -> str:
 
     A line that another change has added since is not added twice."""
     before, after, now = (edit.before or "").splitlines(), (edit.after or "").splitlines(), current.splitlines()
-    place = _places(before, now)
-    known = {*place.values()}
-    since = {line for at, line in enumerate(now) if at not in known and line.strip()}
+    place: dict[int, int] = {}  # line of `before` -> the same line of `now`
+    at = at_now = 0
+    for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
+        place |= zip(range(at, a), range(at_now, c), strict=True)
+        at, at_now = b, d
+    unchanged = {*place.values()}
+    since = {line for number, line in enumerate(now) if number not in unchanged and line.strip()}
     for a, b, c, d in reversed(list(line_changes(before, after))):
         new = [line for line in after[c:d] if line not in since]
         start = place.get(a - 1, -1) + 1 if a and a - 1 in place else place.get(a, len(now))
         gone = b - a if all(place.get(line) == start + line - a for line in range(a, b)) else 0
         now[start : start + gone] = new
     return "\n".join(now) + ("\n" if now else "")
-
-
-def _places(before: Sequence[str], now: Sequence[str]) -> dict[int, int]:
-    """Line of `before` -> the same line of `now`."""
-    places: dict[int, int] = {}
-    at = at_now = 0
-    for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
-        places |= zip(range(at, a), range(at_now, c), strict=True)
-        at, at_now = b, d
-    return places
 
 
 def question_about(proposal: Proposal) -> Question:
