@@ -37,80 +37,6 @@ MARKED_MESSAGES = 2
 """The newest message, and the one that was newest when the last answer was written to the cache."""
 
 
-class AnthropicFormat:
-    """Formats messages for one model. The same messages always give the same bytes, except for the cache marks."""
-
-    def __init__(self, spec: ModelSpec) -> None:
-        self._spec = spec
-
-    def system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        blocks = [_text(text) for message in messages if message.role == "system" for text in words_of(message)]
-        return marked(blocks)
-
-    def tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        return marked(
-            [
-                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-                for tool in tools
-            ]
-        )
-
-    def messages(self, messages: Sequence[Message], *, thinking: bool = True) -> list[dict[str, Any]]:
-        """All messages except the system prompt; without thinking if `thinking` is false."""
-        sent: list[dict[str, Any]] = [
-            {"role": "assistant" if message.role == "assistant" else "user", "content": content}
-            for message in messages
-            if message.role != "system" and (content := self._content(message, thinking))
-        ]
-        asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
-        for place in asked[-MARKED_MESSAGES:]:
-            sent[place] = {**sent[place], "content": marked(list(sent[place]["content"]))}
-        return sent
-
-    def seals(self, message: Message) -> list[dict[str, Any]]:
-        """The thinking of this model with its signatures; a signature of another model is not valid for it."""
-        if message.cut or message.model != self._spec.name:
-            return []
-        return [thinking_block(part) for part in message.parts_of(Thinking) if part.signature]
-
-    def _content(self, message: Message, thinking: bool) -> list[dict[str, Any]]:
-        match message.role:
-            case "assistant":
-                return self._assistant(message, thinking)
-            case "tool":
-                return [self._result(reply) for reply in message.parts_of(ToolReply)]
-            case _:
-                return [_text(text) for text in words_of(message)] + [
-                    self._image(image) for image in message.parts_of(Image)
-                ]
-
-    def _assistant(self, message: Message, thinking: bool) -> list[dict[str, Any]]:
-        sealed = thinking and bool(self.seals(message))
-        calls = calls_of(message)
-        blocks: list[dict[str, Any]] = []
-        for part in message.parts:
-            if isinstance(part, Text) and part.text.strip():
-                blocks.append(_text(part.text))
-            elif isinstance(part, Thinking) and part.signature and sealed:
-                blocks.append(thinking_block(part))
-            elif isinstance(part, ToolCall) and calls:
-                call_id, called = portable_id(part.id, MAX_ID), portable_name(part.name)
-                blocks.append({"type": "tool_use", "id": call_id, "name": called, "input": arguments_of(part)})
-        return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
-
-    def _result(self, reply: ToolReply) -> dict[str, Any]:
-        images = reply.images if self._spec.images else ()
-        content = [_text(reply_text(reply, self._spec.images)), *map(self._image, images)]
-        sent = {"type": "tool_result", "tool_use_id": portable_id(reply.call_id, MAX_ID), "content": content}
-        return {**sent, "is_error": True} if reply.failed else sent
-
-    def _image(self, image: Image) -> dict[str, Any]:
-        if not self._spec.images:
-            return _text(unseen(image))
-        source = {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}
-        return {"type": "image", "source": source}
-
-
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
@@ -142,32 +68,25 @@ class AnthropicChunks(ChunkReader):
         match event.get("type"):
             case "message_start":
                 yield from self._count((event.get("message") or {}).get("usage"))
-            case "content_block_start":
-                yield from self._start(event.get("index", 0), event.get("content_block") or {})
-            case "content_block_delta":
-                yield from self._delta(event.get("index", 0), event.get("delta") or {})
+            case "content_block_start" | "content_block_delta":
+                yield from self._block(event.get("index", 0), event.get("content_block") or event.get("delta") or {})
             case "message_delta":
                 if reason := (event.get("delta") or {}).get("stop_reason"):
                     self.reason = REASONS.get(reason, "stop")
                 yield from self._count(event.get("usage"))
 
-    def _start(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
+    def _block(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
         match block.get("type"):
             case "tool_use":
                 yield CallChunk(index, str(block.get("id") or ""), str(block.get("name") or ""))
+            case "input_json_delta":
+                yield CallChunk(index, arguments=block.get("partial_json") or "")
             case "redacted_thinking":
                 yield ThinkingChunk("", block.get("data", ""), redacted=True)
-            case "text" | "thinking":
-                yield from self._words(block.get("thinking"), block.get("text"))
-
-    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
-        match delta.get("type"):
-            case "input_json_delta":
-                yield CallChunk(index, arguments=delta.get("partial_json") or "")
             case "signature_delta":
-                yield ThinkingChunk(self._thinking.end(), delta.get("signature") or "")
+                yield ThinkingChunk(self._thinking.end(), block.get("signature") or "")
             case _:
-                yield from self._words(delta.get("thinking"), delta.get("text"))
+                yield from self._words(block.get("thinking"), block.get("text"))
 
     def _count(self, usage: dict[str, Any] | None) -> Iterator[Chunk]:
         """Update the usage: the second report adds to the first, or corrects it."""
@@ -197,7 +116,6 @@ class AnthropicWire(Wire):
         self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off", timeouts: Timeouts | None = None
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, timeouts=timeouts)
-        self._format = AnthropicFormat(spec)
         self._styles: list[Style] = _styles(self._model) if effort != "off" and spec.thinking else ["none"]
         self._sends_thinking = True
 
@@ -209,10 +127,10 @@ class AnthropicWire(Wire):
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
         body: dict[str, Any] = {"model": self._model, "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
-            body["tools"] = self._format.tools(tools)
-        if prompt := self._format.system(messages):
+            body["tools"] = self._tools(tools)
+        if prompt := self._system(messages):
             body["system"] = prompt
-        body["messages"] = self._format.messages(messages, thinking=self._sends_thinking)
+        body["messages"] = self._messages(messages)
         body |= self._thinking(messages)
         body["stream"] = True
         headers = {"anthropic-version": VERSION}
@@ -238,7 +156,7 @@ class AnthropicWire(Wire):
         newest = next((message for message in reversed(messages) if message.role in ("assistant", "user")), None)
         if newest is None or newest.role == "user" or not newest.tool_calls:
             return False
-        return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._format.seals(newest))
+        return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._seals(newest))
 
     def _learn(self, refusal: str) -> bool:
         if "signature" in refusal and self._sends_thinking:
@@ -248,6 +166,73 @@ class AnthropicWire(Wire):
         else:
             return False
         return True
+
+    def _system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        blocks = [_text(text) for message in messages if message.role == "system" for text in words_of(message)]
+        return marked(blocks)
+
+    def _tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        return marked(
+            [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+                for tool in tools
+            ]
+        )
+
+    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """All messages except the system prompt. The same ones give the same bytes, except for the cache marks."""
+        sent: list[dict[str, Any]] = [
+            {"role": "assistant" if message.role == "assistant" else "user", "content": content}
+            for message in messages
+            if message.role != "system" and (content := self._content(message))
+        ]
+        asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
+        for place in asked[-MARKED_MESSAGES:]:
+            sent[place] = {**sent[place], "content": marked(list(sent[place]["content"]))}
+        return sent
+
+    def _seals(self, message: Message) -> list[dict[str, Any]]:
+        """The thinking of this model with its signatures; a signature of another model is not valid for it."""
+        if message.cut or message.model != self.spec.name:
+            return []
+        return [thinking_block(part) for part in message.parts_of(Thinking) if part.signature]
+
+    def _content(self, message: Message) -> list[dict[str, Any]]:
+        match message.role:
+            case "assistant":
+                return self._assistant(message)
+            case "tool":
+                return [self._result(reply) for reply in message.parts_of(ToolReply)]
+            case _:
+                return [_text(text) for text in words_of(message)] + [
+                    self._image(image) for image in message.parts_of(Image)
+                ]
+
+    def _assistant(self, message: Message) -> list[dict[str, Any]]:
+        sealed = self._sends_thinking and bool(self._seals(message))
+        calls = calls_of(message)
+        blocks: list[dict[str, Any]] = []
+        for part in message.parts:
+            if isinstance(part, Text) and part.text.strip():
+                blocks.append(_text(part.text))
+            elif isinstance(part, Thinking) and part.signature and sealed:
+                blocks.append(thinking_block(part))
+            elif isinstance(part, ToolCall) and calls:
+                call_id, called = portable_id(part.id, MAX_ID), portable_name(part.name)
+                blocks.append({"type": "tool_use", "id": call_id, "name": called, "input": arguments_of(part)})
+        return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
+
+    def _result(self, reply: ToolReply) -> dict[str, Any]:
+        images = reply.images if self.spec.images else ()
+        content = [_text(reply_text(reply, self.spec.images)), *map(self._image, images)]
+        sent = {"type": "tool_result", "tool_use_id": portable_id(reply.call_id, MAX_ID), "content": content}
+        return {**sent, "is_error": True} if reply.failed else sent
+
+    def _image(self, image: Image) -> dict[str, Any]:
+        if not self.spec.images:
+            return _text(unseen(image))
+        source = {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}
+        return {"type": "image", "source": source}
 
 
 def _styles(model: str) -> list[Style]:

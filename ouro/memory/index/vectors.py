@@ -147,7 +147,9 @@ class Vectors:
             database.execute("UPDATE models SET used = ? WHERE id = ?", (str(today), model[0]))
             if not self._is_chosen(database, model[0]):
                 _restamp(database, model[0])
-            _drop_unused(database, str(today - timedelta(days=KEPT_DAYS)))
+            unused = (str(today - timedelta(days=KEPT_DAYS)),)
+            database.execute("DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", unused)
+            database.execute("DELETE FROM models WHERE used < ?", unused)
 
     def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
         """The id of the model and the day of its last use; 0 if it has no vector of this length yet.
@@ -250,12 +252,6 @@ def _restamp(database: sqlite3.Connection, model: int) -> None:
         found = database.execute(f"SELECT id FROM {table} WHERE stamp IS NULL AND {has_vector}", (model,)).fetchall()
         stamps = [(last + step, place) for step, (place,) in enumerate(found, 1)]
         database.executemany(f"UPDATE {table} SET stamp = ? WHERE id = ?", stamps)
-
-
-def _drop_unused(database: sqlite3.Connection, day: str) -> None:
-    """Delete the vectors of models that were not used since that day."""
-    database.execute("DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", (day,))
-    database.execute("DELETE FROM models WHERE used < ?", (day,))
 
 
 def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
