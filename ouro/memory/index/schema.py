@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 
 from ouro.memory.index.query import findable
@@ -124,15 +123,9 @@ def open_index(path: Path) -> sqlite3.Connection:
         return _new(":memory:")
 
 
-@contextmanager
-def writing_alone(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Lock out other processes that make or set aside the index.
-
-    Raises:
-        OSError: the lock is not free within that time.
-    """
-    with lock_file(Path(f"{path}.lock"), timeout=seconds):
-        yield
+def writing_alone(path: Path) -> AbstractContextManager[object]:
+    """Lock out other processes that make or set aside the index. Raises OSError if the lock is not free in time."""
+    return lock_file(Path(f"{path}.lock"), timeout=WAIT_SECONDS)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
