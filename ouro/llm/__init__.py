@@ -35,18 +35,4 @@ if TYPE_CHECKING:
     from ouro.llm.reply import CUT_SHORT, ModelCall, ReplyBuilder, Retry, ask
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
 
-__getattr__, __all__ = lazy_exports(
-    __name__,
-    {
-        "catalog": "Catalog Route",
-        "embeddings": "EmbeddingModel Embedded",
-        "known_models": "KNOWN",
-        "model": "CallChunk Chunk Effort EndChunk Endpoint Model ModelChoice ModelSpec Prices TextChunk ThinkingChunk"
-        " Timeouts ToolSpec UsageChunk Warmable timeouts_for",
-        "model_source": "ModelSource Role",
-        "models_file": "HEADER ModelEntry ModelsFile read_models_file write_models_file",
-        "providers": "HOSTED LocalServer PROVIDERS Provider models_at",
-        "reply": "CUT_SHORT ModelCall ReplyBuilder Retry ask",
-        "scripted_model": "ScriptedModel ScriptedReply call calls",
-    },
-)
+__getattr__ = lazy_exports(__name__)

@@ -10,12 +10,4 @@ if TYPE_CHECKING:
     from ouro.memory.manager import MemoryManager
     from ouro.memory.yaml_backend import YamlFileMemoryStore
 
-__getattr__, __all__ = lazy_exports(
-    __name__,
-    {
-        "backend": "MemoryStore",
-        "long_term.manager": "LongTermMemoryManager",
-        "manager": "MemoryManager",
-        "yaml_backend": "YamlFileMemoryStore",
-    },
-)
+__getattr__ = lazy_exports(__name__)

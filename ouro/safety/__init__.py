@@ -15,15 +15,4 @@ if TYPE_CHECKING:
     from ouro.safety.trust import CONFIG_FILE, TrustStore, acting_files, instruction_files
     from ouro.safety.workspace import Access, FilePlace, Workspace
 
-__getattr__, __all__ = lazy_exports(
-    __name__,
-    {
-        "environment": "child_environment",
-        "guarded_memory": "GIT_CONFIG GuardedMemory",
-        "permissions": "Permissions",
-        "rules": "Allow Ask Decision Deny Effect Mode Rule RuleStore parse_rule parse_rules",
-        "secrets": "SecretMask SecretScanner is_secret_name secret_values shared_scanner",
-        "trust": "CONFIG_FILE TrustStore acting_files instruction_files",
-        "workspace": "Access FilePlace Workspace",
-    },
-)
+__getattr__ = lazy_exports(__name__)

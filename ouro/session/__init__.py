@@ -29,19 +29,4 @@ if TYPE_CHECKING:
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.tools.shell import JobInfo
 
-__getattr__, __all__ = lazy_exports(
-    "ouro",
-    {
-        "memory.backend": "RewindScope SessionInfo",
-        "memory.long_term": "BlamedLine Browsing Commit FileEdit ListedEntry MemoryReceipt NoteDetails Proposal "
-        "ReceiptLine TimelineEntry TurnEvidence describe_commits",
-        "memory.sessions.session_catalog": "SessionCatalog SessionExcerpt SessionHit",
-        "session.context_window": "Outlook Pinnable WindowReport",
-        "session.opening": "OpenRequest PICK open_interactively",
-        "session.resume": "RepositoryChanges ResumeCard Resumed Tail",
-        "session.rewind": "Branch Point Rewind Rewound",
-        "session.session": "Session Status",
-        "session.turn_queue": "Draft TurnObserver TurnQueue",
-        "tools.shell": "JobInfo",
-    },
-)
+__getattr__ = lazy_exports(__name__)

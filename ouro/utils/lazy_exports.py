@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+_IMPORT = re.compile(r"^    from (\S+) import (\([^)]*\)|.*)$", re.MULTILINE)
 
-def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], list[str]]:
-    """The `__getattr__` and `__all__` of a package, from its modules and the names that it exports of each.
 
-    Args:
-        package: its `__name__`.
-        homes: module, relative to the package -> names, separated by blanks.
+def lazy_exports(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package: it imports at first use what `__init__` imports under TYPE_CHECKING.
+
+    So each export is named once, for the type checker and for the program.
     """
-    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
+
+    @cache
+    def homes() -> dict[str, str]:
+        path = sys.modules[package].__file__
+        assert path is not None
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib is not loaded yet)
+            found = _IMPORT.findall(file.read())
+        return {name: module for module, names in found for name in re.findall(r"\w+", names)}
 
     def get(name: str) -> Any:
-        if name not in home_of:
+        if name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(home_of[name]), name)
+        return getattr(import_module(homes()[name]), name)
 
-    return get, list(home_of)
+    return get

@@ -36,18 +36,4 @@ if TYPE_CHECKING:
     from ouro.memory.index.scoring import stem
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
 
-__getattr__, __all__ = lazy_exports(
-    __name__,
-    {
-        "benchmark": "BenchmarkQuestion Document MAX_HITS answer_line answers ask_own_notes measure_answers read_lines",
-        "embeddings": "Embedder chosen_embedder has_numpy is_embedder_chosen local_embedder made_embedder vectors_for",
-        "graph": "Graph NoteVersion",
-        "index": "Index Sources",
-        "lookup": "Lookup",
-        "note_indexer": "CORE_FILES MemoryFolder project_of",
-        "query": "question_of",
-        "schema": "writing_alone",
-        "scoring": "stem",
-        "search": "MemoryHit Search SearchFilter search_sessions",
-    },
-)
+__getattr__ = lazy_exports(__name__)
