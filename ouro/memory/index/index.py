@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 from ouro.errors import SearchUnavailable
 from ouro.memory.index.note_indexer import MemoryFolder, NoteStore, changed_files, feed_file, remove_file
 from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
-from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session
+from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session, session_files
 from ouro.utils.log import log
 
 Progress = Callable[[int, int], None]
@@ -135,8 +135,9 @@ class Index:
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
         """The folders of sessions that changed since they were read."""
+        found = session_files(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
-            return frozenset(changed_sessions(database, root)[0])
+            return frozenset(changed_sessions(database, found)[0])
 
     def session_projects(self) -> list[str]:
         """The folders in which the sessions of the index were held."""
@@ -150,7 +151,7 @@ class Index:
             self._reader = self._writer = None
 
     def _follow(self, sources: Sources, progress: Progress | None) -> int:
-        steps = [*self._session_steps(sources.sessions), *self._memory_steps(sources.memories)]
+        steps = list(self._steps(sources))
         for done, step in enumerate(steps):
             if progress:
                 progress(done, len(steps))
@@ -163,28 +164,24 @@ class Index:
             progress(len(steps), len(steps))
         return len(steps)
 
-    def _session_steps(self, root: Path | None) -> Iterator[_Step]:
-        if root is None:
-            return
+    def _steps(self, sources: Sources) -> Iterator[_Step]:
+        """What to do for each changed file, one transaction each."""
+        found = (
+            session_files(sources.sessions) if sources.sessions else {}
+        )  # before the lock: others can read meanwhile
         with self.reading() as database:
-            changed, gone = changed_sessions(database, root)
-        for folder in gone:
-            yield partial(remove_session, folder=folder)
-        for folder in changed:
-            yield partial(feed_session, root=root, folder=folder)
-
-    def _memory_steps(self, memories: Sequence[MemoryFolder]) -> Iterator[_Step]:
-        for memory in memories:
-            try:
-                with self.reading() as database:
+            if root := sources.sessions:
+                changed, gone = changed_sessions(database, found)
+                yield from (partial(remove_session, folder=folder) for folder in gone)
+                yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
+            for memory in sources.memories:
+                try:
                     changed, gone = changed_files(database, memory)
-            except UnicodeEncodeError:  # a folder name that is not UTF-8
-                log.warning("not searched: %r", str(memory.path))
-                continue
-            for path in gone:
-                yield partial(remove_file, path=path)
-            for path in changed:
-                yield partial(feed_file, folder=memory, path=path)
+                except UnicodeEncodeError:  # a folder name that is not UTF-8
+                    log.warning("not searched: %r", str(memory.path))
+                    continue
+                yield from (partial(remove_file, path=path) for path in gone)
+                yield from (partial(feed_file, folder=memory, path=path) for path in changed)
 
     def _set_aside_if_broken(self, error: sqlite3.Error) -> None:
         """Set a broken index aside; a locked index, or an error in a statement, changes nothing."""

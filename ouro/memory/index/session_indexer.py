@@ -6,7 +6,8 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -57,27 +58,27 @@ class IndexedSession(msgspec.Struct):
 _COLUMNS = IndexedSession.__struct_fields__
 
 
-def changed_sessions(database: sqlite3.Connection, root: Path) -> tuple[list[str], list[str]]:
-    """The folders below `root` to index, oldest first, and the deleted ones."""
+def changed_sessions(database: sqlite3.Connection, found: Mapping[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
+    """The folders of `session_files` to index, oldest first, and the deleted ones."""
     rows = database.execute("SELECT folder, size, mtime FROM sessions")
     known = {folder: (size, mtime) for folder, size, mtime in rows}
-    found = dict(_folders(root))
     changed = sorted(folder for folder, signs in found.items() if known.get(folder) != signs)
     return changed, [folder for folder in known if folder not in found]
 
 
-def _folders(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+def session_files(root: Path) -> dict[str, tuple[int, int]]:
+    """The folders of sessions below `root`, each with size and time of its file."""
+    found: dict[str, tuple[int, int]] = {}
     try:
         with os.scandir(root) as entries:
             names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
     except OSError:
-        return
+        return found
     for name in names:
-        try:
-            found = os.stat(f"{root}/{name}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
-        except OSError:
-            continue
-        yield name, (found.st_size, found.st_mtime_ns)
+        with suppress(OSError):
+            file = os.stat(f"{root}/{name}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
+            found[name] = (file.st_size, file.st_mtime_ns)
+    return found
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> None:
