@@ -90,13 +90,13 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     raise AssertionError("unreachable")
 
 
-def git_dir_of(folder: Path, state_dir: Path, *, is_shared: bool) -> Path:
-    """Where the git directory of a memory is now, or will be made: `.git` in the folder.
+def git_dir_of(folder: Path, state_dir: Path) -> Path:
+    """Where the git directory of a memory that no host shares is now, or will be made: `.git` in the folder.
 
-    It is the state folder where the host repository shares the memory, where an earlier version made it there and it
-    was not moved yet, and where something that is not ouro's is in the place of `.git` before there is any history.
+    It is the state folder where an earlier version made it there and it was not moved yet, and where something that is
+    not ouro's is in the place of `.git` before there is any history.
     """
-    if is_shared or (state_dir / "HEAD").exists():
+    if (state_dir / "HEAD").exists():
         return state_dir
     inside = folder / ".git"
     is_taken = os.path.lexists(inside) and not is_real_folder(inside)

@@ -74,7 +74,7 @@ class GitRepository:
 
     @property
     def git_dir(self) -> Path:
-        return self.state_dir if self._folder is None else git_dir_of(self._folder, self.state_dir, is_shared=False)
+        return self.state_dir if self._folder is None else git_dir_of(self._folder, self.state_dir)
 
     @property
     def exists(self) -> bool:
