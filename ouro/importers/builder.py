@@ -140,8 +140,8 @@ class TranscriptBuilder:
         header = SessionHeader(
             session_id_for(program, original), self.project, self._first_model, created, origin=origin
         )
-        said = (record.message for record in self.records if isinstance(record, MessageRecord))
-        titles = [title for item in said if item.role == "user" and (title := title_of(item.text))]
+        messages = (record.message for record in self.records if isinstance(record, MessageRecord))
+        titles = [title for item in messages if item.role == "user" and (title := title_of(item.text))]
         default = next((title for title in titles if not title.startswith("/")), titles[0] if titles else "")
         if title := self._title or default:
             self.records.append(TitleRecord(title, self.last_at))

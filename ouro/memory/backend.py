@@ -29,17 +29,17 @@ class SessionHeader(msgspec.Struct, frozen=True):
     memory: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The commit of long-term memory that it started from, by scope."""
     origin: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Where it was taken over from: `from` (the program), `id` and `file` there, `branch`; empty for one of our own."""
+    """Of an imported session: `from` (the program), `id` and `file` there, `branch`; else empty."""
 
 
 class MessageRecord(msgspec.Struct, frozen=True):
-    """One message of the transcript; numbers rise, whatever the clock does."""
+    """One message of the transcript; numbers rise."""
 
     number: int
     at: str
     message: Message
     private: bool = False
-    """Said with long-term memory off: nothing is ever learned from it."""
+    """Written with long-term memory off: nothing is ever learned from it."""
 
 
 class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,34 +64,34 @@ class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """
 
     number: int
-    """Of the same row as the messages' numbers."""
+    """In one sequence with the numbers of messages."""
     at: str
     covers: tuple[int, int]
-    """The first and the last number that the summary stands for."""
+    """The first and the last number that the summary replaces."""
     kept: tuple[int, ...]
-    """Of these, the messages that are sent word for word all the same, oldest first."""
+    """Of these, the messages that are still sent word for word, oldest first."""
     summary: str
     trigger: CompactionTrigger = "auto"
     focus: str = ""
     """What the user asked to keep."""
     dropped: tuple[str, ...] = ()
-    """The calls whose outputs are left out of what is sent, where no model could summarise."""
+    """The calls whose outputs are not sent, where no model could summarize."""
     tokens: tuple[int, int] = (0, 0)
     """Of what is sent, before and after."""
     model: str = ""
     usage: Usage | None = None
     """Of the call that wrote the summary."""
     spent: Usage | None = None
-    """Of all model calls of the session up to here, this one among them."""
+    """Of all model calls of the session up to here, with this one."""
     title: str = ""
-    """What the session was called by then."""
+    """The title of the session by then."""
     pins: tuple[int, ...] = ()
     chosen: str = ""
     """The model that answered by then."""
     captured: int = 0
     """The message up to which capture had read."""
     messages: int = 0
-    """How many it covers, as they were sent; 0 where that was not counted."""
+    """How many it covers, as they were sent; 0: not counted."""
 
 
 class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):
@@ -135,7 +135,7 @@ class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"m
     at: str
     items: tuple[RecalledItem, ...]
     way: str = ""
-    """How it was looked for: `local`, `hyde`."""
+    """How notes were searched: `local`, `hyde`."""
 
 
 class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
@@ -149,7 +149,7 @@ class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpo
 
 
 class CapturedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "captured"}):
-    """Capture has read the conversation up to the message of that number."""
+    """Capture has read the session up to the message of that number."""
 
     message: int
     at: str
@@ -161,7 +161,7 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str
     at: str
     message: int
-    """The last message it knows of."""
+    """The last message that it covers."""
 
 
 ChangeRecord = (

@@ -1,4 +1,4 @@
-"""TranscriptPager: loads what is not in memory of a session, in the background or when the user scrolls there."""
+"""TranscriptPager: loads the rest of a session, in the background or when the user scrolls there."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ouro.utils.log import log
 
 
 class TranscriptPager:
-    """Knows where the loaded part of a session begins, and where the part that a screen shows.
+    """Where the loaded part of a session begins, and the part that a screen shows.
 
     Args:
         store: of the session.
         session_id: of the session.
-        transcript: returns the transcript as it is now.
-        notify: called with a notice where the rest of a session could not be read.
+        transcript: returns the current transcript.
+        notify: called with a notice if the rest of a session cannot be read.
     """
 
     def __init__(

@@ -7,7 +7,8 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -188,8 +189,7 @@ def deserialize_message(data: dict[str, Any]) -> Message:
 
 def record_with_images(data: Any) -> Record:
     """A record with its images in it, as `embed_images` puts them there. Raises as `record_from`."""
-    images: dict[str, bytes] = {}
-    _extract_images(data, images)
+    images = dict(_embedded_images(data))
 
     def fetch(name: str) -> bytes:
         if name not in images:
@@ -199,30 +199,26 @@ def record_with_images(data: Any) -> Record:
     return record_from(data, fetch)[0]
 
 
-def embed_images(value: Any, images: Mapping[str, bytes]) -> None:
+def embed_images(data: Any, images: Mapping[str, bytes]) -> None:
     """Add the bytes of images, as base64, where a record names them."""
-    if isinstance(value, dict):
-        if isinstance(name := value.get("file"), str) and name in images and "media_type" in value:
-            value["data"] = base64.b64encode(images[name]).decode()
-        for item in value.values():
-            embed_images(item, images)
-    elif isinstance(value, list):
-        for item in value:
-            embed_images(item, images)
+    for item in _mappings(data):
+        if isinstance(name := item.get("file"), str) and name in images and "media_type" in item:
+            item["data"] = base64.b64encode(images[name]).decode()
 
 
-def _extract_images(value: Any, images: dict[str, bytes]) -> None:
+def _embedded_images(data: Any) -> Iterator[tuple[str, bytes]]:
+    for item in _mappings(data):
+        if isinstance(encoded := item.get("data"), str) and isinstance(name := item.get("file"), str):
+            with suppress(ValueError):  # a message shows that it is missing
+                yield name, base64.b64decode(encoded, validate=True)
+
+
+def _mappings(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
-        if isinstance(data := value.get("data"), str) and isinstance(name := value.get("file"), str):
-            try:
-                images[name] = base64.b64decode(data, validate=True)
-            except ValueError:
-                return  # a message shows that it is missing
-        for item in value.values():
-            _extract_images(item, images)
-    elif isinstance(value, list):
-        for item in value:
-            _extract_images(item, images)
+        yield value
+    if isinstance(value, dict | list):
+        for item in list(value.values()) if isinstance(value, dict) else value:
+            yield from _mappings(item)
 
 
 # Reading

@@ -33,29 +33,29 @@ class TokenCount:
     """
 
     def __init__(self) -> None:
-        self._told = 0
+        self._reported = 0
         self._characters = 0.0
 
     @property
     def is_measured(self) -> bool:
         """Whether it includes a provider's figure, which also counts the system prompt and the tools."""
-        return self._told > 0
+        return self._reported > 0
 
     @property
     def tokens(self) -> int:
-        return self._told + int(self._characters / CHARACTERS_A_TOKEN)
+        return self._reported + int(self._characters / CHARACTERS_A_TOKEN)
 
     def add(self, message: Message, *, is_measured: bool = True) -> None:
         """Add the next message; without `is_measured` the figures of its provider do not count."""
-        told = reported_tokens(message) if is_measured else 0
-        if told:
-            self._told, self._characters = told, 0.0
+        reported = reported_tokens(message) if is_measured else 0
+        if reported:
+            self._reported, self._characters = reported, 0.0
         else:
             self._characters += sum(map(_characters, message.parts))
 
     def reset(self, tokens: int) -> None:
         """Set the count."""
-        self._told, self._characters = tokens, 0.0
+        self._reported, self._characters = tokens, 0.0
 
 
 def _characters(part: Part) -> float:

@@ -6,8 +6,8 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -101,9 +101,7 @@ class YamlFileMemoryStore(MemoryStore):
         self._open[header.id] = _OpenSession(folder, lock)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        with _saving(self._root):
-            async with self._new_folder(header) as folder:
-                await self._write_whole(folder, header, b"", records)
+        await self._create_whole(header, records)
 
     async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         source = await self._find(source_id)
@@ -112,10 +110,7 @@ class YamlFileMemoryStore(MemoryStore):
         copied, last = await asyncio.to_thread(_copied, data, number, source.name)
         now = timestamp()
         records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
-        with _saving(self._root):
-            async with self._new_folder(header) as folder:
-                await asyncio.to_thread(link_outputs, source, folder)
-                await self._write_whole(folder, header, copied, records)
+        await self._create_whole(header, records, copied, source)
 
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
         held = self._opened(session_id)
@@ -264,27 +259,28 @@ class YamlFileMemoryStore(MemoryStore):
             data |= _bytes_back(record, places, offset)
         return dump(data)
 
-    @asynccontextmanager
-    async def _new_folder(self, header: SessionHeader) -> AsyncIterator[Path]:
-        """A folder to write a whole session into. It appears in the list if the block succeeds, else it is removed."""
-        unfinished, final = await asyncio.to_thread(self._folders.make_unfinished, header)
-        try:
-            yield unfinished
-            await asyncio.to_thread(self._folders.finish, unfinished, final)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
-
-    async def _write_whole(self, folder: Path, header: SessionHeader, copied: bytes, records: Iterable[Record]) -> None:
-        places: dict[int, int] = {}
-        remaining, offset = iter(records), 0
-        chunk = as_record(dump(header_data(header))) + copied
-        async with open_session_file(folder, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
-            while chunk:
-                await write_all(file, chunk)
-                offset += len(chunk)
-                chunk = await asyncio.to_thread(self._next_chunk, remaining, folder, places, offset)
-            await asyncio.to_thread(os.fsync, file.fileno())
+    async def _create_whole(
+        self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
+    ) -> None:
+        """Write a session into a hidden folder, with the bytes and outputs of a source; then let it appear."""
+        with _saving(self._root):
+            unfinished, final = await asyncio.to_thread(self._folders.make_unfinished, header)
+            try:
+                if source is not None:
+                    await asyncio.to_thread(link_outputs, source, unfinished)
+                places: dict[int, int] = {}
+                remaining, offset = iter(records), 0
+                chunk = as_record(dump(header_data(header))) + copied
+                async with open_session_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+                    while chunk:
+                        await write_all(file, chunk)
+                        offset += len(chunk)
+                        chunk = await asyncio.to_thread(self._next_chunk, remaining, unfinished, places, offset)
+                    await asyncio.to_thread(os.fsync, file.fileno())
+                await asyncio.to_thread(self._folders.finish, unfinished, final)
+            except BaseException:
+                shutil.rmtree(unfinished, ignore_errors=True)
+                raise
 
     def _next_chunk(self, records: Iterator[Record], folder: Path, places: dict[int, int], offset: int) -> bytes:
         """The next records, about a megabyte of them, which begin at `offset`. Blocks."""

@@ -1,1 +1,1 @@
-"""How sessions are kept: files of records, their index, and what can be found out without opening one."""
+"""Session files: bytes, reader, index, catalog, repair, usage."""

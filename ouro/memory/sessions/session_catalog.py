@@ -111,8 +111,10 @@ class SessionCatalog:
             records: Sequence[Record] = (await self.store.load_session(info.id, read_only=True)).records
         else:
             records = await asyncio.to_thread(read_ends, self._root / info.folder, _LAST_MESSAGES)
-        said = (record.message for record in records if isinstance(record, MessageRecord))
-        texts = [(item.role, item.text) for item in said if item.role in ("user", "assistant") and item.text.strip()]
+        messages = (record.message for record in records if isinstance(record, MessageRecord))
+        texts = [
+            (item.role, item.text) for item in messages if item.role in ("user", "assistant") and item.text.strip()
+        ]
         first = next((text for role, text in texts if role == "user"), "")
         summaries = [record.summary for record in records if isinstance(record, SummaryRecord)]
         last = texts[1:] if texts and texts[0] == ("user", first) else texts
