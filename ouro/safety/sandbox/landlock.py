@@ -1,0 +1,174 @@
+"""Tier 2: Landlock and a seccomp filter, for hosts that refuse user namespaces.
+
+This file is also the helper program: an interpreter of its own applies both to itself and becomes the command
+(`preexec_fn` is not safe beside threads). It therefore imports only the standard library. Landlock's rules and their
+numbers are those of `linux/landlock.h`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ouro.safety.sandbox.policy import SandboxPolicy, Tier
+
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_PATH_BENEATH, _VERSION = 1, 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_TCP, _TCP_FROM_ABI = 0b11, 4
+_SCOPES, _SCOPES_FROM_ABI = 0b11, 6
+"""Abstract Unix sockets and signals stay among the processes of the command."""
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - multiprocessing's locks are there
+_NO_NEW_PRIVILEGES, _SET_SECCOMP, _SECCOMP_FILTER = 38, 22, 2
+CANNOT = 126
+"""Exit code of the helper where the confinement could not be applied."""
+
+
+class Landlock:
+    """Runs commands by a helper process that confines itself.
+
+    Args:
+        filter_dir: a private folder for the seccomp filters.
+    """
+
+    tier: Tier = "landlock"
+    leaves_open = (
+        "what is inside of the workspace, .git too",
+        "file modes and times outside of it",
+        "sockets that have a path",
+        "processes that a command leaves running",
+        "the list of all processes",
+    )
+
+    def __init__(self, filter_dir: Path) -> None:
+        self._filter_dir = filter_dir
+
+    def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
+        from ouro.safety.sandbox.seccomp import filter_file
+
+        writable = [*map(str, policy.writable), *([str(policy.temp)] if policy.temp else [])]
+        plan = {
+            "writable": writable,
+            "hidden": list(map(str, policy.hidden)),
+            "temp": str(policy.temp or ""),
+            "network": policy.network,
+            # There is no network namespace here: an internet socket would be one of the machine.
+            "filter": str(filter_file(self._filter_dir, internet=policy.network, connects=policy.connects)),
+        }
+        return [sys.executable, "-I", "-S", str(Path(__file__)), json.dumps(plan), *argv]
+
+
+def abi() -> int:
+    """The version of Landlock in the kernel; 0 where there is none."""
+    return max(0, int(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _restrict(plan: dict[str, object], version: int) -> None:
+    """Confine this process.
+
+    Raises:
+        OSError: a step of it failed.
+    """
+    handled = _RIGHTS_BY_ABI[max(known for known in _RIGHTS_BY_ABI if known <= version)]
+    attributes = struct.pack(
+        "=QQQ",
+        handled,
+        _TCP if version >= _TCP_FROM_ABI and not plan["network"] else 0,
+        _SCOPES if version >= _SCOPES_FROM_ABI else 0,
+    )
+    size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
+    ruleset = _checked(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
+    _allow(ruleset, "/", _READ_DIR)
+    for path in _all_but("/", [str(place) for place in _list(plan["hidden"])]):
+        _allow(ruleset, path, _READ & handled)
+    for path in (*_list(plan["writable"]), _SHARED_MEMORY):
+        _allow(ruleset, path, handled)
+    for path in _DEVICES:
+        _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
+    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _checked(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return  # gone meanwhile, or not there: then there is nothing to allow
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            rights &= _OF_FILES
+        rule = struct.pack("=Qi", rights, descriptor)
+        _checked(_libc().syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0)))
+    finally:
+        os.close(descriptor)
+
+
+def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
+    """The fewest paths that together hold everything below `folder` except `hidden`: rules can only add."""
+    if folder in hidden:
+        return
+    prefix = folder.rstrip("/") + "/"
+    if not any(place.startswith(prefix) for place in hidden):
+        yield folder
+        return
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - only names, and for many folders
+    except OSError:
+        return
+    for name in names:
+        if not os.path.islink(prefix + name):  # noqa: PTH114 - the target has a rule of its own
+            yield from _all_but(prefix + name, hidden)
+
+
+def _filter_calls(path: str) -> None:
+    data = Path(path).read_bytes()
+    program = ctypes.create_string_buffer(data, len(data))
+    header = struct.pack("HxxxxxxP", len(data) // 8, ctypes.addressof(program))
+    _checked(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _list(value: object) -> list[str]:
+    return list(value) if isinstance(value, list) else []
+
+
+def main(plan_text: str, argv: Sequence[str]) -> int:
+    """Confine this process and become `argv`; returns an exit code only where that failed."""
+    plan = json.loads(plan_text)
+    if plan["temp"]:
+        os.environ["TMPDIR"] = plan["temp"]
+    try:
+        _restrict(plan, abi())
+        _filter_calls(plan["filter"])
+        os.execvp(argv[0], list(argv))  # noqa: S606
+    except OSError as error:
+        print(f"The command could not be confined: {error}", file=sys.stderr)  # noqa: T201
+    return CANNOT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,296 @@
+"""B1, B2, B3: what a confined command tries runs as a real process; its effects are looked for on the host."""
+
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ouro.safety.sandbox.bubblewrap import Bubblewrap
+from ouro.safety.sandbox.choose import _bwrap, _self_test
+from ouro.safety.sandbox.landlock import Landlock, abi
+from ouro.safety.sandbox.policy import NoSandbox, Sandbox, SandboxPolicy
+
+PYTHON = Path(os.path.realpath(sys.executable))
+SECRET = "s3cr3t-of-the-host"
+CALL = "import ctypes, os, socket, struct, sys; libc = ctypes.CDLL(None, use_errno=True); "
+
+
+class Host:
+    """A workspace, and beside it everything that a command must not reach."""
+
+    def __init__(self, folder: Path, private: Path) -> None:
+        self.folder, self.private = folder, private
+        self.workspace, self.home, self.outside = folder / "work", folder / "home", folder / "outside"
+        for place in (self.workspace / ".ouro", self.home / ".ssh", self.outside, private):
+            place.mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", self.workspace], check=True)
+        (self.workspace / ".ouro/config.yaml").write_text("a: 1\n")
+        (self.home / ".ssh/id").write_text(SECRET)
+        (self.home / ".netrc").write_text(SECRET)
+        (self.home / ".bashrc").write_text("")
+        self.file = self.outside / "file"
+        self.file.write_text("before")
+        self.file.chmod(0o644)
+        os.utime(self.file, (1, 1))
+        self.victim = subprocess.Popen(["sleep", "300"], env={**os.environ, "KEY": SECRET})
+        self.tcp, self.udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.unix, self.abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        # Sockets of other programs are in /run or /tmp.
+        self.socket_path = Path(tempfile.mkdtemp(dir="/tmp")) / "agent"
+        self.unix.bind(str(self.socket_path))
+        self.abstract.bind(f"\0{self.socket_path.parent.name}")
+        for listening in (self.tcp, self.udp):
+            listening.bind(("127.0.0.1", 0))
+        for each in (self.tcp, self.udp, self.unix, self.abstract):
+            each.setblocking(False)
+        for listening in (self.tcp, self.unix, self.abstract):
+            listening.listen()
+
+    def close(self) -> None:
+        self.victim.kill()
+        self.victim.wait()
+        for each in (self.tcp, self.udp, self.unix, self.abstract):
+            each.close()
+        shutil.rmtree(self.socket_path.parent)
+
+    def policy(self) -> SandboxPolicy:
+        return SandboxPolicy(
+            writable=(self.workspace,),
+            protected=(self.workspace / ".git", self.workspace / ".ouro"),
+            hidden=(self.home / ".ssh", self.home / ".netrc"),
+            # /tmp is private inside. With this in sight the escapes are not easier to prevent for that.
+            visible=(self.folder, PYTHON.parents[1]),
+            temp=self.private,
+        )
+
+    def run(self, sandbox: Sandbox, code: str) -> str:
+        """What the code printed; it is Python, or a line of sh if it begins with `$ `."""
+        values = {
+            "WORK": self.workspace, "HOME_": self.home, "OUT": self.outside, "FILE": self.file, "PID": self.victim.pid,
+            "OURO": os.getpid(), "TCP": self.tcp.getsockname()[1], "UDP": self.udp.getsockname()[1],
+            "SOCKET": self.socket_path, "ABSTRACT": self.socket_path.parent.name,
+        }  # fmt: skip
+        environment = {**os.environ, **{name: str(value) for name, value in values.items()}}
+        argv = ["sh", "-c", code[2:]] if code.startswith("$ ") else [str(PYTHON), "-I", "-S", "-c", CALL + code]
+        wrapped = sandbox.wrap(argv, self.policy())
+        ended = subprocess.run(
+            wrapped, cwd=self.workspace, env=environment, capture_output=True, text=True, timeout=60, check=False,
+            start_new_session=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return ended.stdout + ended.stderr
+
+
+def accepted(listening: socket.socket) -> bool:
+    try:
+        connection, _ = listening.accept()
+    except BlockingIOError:
+        return False
+    connection.close()
+    return True
+
+
+def received(listening: socket.socket) -> bool:
+    try:
+        return bool(listening.recv(10))
+    except BlockingIOError:
+        return False
+
+
+def survivors(mark: str) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in place.read_bytes():
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def stays(mark: str) -> bool:
+    time.sleep(0.3)
+    return bool(survivors(mark))
+
+
+def ended(host: Host) -> bool:
+    try:
+        return host.victim.wait(0.3) is not None
+    except subprocess.TimeoutExpired:
+        return False
+
+
+class Attack(msgspec.Struct, frozen=True):
+    name: str
+    code: str
+    happened: Callable[[Host, str], bool]
+    open_to: frozenset[str] = frozenset()
+    """The tiers that leave it open; docs/security.md lists them."""
+
+
+def text(host: Host) -> str:
+    return host.file.read_text() if host.file.exists() else "gone"
+
+
+def changed(host: Host, _: str) -> bool:
+    return text(host) != "before"
+
+
+def holds_evil(name: str) -> Callable[[Host, str], bool]:
+    return lambda host, _: "evil" in (host.folder / name).read_text()
+
+
+def new(name: str) -> Callable[[Host, str], bool]:
+    return lambda host, _: (host.outside / name).exists()
+
+
+def leaked(_: Host, output: str) -> bool:
+    return SECRET in output
+
+
+def printed(word: str) -> Callable[[Host, str], bool]:
+    return lambda _, output: word in output
+
+
+LANDLOCK = frozenset({"landlock"})
+BY_ROOT = LANDLOCK if os.getuid() == 0 else frozenset()
+IS_ATTACHED = "print('ATTACHED' if libc.ptrace(16, int(os.environ['PID']), 0, 0) == 0 else 'refused')"
+IS_RING = "b = ctypes.create_string_buffer(256); print('MADE' if libc.syscall(425, 8, b) >= 0 else 'refused')"
+TO_UDP = "socket.socket(2, 2).sendto(b'x', ('127.0.0.1', int(os.environ['UDP'])))"
+TO_PATH, TO_NAME = (
+    f"socket.socket(1).connect({name})" for name in ("os.environ['SOCKET']", "'\\0' + os.environ['ABSTRACT']")
+)
+ATTACKS = [
+    Attack("write", "open(os.environ['OUT'] + '/new', 'w')", new("new")),
+    Attack("overwrite", "open(os.environ['FILE'], 'w').write('x')", changed),
+    Attack("append to a start file", "$ echo evil >> $HOME_/.bashrc", holds_evil("home/.bashrc")),
+    Attack("remove", "os.unlink(os.environ['FILE'])", changed),
+    Attack("make a folder", "os.mkdir(os.environ['OUT'] + '/new')", new("new")),
+    Attack("rename away", "os.rename(os.environ['FILE'], os.environ['WORK'] + '/taken')", changed),
+    Attack("truncate", "os.truncate(os.environ['FILE'], 0)", changed),
+    Attack("write by a link", "$ ln -s $OUT $WORK/link; echo x > $WORK/link/file", changed),
+    Attack("write by a hard link", "$ ln $FILE $WORK/hard && echo x > $WORK/hard", changed),
+    Attack("write by /proc/self/root", "$ echo x > /proc/self/root$FILE", changed),
+    Attack("write by the root of another process", "$ echo x > /proc/$PID/root$FILE", changed),
+    Attack("write by another working folder", "$ echo x > /proc/$OURO/cwd/../../../../../../../../$FILE", changed),
+    Attack("mode", "os.chmod(os.environ['FILE'], 0o777)", lambda h, _: bool(h.file.stat().st_mode & 0o002), LANDLOCK),
+    Attack("times", "os.utime(os.environ['FILE'], (9, 9))", lambda h, _: h.file.stat().st_mtime == 9, LANDLOCK),
+    Attack(
+        "attributes", "os.setxattr(os.environ['FILE'], 'user.x', b'1')",
+        lambda h, _: "user.x" in os.listxattr(h.file), LANDLOCK,
+    ),
+    Attack("a device", "os.mknod(os.environ['OUT'] + '/new', 0o20666, os.makedev(1, 3))", new("new")),
+    Attack("mount", "$ mount -t tmpfs none $WORK && touch $WORK/mounted && echo MOUNTED", printed("MOUNTED")),
+    Attack("namespace", "$ unshare -Urm sh -c 'mount -t tmpfs none /mnt' && echo MOUNTED", printed("MOUNTED")),
+    Attack(
+        "clone into a namespace",
+        "pid = libc.syscall(56 if os.uname().machine == 'x86_64' else 220, 0x10000000 | 17, 0, 0, 0, 0)\n"
+        "if pid == 0: os._exit(0)\nprint('CLONED' if pid > 0 else 'refused')",
+        printed("CLONED"),
+    ),
+    Attack("chroot", "os.chroot(os.environ['OUT']); print('CHANGED')", printed("CHANGED")),
+    Attack("hook", "$ echo evil > $WORK/.git/hooks/own", new("../work/.git/hooks/own"), LANDLOCK),
+    Attack("git configuration", "$ echo evil >> $WORK/.git/config", holds_evil("work/.git/config"), LANDLOCK),
+    Attack("git folder replaced", "$ cd $WORK; mv .git g2; cp -r g2 .git; echo evil >> .git/config",
+           holds_evil("work/.git/config"), LANDLOCK),
+    Attack("own settings", "$ echo evil > $WORK/.ouro/config.yaml", holds_evil("work/.ouro/config.yaml"), LANDLOCK),
+    Attack("key in a folder", "$ cat $HOME_/.ssh/id", leaked),
+    Attack("key in a file", "$ cat $HOME_/.netrc", leaked),
+    Attack("key by a link", "$ ln -s $HOME_/.ssh $WORK/l; cat $WORK/l/id", leaked),
+    Attack("environment of another process", "$ cat /proc/$PID/environ", leaked, BY_ROOT),
+    Attack("list of processes", "$ cat /proc/$PID/cmdline | tr '\\0' ' '", printed("sleep 300"), LANDLOCK),
+    Attack("memory of another process", IS_ATTACHED, printed("ATTACHED")),
+    Attack("signal", "$ kill -9 $PID", lambda h, _: ended(h)),
+    Attack("TCP", "socket.create_connection(('127.0.0.1', int(os.environ['TCP'])), 2)", lambda h, _: accepted(h.tcp)),
+    Attack("UDP", TO_UDP, lambda h, _: received(h.udp)),
+    Attack("socket with a path", TO_PATH, lambda h, _: accepted(h.unix), LANDLOCK),
+    Attack("abstract socket", TO_NAME, lambda h, _: accepted(h.abstract)),
+    Attack("virtual machine socket", "socket.socket(40, 1); print('MADE')", printed("MADE")),
+    Attack("netlink", "socket.socket(16, 3, 0); print('MADE')", printed("MADE")),
+    Attack("packets", "socket.socket(17, 3, 0); print('MADE')", printed("MADE")),
+    Attack("io_uring", IS_RING, printed("MADE")),
+    Attack("a process that stays", "$ setsid sleep 86417 >&- 2>&- & sleep 0.2", lambda *_: stays("86417"), LANDLOCK),
+]  # fmt: skip
+
+
+@pytest.fixture
+def host(tmp_path) -> Iterator[Host]:
+    made = Host((tmp_path / "host").resolve(), (tmp_path / "private").resolve())
+    yield made
+    made.close()
+    for pid in survivors("86417"):
+        os.kill(pid, 9)
+
+
+def sandboxes(tmp_path: Path) -> dict[str, Sandbox]:
+    return {"bubblewrap": Bubblewrap(_bwrap() or Path("/usr/bin/bwrap"), tmp_path), "landlock": Landlock(tmp_path)}
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+def sandbox(request, tmp_path) -> Sandbox:
+    if sys.platform != "linux" or (request.param == "landlock" and not abi()):
+        pytest.skip(f"{request.param} does not work here")
+    chosen = sandboxes(tmp_path)[request.param]
+    if problem := _self_test(chosen, tmp_path):
+        pytest.skip(f"{request.param} does not work here: {problem}")
+    return chosen
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_b1_an_escape_has_no_effect_on_the_host(host, sandbox, attack):
+    output = host.run(sandbox, attack.code)
+    assert attack.happened(host, output) == (sandbox.tier in attack.open_to), output
+
+
+NEED_MORE_THAN_A_USER = {"mount", "chroot", "a device", "packets", "attributes", "virtual machine socket"}
+
+
+@pytest.mark.parametrize("attack", [a for a in ATTACKS if a.name not in NEED_MORE_THAN_A_USER], ids=lambda a: a.name)
+def test_b1_without_a_sandbox_the_same_escape_succeeds(host, attack):
+    """Else the test above would show nothing."""
+    if attack.name in ("io_uring", "namespace", "clone into a namespace", "memory of another process"):
+        pytest.skip("depends on the settings of the kernel")
+    output = host.run(NoSandbox(), attack.code)
+    assert attack.happened(host, output), output
+
+
+MUST_WORK = {
+    "write": "open('new', 'w').write('x'); os.rename('new', 'newer'); print('WORKS')",
+    "null device": "$ echo x > /dev/null && head -c 4 /dev/urandom > /dev/null && echo WORKS",
+    "read the system": "$ ls /usr/bin > /dev/null && cat /etc/hostname > /dev/null; echo WORKS",
+    "git status": "$ git -c safe.directory='*' status > /dev/null && echo WORKS",
+    "socket pair": "a, b = socket.socketpair(); a.send(b'x'); print('WORKS' if b.recv(1) == b'x' else '')",
+    "lock between processes": "import multiprocessing; multiprocessing.Lock(); print('WORKS')",
+    "temporary file": "import tempfile; tempfile.NamedTemporaryFile(); print('WORKS')",
+    "child processes": "$ (echo a; echo b) | sort | wc -l | grep -q 2 && echo WORKS",
+}
+
+
+@pytest.mark.parametrize("code", MUST_WORK.values(), ids=MUST_WORK)
+def test_b2_ordinary_work_succeeds(host, sandbox, code):
+    assert "WORKS" in host.run(sandbox, code)
+
+
+def test_b2_a_server_on_loopback_serves_the_same_command(host, sandbox):
+    code = (
+        "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()\n"
+        "c = socket.create_connection(s.getsockname()); s.accept()[0].send(b'WORKS'); print(c.recv(9).decode())"
+    )
+    assert ("WORKS" in host.run(sandbox, code)) == (sandbox.tier == "bubblewrap")
+
+
+def test_b1_a_command_without_sockets_cannot_connect_at_all(host, sandbox):
+    policy = msgspec.structs.replace(host.policy(), connects=False)
+    code = CALL + "socket.socket(1).connect('/nowhere')"
+    argv = sandbox.wrap([str(PYTHON), "-I", "-S", "-c", code], policy)
+    ended = subprocess.run(argv, cwd=host.workspace, capture_output=True, text=True, check=False)
+    assert "PermissionError" in ended.stderr
+    assert ctypes.sizeof(ctypes.c_void_p) == 8
