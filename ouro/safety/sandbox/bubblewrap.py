@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ouro.safety.sandbox.policy import SandboxPolicy, Tier
+from ouro.safety.sandbox.policy import EMPTY_INSIDE, SandboxPolicy, Tier
 from ouro.safety.sandbox.seccomp import filter_file
 
 _ALWAYS = (
@@ -14,7 +14,6 @@ _ALWAYS = (
     "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--seccomp", "9",
     "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
 )  # fmt: skip
-_EMPTY_INSIDE = ("/run", "/var/tmp")  # noqa: S108 - sockets and files of other programs
 _WITH_FILTER = 'filter=$1; shift; exec "$@" 9<"$filter"'
 
 
@@ -36,7 +35,7 @@ class Bubblewrap:
     def wrap(self, argv: Sequence[str], policy: SandboxPolicy) -> list[str]:
         command = [str(self._program), *_ALWAYS]
         command += () if policy.network else ("--unshare-net",)
-        for name in _EMPTY_INSIDE:
+        for name in EMPTY_INSIDE[1:]:
             command += ("--tmpfs", name) if Path(name).is_dir() and not Path(name).is_symlink() else ()
         command += ("--bind", str(policy.temp), "/tmp") if policy.temp else ("--tmpfs", "/tmp")  # noqa: S108
         if policy.network:
@@ -46,8 +45,11 @@ class Bubblewrap:
         command += _bound("--bind", policy.writable)
         command += _bound("--ro-bind", policy.protected)
         for place in policy.hidden:
-            empty_folder = ("--tmpfs", str(place), "--remount-ro", str(place))
-            command += empty_folder if place.is_dir() else ("--ro-bind", "/dev/null", str(place))
+            if place.is_dir():
+                shown = [inside for inside in policy.visible if inside.is_relative_to(place)]
+                command += ["--tmpfs", str(place), *_bound("--ro-bind", shown), "--remount-ro", str(place)]
+            else:
+                command += ("--ro-bind", "/dev/null", str(place))
         # The network of a command without one is empty, except for its own servers on loopback.
         filters = filter_file(self._filter_dir, internet=policy.connects, connects=policy.connects)
         return ["/bin/sh", "-c", _WITH_FILTER, "sh", str(filters), *command, "--", *argv]

@@ -63,6 +63,7 @@ class Landlock:
         plan = {
             "writable": writable,
             "hidden": list(map(str, policy.hidden)),
+            "visible": list(map(str, policy.visible)),
             "temp": str(policy.temp or ""),
             "network": policy.network,
             # There is no network namespace here: an internet socket would be one of the machine.
@@ -96,7 +97,7 @@ def _restrict(plan: dict[str, object], version: int) -> None:
     size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
     ruleset = _checked(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
     _allow(ruleset, "/", _READ_DIR)
-    for path in _all_but("/", [str(place) for place in _list(plan["hidden"])]):
+    for path in (*_all_but("/", _list(plan["hidden"])), *_inside_hidden(plan)):
         _allow(ruleset, path, _READ & handled)
     for path in (*_list(plan["writable"]), _SHARED_MEMORY):
         _allow(ruleset, path, handled)
@@ -136,6 +137,11 @@ def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
     for name in names:
         if not os.path.islink(prefix + name):  # noqa: PTH114 - the target has a rule of its own
             yield from _all_but(prefix + name, hidden)
+
+
+def _inside_hidden(plan: dict[str, object]) -> list[str]:
+    hidden = [place + "/" for place in _list(plan["hidden"])]
+    return [path for path in _list(plan["visible"]) if path.startswith(tuple(hidden))]
 
 
 def _filter_calls(path: str) -> None:

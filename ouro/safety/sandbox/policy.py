@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+EMPTY_INSIDE = ("/tmp", "/run", "/var/tmp")  # noqa: S108
+"""Places of sockets and files of other programs; inside they are empty, except for what a policy names."""
 Tier = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
 

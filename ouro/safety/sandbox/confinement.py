@@ -1,0 +1,124 @@
+"""Confinement: the sandbox of one session, and what each of its commands may touch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ouro.safety import protected
+from ouro.safety.sandbox.choose import ChosenSandbox, choose_sandbox
+from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, SandboxPolicy, existing
+from ouro.utils.runtime import ensure_private_dir
+
+Limits = Literal["read", "memory", "workspace", "off"]
+"""What a command may change: nothing; long-term memory; the workspace; anything the user may."""
+_PROTECTED = (".git", ".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
+_DENIALS = (
+    "Read-only file system", "Operation not permitted", "Permission denied", "Network is unreachable",
+    "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "EROFS", "EACCES",
+    "ENETUNREACH", "EAI_AGAIN", "Address family not supported", "NewConnectionError", "unable to access",
+)  # fmt: skip
+_choose = cache(choose_sandbox)
+
+
+class Confinement:
+    """Confines the commands of one session.
+
+    Args:
+        root: the workspace.
+        state_dir: a private folder of ouro for filters and self-tests.
+        enabled: whether commands are confined at all.
+        network: whether confined commands reach the network.
+        also_writable: more folders of the workspace, and those that the settings name.
+        memory: returns the folders of long-term memory, which only commands on memory may change.
+        visible: folders that can be read although they are in a hidden one, such as saved output.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        state_dir: Path,
+        *,
+        enabled: bool = True,
+        network: bool = False,
+        also_writable: Sequence[Path] = (),
+        memory: Callable[[], Sequence[Path]] = tuple,
+        visible: Sequence[Path] = (),
+    ) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._state_dir = state_dir
+        self.enabled = enabled
+        self.network = network
+        self._also_writable = tuple(also_writable)
+        self._memory = memory
+        self._visible = tuple(visible)
+        self._temp: Path | None = None
+
+    def chosen(self) -> ChosenSandbox:
+        """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
+        if not self.enabled:
+            return ChosenSandbox(NoSandbox())
+        return _choose(ensure_private_dir(self._state_dir))
+
+    @property
+    def is_on(self) -> bool:
+        """Whether commands are confined."""
+        return self.chosen().sandbox.tier != "none"
+
+    def wrap(self, argv: Sequence[str], limits: Limits) -> list[str]:
+        """The command that starts `argv` with these limits."""
+        if limits == "off":
+            return list(argv)
+        return self.chosen().sandbox.wrap(argv, self._policy(limits))
+
+    def denial(self, output: str) -> str:
+        """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
+        lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
+        return next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")
+
+    def close(self) -> None:
+        """Delete the /tmp of the commands."""
+        if self._temp is not None:
+            shutil.rmtree(self._temp, ignore_errors=True)
+            self._temp = None
+
+    def _policy(self, limits: Limits) -> SandboxPolicy:
+        hidden = [
+            place
+            for place in existing(protected.reserved())
+            if not self._root.is_relative_to(place) and place.parts[1:2] not in (("proc",), ("sys",), ("dev",))
+        ]
+        programs = existing(Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
+        places = (Path.home(), self._root, *self._also_writable, *self._memory(), *programs)
+        in_private = [
+            place for place in existing((*places, *(place.parent for place in programs))) if _is_private(place)
+        ]
+        visible = (*in_private, *existing(self._visible))
+        policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
+        if limits == "read":
+            return policy
+        if limits == "memory":
+            return msgspec.structs.replace(policy, writable=existing(self._memory()))
+        writable = existing((self._root, *self._also_writable))
+        if self._temp is None:
+            self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
+        return msgspec.structs.replace(
+            policy,
+            writable=writable,
+            protected=existing(folder / name for folder in writable for name in _PROTECTED),
+            temp=self._temp,
+            network=self.network,
+            connects=True,
+        )
+
+
+def _is_private(place: Path) -> bool:
+    """Whether a place is in a folder that is empty inside, and would not be seen there."""
+    return any(place != Path(folder) and place.is_relative_to(folder) for folder in EMPTY_INSIDE)
