@@ -38,6 +38,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import (
+    Confinement,
     GuardedMemory,
     Mode,
     Permissions,
@@ -69,6 +70,7 @@ from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
 from ouro.utils.runtime import (
     get_history_dir,
+    get_home,
     get_index_path,
     get_memory_dir,
     get_permissions_path,
@@ -304,7 +306,8 @@ class _SessionBuilder:
         guarded = [
             GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
-        return Workspace(options.cwd, (*options.add_dirs, self.transcript.outputs), guarded)
+        folders = (*options.add_dirs, self.transcript.outputs)
+        return Workspace(options.cwd, folders, guarded, confines=self.confinement.is_as_wanted)
 
     @cached_property
     def permissions(self) -> Permissions:
@@ -317,6 +320,19 @@ class _SessionBuilder:
             deny=settings.deny,
             on_remember=rules.add,
             finds_secret=self.mask.kind_of_secret,
+        )
+
+    @cached_property
+    def confinement(self) -> Confinement:
+        options, settings = self.ground.options, self.ground.settings.sandbox
+        return Confinement(
+            options.cwd,
+            get_home() / "sandbox",
+            enabled=settings.enabled,
+            network=settings.network,
+            also_writable=(*options.add_dirs, *(Path(name).expanduser() for name in settings.writable)),
+            memory=[scope.store.folder for scope in self.scopes.opened],
+            visible=[self.transcript.outputs],
         )
 
     def _mode(self) -> Mode:
@@ -335,7 +351,8 @@ class _SessionBuilder:
         cwd, jobs = ground.options.cwd, ShellJobs(outputs, mask)
         keys = ground.catalog.key_values()
         timeout = ground.settings.shell.timeout_seconds
-        shell = Shell(cwd, jobs, outputs, child_environment(os.environ, secrets=keys), mask, timeout)
+        environment = child_environment(os.environ, secrets=keys)
+        shell = Shell(cwd, jobs, outputs, environment, self.confinement, mask, timeout)
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
 
     @cached_property

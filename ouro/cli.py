@@ -143,6 +143,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("--add-dir", action="append", default=[], metavar="FOLDER", help="a further folder to work in")
     parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
     parser.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
+    parser.add_argument("--no-sandbox", action="store_true", help="run commands unconfined")
     parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
     parser.add_argument("--no-memory", action="store_true", help="neither read nor write long-term memory")
     parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
@@ -259,6 +260,7 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
                 "permissions.deny": tuple(args.deny),
                 "limits.max_turns": args.max_turns,
                 "limits.max_cost": args.max_cost,
+                "sandbox.enabled": False if args.no_sandbox else None,
             },
             add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
             ephemeral=args.ephemeral,

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -22,7 +23,7 @@ from ouro.config import explain_settings, load_settings, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
 from ouro.llm import Catalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import CONFIG_FILE, TrustStore, acting_files
+from ouro.safety import CONFIG_FILE, TrustStore, acting_files, choose_sandbox
 from ouro.session import OpenRequest, Session
 from ouro.settings import Settings
 from ouro.utils.git import find_root
@@ -152,6 +153,20 @@ def _terminal(_folder: Path) -> Iterator[Finding]:
         yield "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8."
 
 
+def _sandbox(_folder: Path) -> Iterator[Finding]:
+    if not load_settings().sandbox.enabled:
+        yield "note", "off: commands have all your rights", "Set `sandbox.enabled: true`."
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = choose_sandbox(Path(folder))
+    refused = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
+    what = f"{chosen.sandbox.tier}; open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
+    if refused:
+        yield "note", what, "Install bubblewrap 0.8 or newer: `apt install bubblewrap`."
+    else:
+        yield "good", what
+
+
 def _git(_folder: Path) -> Iterator[Finding]:
     if found := shutil.which("git"):
         version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=10, check=False)
@@ -247,5 +262,5 @@ def _sessions(_folder: Path) -> Iterator[Finding]:
     yield "good", f"{len(sessions)} in {tilde(folder)}, {sum(session.size for session in sessions) / 1e6:.1f} MB"
 
 
-CHECKS = (_ouro, _terminal, _git, _ripgrep, _folders, _settings, _models, _vectors, _trust, _sessions)
+CHECKS = (_ouro, _terminal, _git, _ripgrep, _sandbox, _folders, _settings, _models, _vectors, _trust, _sessions)
 """Each is named for its subject."""

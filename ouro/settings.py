@@ -43,6 +43,16 @@ class ShellSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    enabled: bool = True
+    """Confine commands that run unasked, by the strongest means that works on this machine."""
+    network: bool = False
+    """Whether they reach the network."""
+    writable: tuple[str, ...] = ()
+    """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
+
+
+@dataclass(frozen=True, slots=True)
 class TuiSettings:
     theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -130,6 +140,7 @@ class Settings:
     permissions: PermissionSettings = field(default_factory=PermissionSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)

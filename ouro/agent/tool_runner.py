@@ -27,7 +27,7 @@ from ouro.events import (
 )
 from ouro.llm import ToolSpec
 from ouro.messages import ToolCall, ToolReply
-from ouro.safety import Ask, Decision, Deny, Effect, Permissions
+from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments, spec_of
 from ouro.utils.log import log
 
@@ -128,9 +128,9 @@ class ToolBatch:
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
             tool, args = self._runner.parse(call)
-            comment = await self._permit(call, tool, args)
+            comment, limits = await self._permit(call, tool, args)
             self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
-            result = await tool.run(args, self._context(call))
+            result = await tool.run(args, self._context(call, limits))
         except OuroError as error:
             return _failure(str(error), type(error) is RefusedError)
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
@@ -140,8 +140,12 @@ class ToolBatch:
             return replace(result, text=f"{result.text}\n\nThe user adds: {comment}")
         return result
 
-    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any) -> str:
-        """Return once the call may run, with the user's comment on it; raises RefusedError where it may not."""
+    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any) -> tuple[str, Limits]:
+        """Return once the call may run, with the user's comment on it and what a command may change.
+
+        Raises:
+            RefusedError: it may not run.
+        """
         decision, comment = self._decide(tool, args), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second
@@ -153,10 +157,12 @@ class ToolBatch:
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
-        return comment
+        return comment, decision.limits if isinstance(decision, Allow) else "off"
 
     def _decide(self, tool: AnyTool, args: Any) -> Decision:
-        return self._runner.permissions.decide(tool.name, tool.effect, tool.targets(args))
+        return self._runner.permissions.decide(
+            tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
+        )
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
@@ -173,12 +179,12 @@ class ToolBatch:
                 self._emit(Said(f"`{ask.rule}` holds for this session only: {error}", "warning"))
         return permit.comment
 
-    def _context(self, call: ToolCall) -> ToolContext:
+    def _context(self, call: ToolCall, limits: Limits) -> ToolContext:
         async def ask(question: Question) -> tuple[str, ...]:
             answer = await self._runner.ask_user(QuestionAsked(self._question_id(call), question), self._emit)
             return answer.answers if isinstance(answer, Reply) else ()
 
-        return ToolContext(lambda text: self._emit(ToolProgress(call.id, text)), ask)
+        return ToolContext(lambda text: self._emit(ToolProgress(call.id, text)), ask, limits)
 
     def _question_id(self, call: ToolCall) -> str:
         return f"{call.id}:{next(self._numbers)}"

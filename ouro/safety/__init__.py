@@ -10,7 +10,20 @@ if TYPE_CHECKING:
     from ouro.safety.environment import child_environment
     from ouro.safety.guarded_memory import GIT_CONFIG, GuardedMemory
     from ouro.safety.permissions import Permissions
-    from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Mode, Rule, RuleStore, parse_rule, parse_rules
+    from ouro.safety.rules import (
+        Allow,
+        Ask,
+        Decision,
+        Deny,
+        Effect,
+        Limits,
+        Mode,
+        Rule,
+        RuleStore,
+        parse_rule,
+        parse_rules,
+    )
+    from ouro.safety.sandbox import Confinement, Sandbox, SandboxPolicy, choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values, shared_scanner
     from ouro.safety.trust import CONFIG_FILE, TrustStore, acting_files, instruction_files
     from ouro.safety.workspace import Access, FilePlace, Workspace

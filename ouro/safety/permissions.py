@@ -75,16 +75,16 @@ class Permissions:
         """The rules in force, strongest first, each as `allow shell(git status *)`."""
         return tuple(f"{kind} {rule}" for kind, rules in self._rules.items() for rule in rules)
 
-    def decide(self, tool: str, effect: Effect, targets: Sequence[str]) -> Decision:
-        """What to do with a call of `tool` that would touch `targets`."""
+    def decide(self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False) -> Decision:
+        """What to do with a call of `tool` that would touch `targets`; `outside`: a command is to leave the sandbox."""
         if rule := self.first("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user.")
-        decisions = [self._on_target(tool, effect, target) for target in targets or ("",)]
+        decisions = [self._on_target(tool, effect, target, outside) for target in targets or ("",)]
         if denied := next((decision for decision in decisions if isinstance(decision, Deny)), None):
             return denied
         asked = [decision for decision in decisions if isinstance(decision, Ask)]
         reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
-        return Ask(reasons, joined_rules([ask.rule for ask in asked])) if asked else Allow()
+        return Ask(reasons, joined_rules([ask.rule for ask in asked])) if asked else decisions[0]
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let this allowed call open its outside or protected paths."""
@@ -134,14 +134,14 @@ class Permissions:
     def _about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
         return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
 
-    def _on_target(self, tool: str, effect: Effect, target: str) -> Decision:
+    def _on_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
         if effect in (Effect.READ, Effect.WRITE):
             return self._on_file(tool, effect, target)
         if effect is Effect.RUN:
             # Imported late: only shell lines need its tables and grammar.
             from ouro.safety.shell.rules import decide_line
 
-            return decide_line(self, tool, target)
+            return decide_line(self, tool, target, outside=outside)
         if effect is Effect.NET:
             return self._on_url(tool, target)
         rule = self.first("ask", tool, effect, lambda rule: rule.pattern is None)

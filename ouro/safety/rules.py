@@ -36,8 +36,15 @@ class Effect(StrEnum):
     """Reaches a network; the target is a URL."""
 
 
+Limits = Literal["read", "memory", "workspace", "repository", "off"]
+"""What a command may change in the sandbox: nothing; long-term memory; the workspace without .git; the workspace with
+it; off: all that the user may."""
+
+
 class Allow(msgspec.Struct, frozen=True):
-    """The call runs."""
+    """The call runs; a command within `limits`."""
+
+    limits: Limits = "off"
 
 
 class Ask(msgspec.Struct, frozen=True):

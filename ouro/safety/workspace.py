@@ -50,9 +50,18 @@ class Workspace:
 
     Args:
         memory: the folders of long-term memory: the file tools read and write Markdown there, wherever they are.
+        confines: whether a sandbox holds commands to the workspace, or the user wants none.
     """
 
-    def __init__(self, root: Path, extra: Sequence[Path] = (), memory: Sequence[GuardedMemory] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        extra: Sequence[Path] = (),
+        memory: Sequence[GuardedMemory] = (),
+        *,
+        confines: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.confines = confines
         self.root = Path(os.path.realpath(root))
         self.memory = tuple(replace(folder, path=Path(os.path.realpath(folder.path))) for folder in memory)
         others = (*extra, *(folder.path for folder in self.memory))

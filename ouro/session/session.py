@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import AsyncGenerator, Sequence
@@ -192,6 +193,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
         await self.workbench.jobs.close()
+        await asyncio.to_thread(self.workbench.shell.close)
         await self.workbench.models.close()
         await self.transcript.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -14,12 +14,13 @@ import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
-from ouro.safety import Effect
+from ouro.safety import Confinement, Effect, Limits
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.text import plural
 
+Wrap = Callable[[Sequence[str]], Sequence[str]]
 _TAIL = 2000
 _MAX_RUNNING = 20
 _MAX_SAVED = 100
@@ -68,8 +69,8 @@ class ShellJobs:
         self._jobs: dict[str, _Job] = {}
         self._count = 0
 
-    async def start(self, line: str, cwd: Path, environment: Mapping[str, str]) -> JobInfo:
-        """Start `line` and return at once.
+    async def start(self, line: str, cwd: Path, environment: Mapping[str, str], wrap: Wrap) -> JobInfo:
+        """Start `line`, confined by `wrap`, and return at once.
 
         Raises:
             ToolError: too many run already, or the shell could not be started.
@@ -77,7 +78,7 @@ class ShellJobs:
         if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
         capture, changed = OutputCapture(self._spool_dir, self._mask), asyncio.Event()
-        process = await start_shell(line, cwd, environment, capture, lambda _: changed.set())
+        process = await start_shell(line, cwd, environment, wrap, capture, lambda _: changed.set())
         self._count += 1
         job = _Job(f"job_{self._count}", line, process, capture, changed=changed)
         job.watcher = asyncio.create_task(self._watch(job), name=job.id)
@@ -232,6 +233,13 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
         bool,
         msgspec.Meta(description="Start it in the background without a time limit: servers, watchers, slow commands."),
     ] = False
+    outside_sandbox: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Run it outside of the sandbox; the user is asked. Only after the sandbox refused what the "
+            "command needs, such as the network."
+        ),
+    ] = False
 
 
 class Shell(Tool[ShellArgs]):
@@ -254,6 +262,7 @@ class Shell(Tool[ShellArgs]):
         jobs: ShellJobs,
         spool_dir: Path,
         environment: Mapping[str, str],
+        confinement: Confinement | None = None,
         mask: Callable[[str], str] | None = None,
         timeout_seconds: float = DEFAULT_SECONDS,
     ) -> None:
@@ -263,6 +272,7 @@ class Shell(Tool[ShellArgs]):
             root: where lines run.
             spool_dir: where long output is saved.
             environment: of the commands, without secrets (`child_environment`).
+            confinement: confines commands; None confines none.
             mask: removes secrets from saved output.
             timeout_seconds: the time limit of a call that sets none.
         """
@@ -270,9 +280,13 @@ class Shell(Tool[ShellArgs]):
         self._jobs = jobs
         self._spool_dir = spool_dir
         self._environment = environment
+        self._confinement = confinement
         self._mask = mask
         self._timeout = timeout_seconds
         self._running: set[ShellProcess] = set()
+
+    def runs_outside(self, args: ShellArgs) -> bool:
+        return args.outside_sandbox and self._confinement is not None and self._confinement.is_on
 
     def title(self, args: ShellArgs) -> str:
         first, *more = args.command.strip().splitlines() or [""]
@@ -284,24 +298,32 @@ class Shell(Tool[ShellArgs]):
     async def preview(self, args: ShellArgs) -> Display:
         place = f" in {args.cwd}" if args.cwd else ""
         lasting = " in the background" if args.background else ""
-        return Display(f"run{lasting}{place}", CommandOutput(args.command))
+        outside = " outside of the sandbox" if self.runs_outside(args) else ""
+        return Display(f"run{lasting}{outside}{place}", CommandOutput(args.command))
 
     async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
         named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
         cwd = (self._root / named).resolve()
+        if self._confinement is not None and ctx.limits != "off":
+            await asyncio.to_thread(self._confinement.chosen)  # the first time it tests what works here
         if args.background:
-            job = await self._jobs.start(args.command, cwd, self._environment)
+            job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits))
             text = (
                 f"Started in the background as {job.id}. Read what it prints with shell_output(id={job.id!r}), "
                 f"end it with shell_kill(id={job.id!r})."
             )
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
-        return await self.run_line(
-            args.command, ctx.report, cwd=cwd, timeout_seconds=args.timeout_seconds or self._timeout
-        )
+        seconds = args.timeout_seconds or self._timeout
+        return await self.run_line(args.command, ctx.report, cwd=cwd, timeout_seconds=seconds, limits=ctx.limits)
 
     async def run_line(
-        self, line: str, report: Callable[[str], None], *, cwd: Path | None = None, timeout_seconds: float | None = None
+        self,
+        line: str,
+        report: Callable[[str], None],
+        *,
+        cwd: Path | None = None,
+        timeout_seconds: float | None = None,
+        limits: Limits = "off",
     ) -> ToolResult:
         """Run one command to its end: a tool call, or what the user typed after `!` (no time limit).
 
@@ -310,7 +332,9 @@ class Shell(Tool[ShellArgs]):
         """
         cwd = cwd or self._root
         capture = OutputCapture(self._spool_dir, self._mask)
-        process = await start_shell(line, cwd, self._environment, capture, lambda data: report(readable(data)))
+        process = await start_shell(
+            line, cwd, self._environment, self._wrap(limits), capture, lambda data: report(readable(data))
+        )
         self._running.add(process)
         in_time, left = True, 0
         try:
@@ -324,8 +348,20 @@ class Shell(Tool[ShellArgs]):
         if capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(capture.settle, _SETTLE)
-        ended = "" if in_time else _out_of_time(timeout_seconds)
-        return self._result(line, cwd, capture.text(), process, ended or _left_behind(left))
+        output = capture.text()
+        note = "" if in_time else _out_of_time(timeout_seconds)
+        if not note and limits != "off" and process.exit_code and self._confinement:
+            note = _refused(self._confinement.denial(output), limits)
+        return self._result(line, cwd, output, process, note or _left_behind(left))
+
+    def _wrap(self, limits: Limits) -> Wrap:
+        confinement = self._confinement
+        return list if confinement is None else lambda argv: confinement.wrap(argv, limits)
+
+    def close(self) -> None:
+        """Delete the files that confined commands have put into their /tmp."""
+        if self._confinement is not None:
+            self._confinement.close()
 
     def kill_all(self) -> None:
         """KILL every foreground command at once."""
@@ -356,6 +392,19 @@ def _out_of_time(seconds: float | None) -> str:
         f"Ended after {seconds:g} s, its time limit; above is what it had printed. If it only needs longer, set "
         f"timeout_seconds (at most {_MAX_SECONDS}); if it is a server or takes minutes, run it again with "
         "background: true."
+    )
+
+
+def _refused(line: str, limits: Limits) -> str:
+    """What to do where the sandbox has probably refused something."""
+    if not line:
+        return ""
+    may = {"read": "change nothing", "memory": "change only long-term memory"}.get(
+        limits, "change only the workspace (not .git) and /tmp"
+    )
+    return (
+        f"The sandbox may have refused this: {line}\nA command in it may {may}, and has no network. If it needs more, "
+        "run it again with outside_sandbox: true; the user is asked."
     )
 
 

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ouro.errors import ToolError
@@ -186,10 +186,14 @@ async def start_shell(
     line: str,
     cwd: Path,
     environment: Mapping[str, str],
+    wrap: Callable[[Sequence[str]], Sequence[str]],
     capture: OutputCapture,
     report: Callable[[bytes], None] | None = None,
 ) -> ShellProcess:
     """Start `line` in a process session of its own: no terminal, no input, output into `capture`.
+
+    Args:
+        wrap: returns the command that confines a command.
 
     Raises:
         ToolError: the folder does not exist or cannot be entered, or bash cannot be started.
@@ -203,7 +207,7 @@ async def start_shell(
     reading, writing = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv,
+            *wrap(argv),
             cwd=cwd,
             env={**environment, _MARK: mark},
             stdin=asyncio.subprocess.DEVNULL,

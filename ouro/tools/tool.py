@@ -13,7 +13,7 @@ from ouro.display import Display, Question
 from ouro.errors import ToolError
 from ouro.llm import ToolSpec
 from ouro.messages import Image
-from ouro.safety import Effect
+from ouro.safety import Effect, Limits
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -23,6 +23,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Show output of the running tool."""
     ask: Callable[[Question], Awaitable[tuple[str, ...]]]
     """Ask the user; returns the answers, none when the user dismissed the question."""
+    limits: Limits = "off"
+    """What a command may change."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -48,6 +50,10 @@ class Tool(Protocol, Generic[A]):
 
     def targets(self, args: A) -> tuple[str, ...]:
         return ()
+
+    def runs_outside(self, args: A) -> bool:
+        """Whether a command is to run outside of the sandbox."""
+        return False
 
     async def preview(self, args: A) -> Display:
         return Display(self.title(args))

@@ -113,7 +113,7 @@ async def test_the_preview_is_the_whole_line(bench):
 
 def test_the_schema_tells_a_model_what_each_argument_is(bench):
     spec = spec_of(bench.shell)
-    assert set(spec.parameters["properties"]) == {"command", "cwd", "timeout_seconds", "background"}
+    assert set(spec.parameters["properties"]) == {"command", "cwd", "timeout_seconds", "background", "outside_sandbox"}
     assert all("description" in each for each in spec.parameters["properties"].values())
     assert spec.parameters["required"] == ["command"]
     with pytest.raises(ToolError, match="timeout_seconds"):

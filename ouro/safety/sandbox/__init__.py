@@ -8,14 +8,7 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.choose import ChosenSandbox, choose_sandbox
-    from ouro.safety.sandbox.confinement import Confinement, Limits
+    from ouro.safety.sandbox.confinement import Confinement
     from ouro.safety.sandbox.policy import NoSandbox, Sandbox, SandboxPolicy, Tier, existing
 
-__getattr__, __all__ = lazy_exports(
-    __name__,
-    {
-        "choose": "ChosenSandbox choose_sandbox",
-        "confinement": "Confinement Limits",
-        "policy": "NoSandbox Sandbox SandboxPolicy Tier existing",
-    },
-)
+__getattr__ = lazy_exports(__name__)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from ouro.safety import protected
+from ouro.safety.rules import Limits
 from ouro.safety.sandbox.choose import ChosenSandbox, choose_sandbox
 from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, SandboxPolicy, existing
 from ouro.utils.runtime import ensure_private_dir
 
-Limits = Literal["read", "memory", "workspace", "off"]
-"""What a command may change: nothing; long-term memory; the workspace; anything the user may."""
-_PROTECTED = (".git", ".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
+_ACTING_IN_GIT = (".git/config", ".git/hooks", ".git/info", ".git/modules", ".git/config.worktree", ".git/commondir")
+_PROTECTED = (".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
 _DENIALS = (
     "Read-only file system", "Operation not permitted", "Permission denied", "Network is unreachable",
     "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "EROFS", "EACCES",
@@ -37,7 +36,7 @@ class Confinement:
         enabled: whether commands are confined at all.
         network: whether confined commands reach the network.
         also_writable: more folders of the workspace, and those that the settings name.
-        memory: returns the folders of long-term memory, which only commands on memory may change.
+        memory: the folders of long-term memory, which only commands on memory may change.
         visible: folders that can be read although they are in a hidden one, such as saved output.
     """
 
@@ -49,7 +48,7 @@ class Confinement:
         enabled: bool = True,
         network: bool = False,
         also_writable: Sequence[Path] = (),
-        memory: Callable[[], Sequence[Path]] = tuple,
+        memory: Sequence[Path] = (),
         visible: Sequence[Path] = (),
     ) -> None:
         self._root = Path(os.path.realpath(root))
@@ -57,7 +56,7 @@ class Confinement:
         self.enabled = enabled
         self.network = network
         self._also_writable = tuple(also_writable)
-        self._memory = memory
+        self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._temp: Path | None = None
 
@@ -65,12 +64,19 @@ class Confinement:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
         if not self.enabled:
             return ChosenSandbox(NoSandbox())
-        return _choose(ensure_private_dir(self._state_dir))
+        try:
+            return _choose(ensure_private_dir(self._state_dir))
+        except OSError as error:
+            return ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
 
     @property
     def is_on(self) -> bool:
         """Whether commands are confined."""
         return self.chosen().sandbox.tier != "none"
+
+    def is_as_wanted(self) -> bool:
+        """Whether commands are confined, or the user wants them unconfined."""
+        return self.is_on or not self.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits) -> list[str]:
         """The command that starts `argv` with these limits."""
@@ -96,7 +102,7 @@ class Confinement:
             if not self._root.is_relative_to(place) and place.parts[1:2] not in (("proc",), ("sys",), ("dev",))
         ]
         programs = existing(Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
-        places = (Path.home(), self._root, *self._also_writable, *self._memory(), *programs)
+        places = (Path.home(), self._root, *self._also_writable, *self._memory, *programs)
         in_private = [
             place for place in existing((*places, *(place.parent for place in programs))) if _is_private(place)
         ]
@@ -105,14 +111,16 @@ class Confinement:
         if limits == "read":
             return policy
         if limits == "memory":
-            return msgspec.structs.replace(policy, writable=existing(self._memory()))
+            return msgspec.structs.replace(policy, writable=existing(self._memory))
+        git = _ACTING_IN_GIT if limits == "repository" else (".git",)
         writable = existing((self._root, *self._also_writable))
         if self._temp is None:
             self._temp = Path(os.path.realpath(tempfile.mkdtemp(prefix="ouro-")))
         return msgspec.structs.replace(
             policy,
-            writable=writable,
-            protected=existing(folder / name for folder in writable for name in _PROTECTED),
+            # A mount of its own cannot be renamed: another folder could take the place of .git with other settings.
+            writable=(*writable, *existing((self._root / ".git",))) if limits == "repository" else writable,
+            protected=existing(folder / name for folder in writable for name in (*git, *_PROTECTED)),
             temp=self._temp,
             network=self.network,
             connects=True,

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from ouro.safety.permissions import PLAN, Permissions, joined_rules
-from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Rule, path_rule, plain
+from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule, path_rule, plain
 from ouro.safety.shell.command import Command
 from ouro.safety.shell.floor import floor
 from ouro.safety.shell.memory import memory_git, memory_reason
@@ -42,6 +42,9 @@ _NARROW = names(
     """
 ) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
 """Offered as a rule only word for word: what they do depends on every word."""
+_LOCAL_GIT = names(
+    "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash switch tag"
+)
 _ACTING = re.compile(
     r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
     r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
@@ -67,7 +70,7 @@ class Opened(msgspec.Struct, frozen=True):
     written: bool
 
 
-def decide_line(policy: Permissions, tool: str, text: str) -> Decision:
+def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = False) -> Decision:
     """What to do with a shell line: each command in it is judged by itself."""
     line = parse_line(text)
     places = Places(policy.workspace, line)
@@ -87,17 +90,43 @@ def decide_line(policy: Permissions, tool: str, text: str) -> Decision:
         return Ask(f"the rule `ask {rule}` says so")
     if policy.first("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
         return Allow()
-    if policy.mode == "auto":
+    missing = [need for need in needs if not _is_met(policy, tool, need)]
+    by_rule = bool(needs) and not missing and not opaque and _limits(policy, needs) == "off"
+    if outside and not by_rule:
+        commands = [need for need in missing if need.kind == "command"]
+        offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in commands])
+        return Ask("it runs outside of the sandbox, with all your rights", offered)
+    if policy.mode == "auto" and policy.workspace.confines():
         for path in (item.path for item in opened if item.written and places.is_elsewhere(item.path)):
             if not policy.is_free("write", Effect.WRITE, path):
                 return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
-        return Allow()
-    if opaque:
-        return Ask(opaque)
-    missing = [need for need in needs if not _is_met(policy, tool, need)]
-    if not missing:
-        return Allow()
-    return Ask(_reason(missing), joined_rules([_rule_for(need, policy.workspace) for need in missing]))
+        if not (opaque or missing):
+            return Allow(_limits(policy, needs))
+        return Allow("repository" if not opaque and all(map(_is_local_git, missing)) else "workspace")
+    if opaque or missing:
+        why = "" if policy.mode != "auto" else " (auto asks, because no sandbox works here)"
+        offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in missing])
+        return Ask(f"{opaque or _reason(missing)}{why}", offered)
+    return Allow(_limits(policy, needs))
+
+
+def _is_local_git(need: Need) -> bool:
+    """Whether a need is a git command that writes .git, and runs nothing but git and the hooks of the repository."""
+    if need.command is None or need.command.name != "git" or need.command.settings:
+        return False
+    words = [word.text for word in need.command.arguments]
+    return bool(words) and words[0] in _LOCAL_GIT
+
+
+def _limits(policy: Permissions, needs: Sequence[Need]) -> Limits:
+    """What a line may change whose needs are all met; what a rule of the user allows runs outside of the sandbox."""
+    if any(need.kind == "command" and not need.paths for need in needs):
+        return "off"
+    written = [path for need in needs if need.kind in ("write", "command") for path in need.paths]
+    in_memory = [path for path in written if policy.workspace.is_memory(path)]
+    if in_memory or any(need.kind == "memory" for need in needs):
+        return "memory" if len(in_memory) == len(written) else "off"
+    return "workspace" if written or policy.mode in ("edit", "auto") else "read"
 
 
 # -- what a line needs

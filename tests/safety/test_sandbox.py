@@ -1,0 +1,208 @@
+"""What runs confined, what is asked because of it, and what model and user are told."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace, child_environment
+from ouro.safety.sandbox import choose
+from ouro.safety.sandbox.policy import NoSandbox, SandboxPolicy
+from ouro.safety.sandbox.seatbelt import Seatbelt
+from ouro.safety.sandbox.seccomp import seccomp_filter
+from ouro.tools.shell import Shell, ShellJobs
+
+
+@pytest.fixture
+def root(repository) -> Path:
+    return repository
+
+
+def decided(root: Path, line: str, mode="auto", *, confined=True, outside=False, allow=()):
+    permissions = Permissions(Workspace(root, confines=lambda: confined), mode, allow=allow)
+    return permissions.decide("shell", Effect.RUN, [line], outside=outside)
+
+
+class TestWhatRunsWithWhichLimits:
+    @pytest.mark.parametrize(
+        ("mode", "line", "limits"),
+        [
+            ("ask", "ls -la && git status", "read"),
+            ("plan", "grep -n x a.py", "read"),
+            ("edit", "ls", "workspace"),
+            ("edit", "echo x > new.txt", "workspace"),
+            ("auto", "ls", "workspace"),
+            ("auto", "make test", "workspace"),
+            ("auto", "for i in 1 2; do echo $i; done", "workspace"),
+            ("auto", "git commit -qm 'a change'", "repository"),
+            ("auto", "git add -A && git commit -m x", "repository"),
+            ("auto", "git commit -qm x && make", "workspace"),
+            ("auto", "GIT_DIR=x git commit", "workspace"),
+            ("auto", "git fetch", "workspace"),
+        ],
+    )
+    def test_unasked(self, root, mode, line, limits):
+        assert decided(root, line, mode) == Allow(limits)
+
+    @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+    def test_what_a_rule_of_the_user_allows_has_all_rights(self, root, mode):
+        assert decided(root, "make test", mode, allow=["shell(make *)"]) == Allow("off")
+        assert decided(root, "make test", mode, allow=["shell"]) == Allow("off")
+
+    def test_auto_without_a_sandbox_asks_as_edit_does_and_says_why(self, root):
+        decision = decided(root, "make test", confined=False)
+        assert isinstance(decision, Ask)
+        assert "no sandbox works here" in decision.reason
+        assert decision.rule == "shell(make test *)"
+        assert isinstance(decided(root, "echo $(make)", confined=False), Ask)
+        assert decided(root, "ls", confined=False) == Allow("workspace")
+
+    def test_outside_is_asked_whatever_the_line_is_unless_a_rule_allows_it(self, root):
+        for line in ("ls", "make test", "echo $(date)"):
+            decision = decided(root, line, outside=True)
+            assert isinstance(decision, Ask)
+            assert "outside of the sandbox" in decision.reason
+        assert decided(root, "make test", outside=True, allow=["shell(make *)"]) == Allow("off")
+        assert isinstance(decided(root, "make test", "plan", outside=True), Deny)
+
+
+@pytest.fixture
+def confinement(root, home) -> Confinement:
+    made = Confinement(root, home / ".ouro" / "sandbox")
+    if made.chosen().sandbox.tier != "bubblewrap":
+        pytest.skip("bubblewrap does not work here")
+    yield made
+    made.close()
+
+
+def run(confinement: Confinement, limits, line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    argv = confinement.wrap(["bash", "-c", line], limits)
+    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+class TestConfinement:
+    def test_read_changes_nothing_and_sees_the_workspace(self, confinement, root):
+        (root / "a.py").write_text("here\n")
+        assert run(confinement, "read", "cat a.py; git status -s", root).stdout.startswith("here\n")
+        assert run(confinement, "read", "echo x > new", root).returncode
+        assert not (root / "new").exists()
+
+    def test_workspace_writes_there_and_in_its_own_tmp(self, confinement, root):
+        assert run(confinement, "workspace", "echo x > new; echo kept > /tmp/mark", root).returncode == 0
+        assert (root / "new").read_text() == "x\n"
+        assert run(confinement, "workspace", "cat /tmp/mark", root).stdout == "kept\n"
+        assert not Path("/tmp/mark").exists()
+
+    def test_git_commits_only_where_git_alone_runs(self, confinement, root):
+        (root / "new").write_text("x")
+        line = "git add new && git commit -qm new && git log -1 --format=%s"
+        assert run(confinement, "workspace", line, root).returncode
+        assert run(confinement, "repository", line, root).stdout == "new\n"
+        assert run(confinement, "repository", "echo evil >> .git/config", root).returncode
+        assert run(confinement, "repository", "mv .git g2", root).returncode
+
+    def test_only_memory_commands_write_memory(self, root, home):
+        memory = home / ".ouro" / "memory"
+        memory.mkdir(parents=True)
+        confinement = Confinement(root, home / ".ouro" / "sandbox", memory=[memory])
+        if not confinement.is_on:
+            pytest.skip("no sandbox works here")
+        assert run(confinement, "workspace", f"echo x > {memory}/facts.md", root).returncode
+        assert run(confinement, "memory", f"echo x > {memory}/facts.md", root).returncode == 0
+        confinement.close()
+
+    def test_keys_are_hidden_and_saved_output_is_not(self, root, home):
+        (home / ".ssh").mkdir()
+        (home / ".ssh" / "id").write_text("secret")
+        outputs = home / ".ouro" / "sessions" / "s" / "outputs"
+        outputs.mkdir(parents=True)
+        (outputs / "1.txt").write_text("long output")
+        (home / ".ouro" / "sessions" / "s" / "session.yaml").write_text("secret")
+        confinement = Confinement(root, home / ".ouro" / "sandbox", visible=[outputs])
+        if not confinement.is_on:
+            pytest.skip("no sandbox works here")
+        line = f"cat {home}/.ssh/id {home}/.ouro/sessions/s/session.yaml; cat {outputs}/1.txt"
+        for limits in ("read", "workspace"):
+            assert run(confinement, limits, line, root).stdout == "long output"
+        confinement.close()
+
+    def test_off_is_the_command_itself(self, confinement):
+        assert confinement.wrap(["ls"], "off") == ["ls"]
+
+    def test_its_tmp_goes_with_the_session(self, root, home):
+        confinement = Confinement(root, home / ".ouro" / "sandbox")
+        argv = confinement.wrap(["ls"], "workspace")
+        temp = confinement._temp
+        assert temp.is_dir()
+        assert argv != ["ls"]
+        confinement.close()
+        assert not temp.exists()
+
+
+class TestB4Fallback:
+    def test_without_bubblewrap_the_next_tier_is_taken_and_the_reason_is_known(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(choose, "_bwrap", lambda: None)
+        chosen = choose.choose_sandbox(tmp_path)
+        assert chosen.sandbox.tier in ("landlock", "none")
+        assert chosen.refused[0] == "bubblewrap: bwrap is not installed"
+
+    def test_where_user_namespaces_are_refused_bubblewrap_is_not_taken(self, tmp_path, monkeypatch):
+        refusing = tmp_path / "bwrap"
+        refusing.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
+        refusing.chmod(0o755)
+        monkeypatch.setattr(choose, "_bwrap", lambda: refusing)
+        chosen = choose.choose_sandbox(tmp_path)
+        assert chosen.sandbox.tier != "bubblewrap"
+        assert "uid map" in chosen.refused[0]
+
+    def test_a_program_that_confines_nothing_is_found_out(self, tmp_path, monkeypatch):
+        pretending = tmp_path / "bwrap"
+        pretending.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
+        pretending.chmod(0o755)
+        monkeypatch.setattr(choose, "_bwrap", lambda: pretending)
+        assert choose.choose_sandbox(tmp_path).sandbox.tier != "bubblewrap"
+
+    def test_a_processor_without_a_table_has_no_sandbox(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("platform.machine", lambda: "riscv64")
+        assert seccomp_filter(internet=True, connects=True) == b""
+        assert isinstance(choose.choose_sandbox(tmp_path).sandbox, NoSandbox)
+
+
+def test_both_processors_have_the_same_filter_with_other_numbers():
+    one, other = (seccomp_filter(internet=False, connects=False, machine=name) for name in ("x86_64", "aarch64"))
+    assert len(one) == len(other) != 0
+    assert one != other
+
+
+def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
+    policy = SandboxPolicy(
+        writable=(Path('/w "x"'),), protected=(Path('/w "x"/.git'),), hidden=(Path("/home/.ssh"),), network=False
+    )
+    argv = Seatbelt().wrap(["ls", "-l"], policy)
+    profile = argv[argv.index("-p") + 1]
+    assert argv[0] == "/usr/bin/sandbox-exec"
+    assert argv[-3:] == ["--", "ls", "-l"]
+    assert 'WRITABLE0=/w "x"' in argv
+    assert '"x"' not in profile
+    assert "(deny default)" in profile
+    assert profile.index('(allow file-write* (subpath (param "WRITABLE0")))') < profile.index("PROTECTED0")
+    assert '(deny file-read* file-write* (subpath (param "HIDDEN0")))' in profile
+    assert 'remote ip "localhost:*"' in profile
+
+
+async def test_b6_a_refusal_is_told_to_the_model_with_what_helps(root, home, tmp_path):
+    confinement = Confinement(root, home / ".ouro" / "sandbox")
+    if not confinement.is_on:
+        pytest.skip("no sandbox works here")
+    shell = Shell(root, ShellJobs(tmp_path), tmp_path, child_environment(os.environ), confinement)
+
+    async def text_of(line, limits):
+        return (await shell.run_line(line, lambda _text: None, limits=limits)).text
+
+    refused = await text_of("touch ~/new", "workspace")
+    assert "The sandbox may have refused this" in refused
+    assert "outside_sandbox: true" in refused
+    assert "sandbox" not in await text_of("ls missing", "workspace")
+    assert "sandbox" not in await text_of("touch /proc/new", "off")
+    shell.close()
