@@ -128,8 +128,7 @@ def opener(options: Options) -> Opener:
     async def open_one(request: OpenRequest) -> Session:
         nonlocal options
         session = await open_session(options, request, store)
-        # `--trust` meant the folder as it was then: files that are written later are asked about.
-        options = replace(options, trust=False)
+        options = replace(options, trust=False)  # it meant the folder as it was: later files are asked about
         return session
 
     return open_one

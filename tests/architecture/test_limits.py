@@ -20,7 +20,14 @@ MAX_LINES = 58_900
 MAX_MODULES = 356
 """What there is now: lower both when code is deleted. The goal is 47,000 lines in 320 modules."""
 
-ONE_FILE_EACH = ("tools/", "frontends/tui/widgets/", "frontends/tui/screens/", "frontends/tui/blocks/", "importers/")
+ONE_FILE_EACH = (
+    "tools/",
+    "frontends/tui/widgets/",
+    "frontends/tui/screens/",
+    "frontends/tui/blocks/",
+    "importers/",
+    "safety/sandbox/",
+)
 """One tool, widget, screen or format a file, however small."""
 WIDE_STRUCTS = {
     "memory/long_term/entries.py": "its flat fields are the JSON of `ouro memory list`",

@@ -42,6 +42,8 @@ class Host:
         self.file.chmod(0o644)
         os.utime(self.file, (1, 1))
         self.victim = subprocess.Popen(["sleep", "300"], env={**os.environ, "KEY": SECRET})
+        while SECRET.encode() not in Path(f"/proc/{self.victim.pid}/environ").read_bytes():
+            time.sleep(0.01)  # not yet executed
         self.tcp, self.udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.unix, self.abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
         # Sockets of other programs are in /run or /tmp.
@@ -277,6 +279,24 @@ MUST_WORK = {
 @pytest.mark.parametrize("code", MUST_WORK.values(), ids=MUST_WORK)
 def test_b2_ordinary_work_succeeds(host, sandbox, code):
     assert "WORKS" in host.run(sandbox, code)
+
+
+def test_b3_a_git_folder_made_writable_cannot_be_replaced(host, tmp_path):
+    """Its settings and hooks are read-only; the folder itself is a mount, which cannot be renamed."""
+    sandbox = sandboxes(tmp_path)["bubblewrap"]
+    if _self_test(sandbox, tmp_path):
+        pytest.skip("bubblewrap does not work here")
+    git = host.workspace / ".git"
+    policy = msgspec.structs.replace(
+        host.policy(), writable=(host.workspace, git), protected=(git / "config", git / "hooks")
+    )
+    line = "mv .git g2; cp -r g2 .git; echo evil >> .git/config; echo evil > .git/hooks/own; git tag made"
+    argv = sandbox.wrap(["sh", "-c", line], policy)
+    subprocess.run(argv, cwd=host.workspace, capture_output=True, check=False)
+    assert "evil" not in (git / "config").read_text()
+    assert not (git / "hooks" / "own").exists()
+    assert not (host.workspace / "g2" / "HEAD").is_symlink()
+    assert git.is_dir()
 
 
 def test_b2_a_server_on_loopback_serves_the_same_command(host, sandbox):
