@@ -14,7 +14,8 @@ from ouro.memory import long_term
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term import Commit, DiffHunk, MemoryDiff, Timeline, TurnEvidence
+    from ouro.memory.long_term import Commit, DiffHunk, MemoryDiff, Timeline
+    from ouro.memory.sessions.turn_evidence import TurnEvidence
 
 _MAX_SEARCHED = 200
 _MAX_WORDS = 400

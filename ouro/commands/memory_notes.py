@@ -83,17 +83,15 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
     filters |= {name: value for name, value in flags.items() if value}
     sessions = await (await context.catalog()).sessions() if filters.get("session") else []
     async with context.search() as (index, find):
-        trusted = await asyncio.to_thread(long_term.trusted_projects, index, context.cwd)
-        wanted = await asyncio.to_thread(long_term.filter_of, filters, lambda: sessions, context.cwd, trusted)
+        wanted = await asyncio.to_thread(long_term.filter_of, filters, sessions, context.cwd, index)
         hits = await find(text, limit, wanted)
         try:
             untrusted = await context.memory(lambda memory: long_term.untrusted_files(memory.editor.scopes))
         except UsageError:  # memory is off: only sessions are searched
             untrusted = frozenset()
-        badges = long_term.Badges(index, find_root(context.cwd), untrusted)
-        badges_of = await asyncio.to_thread(lambda: [badges.of(hit) for hit in hits])
+        found = await asyncio.to_thread(long_term.with_badges, index, hits, find_root(context.cwd), untrusted)
     value, view = [], list[ViewItem]()
-    for hit, marks in zip(hits, badges_of, strict=True):
+    for hit, marks in found:
         source, opening = long_term.source_of(hit), long_term.opening_of(hit, in_session=context.session is not None)
         value.append({**asdict(hit), "badges": marks, "source": source, "open": opening})
         first = (f"{hit.score:5.2f}", one_line(hit.text, 300))

@@ -78,12 +78,8 @@ async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None
 
 
 async def graph(context: ShellContext, output: str, force: bool, html: bool) -> Answer:  # noqa: ARG001 (the only format)
-    half_life = context.folder.settings.memory.half_life_days
-    with context.folder.memory() as (editor, _stores), context.folder.index() as index:
-        untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
-        stores = [scope.store for scope in editor.scopes]
-        overview = long_term.Overview(index, stores, editor.root or context.cwd, lambda: untrusted, half_life)
-        picture = long_term.picture_of(overview.all(), overview.links(), overview.names())
+    with context.folder.memory() as (editor, _stores):
+        picture = long_term.picture_of(long_term.note_entries(editor, stale=True), long_term.all_notes(editor))
     if not context.as_json:
         page = long_term.html_page(picture)
         write_document(Path(output).expanduser().absolute(), [page], force=force)

@@ -202,8 +202,7 @@ class SessionContext:
         await (self.manager.accept(proposal) if accept else self.manager.reject(proposal))
 
     async def set_repo_memory(self, *, on: bool) -> Path:
-        await asyncio.to_thread(self.manager.switch, on)
-        return self.manager.folder("repo") if "repo" in self.manager.scopes else self.cwd
+        return await asyncio.to_thread(self.manager.switch, on)
 
     @asynccontextmanager
     async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:

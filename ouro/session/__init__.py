@@ -8,19 +8,26 @@ if TYPE_CHECKING:
     from ouro.memory.backend import RewindScope, SessionInfo
     from ouro.memory.long_term import (
         BlamedLine,
-        Browsing,
         Commit,
+        EntryDetails,
         FileEdit,
-        ListedEntry,
+        MemoryEntry,
         MemoryReceipt,
-        NoteDetails,
         Proposal,
         ReceiptLine,
+        SessionMemory,
         TimelineEntry,
-        TurnEvidence,
+        all_entries,
+        archive_note,
+        confirm_note,
         describe_commits,
+        details_of,
+        find_entry,
+        open_file,
+        save_file,
     )
     from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit
+    from ouro.memory.sessions.turn_evidence import TurnEvidence
     from ouro.session.context_window import Outlook, Pinnable, WindowReport
     from ouro.session.opening import PICK, OpenRequest, open_interactively
     from ouro.session.resume import RepositoryChanges, ResumeCard, Resumed, Tail

@@ -84,7 +84,7 @@ async def test_notes_are_merged_after_a_yes_and_each_merge_can_be_undone(front_e
     await memory(front_end, "consolidate notes")
     assert front_end.said == [("info", "No notes say the same.")]
     await front_end.session.memory.manager.undo(merged.rpartition(" ")[2])
-    folder = front_end.session.memory.manager.folder("repo")
+    folder = front_end.session.memory.manager.stores[-1].folder
     assert sorted(path.name for path in folder.rglob("mem_*.md")) == ["mem_00000001.md", "mem_00000002.md"]
 
 

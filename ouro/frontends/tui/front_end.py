@@ -129,9 +129,8 @@ class ScreenFrontEnd:
 
     async def browse_memory(self, tab: Tab = "notes") -> bool:
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
-        from ouro.session import Browsing
 
-        browser = MemoryBrowser(Browsing(self.session.memory, self.session.session_catalog), self.keymap, tab)
+        browser = MemoryBrowser(self.session, self.keymap, tab)
         self._conversation.browser = browser
         try:
             request = await self.result_of(browser)

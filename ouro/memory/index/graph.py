@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ouro.memory.index.index import Index
-from ouro.memory.index.search import MemoryHit, note_hits
-from ouro.memory.long_term.notes.note import Anchor
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.long_term.notes.note import Anchor, Note
 
 _MAX_CHAIN = 200
 MAX_NAMING = 50
@@ -23,6 +23,16 @@ _CONTRADICTING = """
     JOIN notes ON notes.note = CASE edges.note WHEN :note THEN other ELSE edges.note END
     WHERE relationship = 'contradicts' AND :note IN (edges.note, other) AND archived = 0
     AND notes.note NOT IN (SELECT supersedes FROM notes WHERE supersedes <> '') ORDER BY notes.note"""
+_NOTES = """
+    SELECT path, json_object('id', note, 'updated_at', at, 'scope', scope, 'category', category, 'text', text,
+        'supersedes', nullif(supersedes, ''), 'session_id', session, 'turn', turn, 'source', source,
+        'confidence', confidence, 'branch', nullif(branch, ''),
+        'related', json((SELECT json_group_array(json_object('id', other, 'relationship', relationship))
+            FROM edges WHERE edges.path = notes.path)),
+        'anchors', json((SELECT json_group_array(json_object('path', file, 'blob', blob))
+            FROM anchors WHERE anchors.path = notes.path)),
+        'entities', json((SELECT json_group_array(entity) FROM entities WHERE entities.note = notes.id)))
+    FROM notes WHERE kind = 'note' AND scope = ? AND project = ?"""
 _IN = "IN (SELECT value FROM json_each(?))"
 
 
@@ -52,10 +62,13 @@ class Graph:
     def __init__(self, index: Index) -> None:
         self._index = index
 
-    def notes(self, scope: str, project: str) -> list[MemoryHit]:
-        """All notes and core lines of a memory folder, also archived ones."""
-        with self._index.reading() as database:
-            return note_hits(database, "scope = ? AND project = ?", (scope, project))
+    def notes(self, folder: MemoryFolder) -> list[tuple[str, Note]]:
+        """All notes of a memory folder, also archived ones, each with its path.
+
+        They have the fields that the index has: of the times only `updated_at`; `entities` also from the text.
+        """
+        rows = self._ask(_NOTES, (folder.scope, folder.project))
+        return [(path, msgspec.json.decode(note, type=Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
         """The roots of the repositories with notes in the index."""
@@ -80,36 +93,8 @@ class Graph:
         """The notes linked by `contradicts`, in either direction, that are not replaced."""
         return [other for (other,) in self._ask(_CONTRADICTING, {"note": note_id})]
 
-    def edges(self) -> list[tuple[str, str, str]]:
-        """All edges between notes: from, relationship, to. `supersedes` leads to the previous version."""
-        return self._ask(
-            "SELECT note, relationship, other FROM edges"
-            " UNION ALL SELECT note, 'supersedes', supersedes FROM notes WHERE supersedes <> '' ORDER BY 1, 3"
-        )
-
-    def edges_of(self, note_id: str) -> list[tuple[str, str, str]]:
-        """The edges of a note: relationship (followed by `, by` if the edge comes from the other), the other, its text.
-
-        The text of a deleted note is `deleted`.
-        """
-        text = "coalesce((SELECT text FROM notes WHERE note = {} AND kind = 'note' LIMIT 1), 'deleted')"
-        there = f"SELECT relationship, other, {text.format('edges.other')} FROM edges WHERE edges.note = :note"
-        back = f"SELECT relationship || ', by', note, {text.format('edges.note')} FROM edges WHERE other = :note"
-        return [*self._ask(there, {"note": note_id}), *self._ask(back, {"note": note_id})]
-
-    def anchors(self) -> dict[str, list[Anchor]]:
-        """The files that notes name, by path of the note."""
-        found: dict[str, list[Anchor]] = {}
-        for path, file, blob in self._ask("SELECT path, file, blob FROM anchors"):
-            found.setdefault(path, []).append(Anchor(file, blob))
-        return found
-
     def anchors_of(self, path: str) -> list[Anchor]:
         return [Anchor(*row) for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))]
-
-    def entities(self) -> list[tuple[str, str]]:
-        """All notes with the entities that they name."""
-        return self._ask("SELECT notes.note, entity FROM entities JOIN notes ON notes.id = entities.note ORDER BY 2, 1")
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
         """The notes that name any of `entities`, with a weight: an entity that many notes name weighs little."""

@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.browsing import Browsing
     from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.capture.session_parts import CaptureBacklog
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-    from ouro.memory.long_term.doctor import Finding, diagnose
+    from ouro.memory.long_term.doctor import Finding, MemoryStats, diagnose, memory_stats
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.entries import (
         EntryDetails,
         MemoryEntry,
+        all_entries,
+        all_notes,
         details_of,
         find_entry,
         find_lessons,
         list_entries,
+        note_entries,
         provenance,
     )
-    from ouro.memory.long_term.evidence import TurnEvidence
-    from ouro.memory.long_term.export import as_json, as_markdown
     from ouro.memory.long_term.forget import MANY_PLACES, PROVIDERS, ForgetReport, OuroHome, TrueForget, back_up_home
     from ouro.memory.long_term.git.folders import repo_folder
     from ouro.memory.long_term.git.undo import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
-    from ouro.memory.long_term.importing import Import, carry_out, plan_import
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
         CRYSTALLIZE_INSTRUCTIONS,
@@ -46,12 +45,10 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
-    from ouro.memory.long_term.overview import ListedEntry, NoteDetails, Overview
-    from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
+    from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, RecallSettings, TurnRecall
-    from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
     from ouro.memory.long_term.remember import (
         RememberResult,
         archive_note,
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, open_scopes, switch
     from ouro.memory.long_term.search import (
-        Badges,
         filter_of,
         filters_in,
         is_memory_trusted,
@@ -73,15 +69,14 @@ if TYPE_CHECKING:
         opening_of,
         search_for,
         source_of,
-        trusted_projects,
         untrusted_files,
+        with_badges,
     )
     from ouro.memory.long_term.session_memory import SessionMemory
-    from ouro.memory.long_term.session_sync import sync_in_session
-    from ouro.memory.long_term.stats import MemoryStats, memory_stats
     from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
-    from ouro.memory.long_term.sync import SyncReport, remote_of, sync_summary, synchronise
+    from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
     from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, Timeline, TimelineEntry, undo_commit
+    from ouro.memory.long_term.transfer import Import, as_json, as_markdown, carry_out, plan_import
     from ouro.memory.long_term.trust.proposals import Proposal
     from ouro.memory.long_term.trust.turn_marks import TurnMarks
 

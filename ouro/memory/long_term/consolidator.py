@@ -60,31 +60,34 @@ class LongTermMemoryConsolidator:
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
             return Consolidated("there is nothing to merge")
-        before, messages = _size(texts), _request(texts)
+        share, before, messages = round(WANTED_SAVING * 100), _size(texts), _request(texts)
         best, size = dict[str, str](), before
-        for attempt in range(_MAX_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 answer = await self._ask(messages)
             except ModelError as error:
                 if not best:
                     return Consolidated(f"the model did not answer: {error.message}", has_answer=False)
                 break
-            found = self._usable(answer, texts)
+            found = {
+                name: f"{text}\n" for name, text in sections(answer, texts).items() if self._fits(text, texts[name])
+            }
             if (new_size := _size({**texts, **found})) < size:
                 best, size = found, new_size
             saved = 1 - size / before
-            if not best or saved >= WANTED_SAVING or attempt == _MAX_ATTEMPTS - 1:
+            if not best or saved >= WANTED_SAVING:
                 break
-            again = _AGAIN.format(saved=round(saved * 100), share=round(WANTED_SAVING * 100))
-            messages = [*messages, assistant(answer), user(again)]
-        return _result(best, before, size)
+            messages = [*messages, assistant(answer), user(_AGAIN.format(saved=round(saved * 100), share=share))]
+        if not best:
+            return Consolidated("the answer was unreadable or not shorter; memory stays as it was")
+        saved = 1 - size / before
+        if saved < MIN_SAVING:
+            return Consolidated(f"the best answer saves {saved:.0%}, too little to use; memory stays as it was")
+        hint = f", {saved:.0%} saved ({share} % wanted)" if saved < WANTED_SAVING else ""
+        return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
 
-    def _usable(self, answer: str, texts: Mapping[str, str]) -> dict[str, str]:
-        found = sections(answer, texts)
-        return {name: f"{text}\n" for name, text in found.items() if self._is_usable(text, texts[name])}
-
-    def _is_usable(self, new: str, old: str) -> bool:
-        return len(new) >= len(old) * _MIN_SIZE and len(new) < len(old) and not self._finds_secret(new)
+    def _fits(self, new: str, old: str) -> bool:
+        return len(old) * _MIN_SIZE <= len(new) < len(old) and not self._finds_secret(new)
 
 
 def sections(answer: str, names: Collection[str]) -> dict[str, str]:
@@ -93,18 +96,6 @@ def sections(answer: str, names: Collection[str]) -> dict[str, str]:
     headings = [name.lower() for name in parts[1::2]]
     found = zip(headings, parts[2::2], strict=True)
     return {name: text.strip() for name, text in found if name in names and headings.count(name) == 1}
-
-
-def _result(best: Mapping[str, str], before: int, after: int) -> Consolidated:
-    saved, wanted = 1 - after / before, round(WANTED_SAVING * 100)
-    if not best:
-        return Consolidated("the answer was unreadable or not shorter; memory stays as it was")
-    if saved < MIN_SAVING:
-        return Consolidated(f"the best answer saves {saved:.0%}, too little to use; memory stays as it was")
-    said = f"{before:,} → {after:,} tokens"
-    if saved < WANTED_SAVING:
-        said = f"{said}, {saved:.0%} saved ({wanted} % wanted)"
-    return Consolidated(said, best)
 
 
 def _request(texts: Mapping[str, str]) -> list[Message]:

@@ -1,10 +1,11 @@
-"""Diagnose memory: find problems and suggest a fix for each. Changes nothing."""
+"""The state of memory: `diagnose` finds problems and suggests fixes, `memory_stats` counts. Nothing is changed."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -15,11 +16,14 @@ from ouro.memory.long_term.entries import MemoryEntry, all_entries
 from ouro.memory.long_term.git.files import MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.long_term.notes.notebook import NoteFile
+from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.remember import folded
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.text import one_line
 
 _MAX_NAMED = 5
+_AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"), (float("inf"), "older"))
+"""Days, and what an entry is counted as that is younger."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -28,7 +32,29 @@ class Finding(msgspec.Struct, frozen=True):
     """The scope, or `index`."""
     what: str
     advice: str = ""
-    """The suggested fix."""
+
+
+class MemoryStats(msgspec.Struct, frozen=True):
+    core: Mapping[str, int]
+    """The number of lines, by `scope/category`."""
+    notes: Mapping[str, int]
+    """Notes in use, by `scope/category`."""
+    archived: int
+    replaced: int
+    contradicted: int
+    sources: Mapping[str, int]
+    """Notes by source; core lines by author."""
+    triggers: Mapping[str, int]
+    ages: Mapping[str, int]
+    """Entries by the age of their last change."""
+    prompt_tokens: Mapping[str, int]
+    """Tokens of the core in each request, by scope."""
+    sizes: Mapping[str, int]
+    """Bytes of the files, by scope."""
+    recalled: Mapping[str, int]
+    """Note id -> number of messages it was sent with, for the ten most recalled."""
+    last_recalled: str = ""
+    """The time when a note last went to a model."""
 
 
 def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()) -> list[Finding]:
@@ -47,13 +73,40 @@ def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collectio
             *_files(scope),
             *_git(scope),
             *_fields(scope.scope, own, {*CATEGORIES, *categories}),
-            *_chains(scope.scope, own, {note.note.id: note for note in notes}),
+            *_chains(scope.scope, own, {note.note.id: note.note.supersedes or "" for note in notes}),
             *_doubles(scope.scope, entries),
             *_sizes(scope, own, threshold),
         ]
         counted = f"{len(scope.loaded.core)} core files, {len(own)} notes"
         found += looked or [Finding("ok", scope.scope, f"{counted}: no problems")]
     return [*found, *_index(editor, len(notes))]
+
+
+def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
+    """Count entries. Reads each note: some seconds for 10,000 notes."""
+    entries = all_entries(editor, archived=True)
+    core = [entry for entry in entries if entry.kind == "core"]
+    notes = [entry for entry in entries if entry.kind == "note"]
+    used = [note for note in notes if {"archived", "replaced"}.isdisjoint(note.badges)]
+    ids = {note.id for note in notes}
+    badges = Counter(badge for note in notes for badge in note.badges)
+    counts, times = recall_log.counts()
+    ages = Counter(_age(entry.at) for entry in [*core, *used])
+    return MemoryStats(
+        core=_count(f"{item.scope}/{item.category}" for item in core),
+        notes=_count(f"{item.scope}/{item.category}" for item in used),
+        archived=badges["archived"],
+        replaced=badges["replaced"],
+        contradicted=badges["contradicted"],
+        sources=_count(item.source or "unknown" for item in [*core, *used]),
+        triggers=_count(file.note.trigger for file in editor.notebook.all()),
+        ages={name: ages[name] for name in [*(name for _, name in _AGES), "unknown"] if ages[name]},
+        prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
+        # A fingerprint is `inode:size:…`.
+        sizes={scope.scope: sum(int(p.split(":")[1]) for p in scope.loaded.files.values()) for scope in editor.scopes},
+        recalled=dict(Counter({note: count for note, count in counts.items() if note in ids}).most_common(10)),
+        last_recalled=max((at for note, at in times.items() if note in ids), default=""),
+    )
 
 
 def _files(scope: ScopeMemory) -> Iterator[Finding]:
@@ -79,67 +132,61 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
     if store.plain_git:
         yield Finding("warning", scope.scope, store.plain_git, "Move that .git away; ouro creates its own.")
     for proposal in scope.proposals():
-        what = f"{named([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
+        what = f"{_named([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
         yield Finding("warning", scope.scope, what, f"ouro memory accept {proposal.id}, or reject {proposal.id}")
     if pending and not scope.untrusted:
-        yield Finding("warning", scope.scope, f"not committed: {named(pending)}", "The next session commits it.")
+        yield Finding("warning", scope.scope, f"not committed: {_named(pending)}", "The next session commits it.")
 
 
-def _fields(scope: str, notes: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
-    for note in notes:
-        for problem in note.problems:
-            yield Finding("problem", scope, f"{note.name}: {problem}", f"ouro memory edit {note.note.id}")
-        if unknown := sorted(set(note.note.extra) - {"origin"}):
-            what = f"{note.name}: unknown fields, which are kept: {named(unknown)}"
-            yield Finding("warning", scope, what, f"ouro memory edit {note.note.id}, if they are misspelt")
-        if not note.problems and note.note.category not in categories:
-            what = f"{note.name}: unknown category {one_line(note.note.category, 40)}"
+def _fields(scope: str, files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
+    for file in files:
+        note, edit = file.note, f"ouro memory edit {file.note.id}"
+        for problem in file.problems:
+            yield Finding("problem", scope, f"{file.name}: {problem}", edit)
+        if unknown := sorted(set(note.extra) - {"origin"}):
+            what = f"{file.name}: unknown fields, which are kept: {_named(unknown)}"
+            yield Finding("warning", scope, what, f"{edit}, if they are misspelt")
+        if not file.problems and note.category not in categories:
+            what = f"{file.name}: unknown category {one_line(note.category, 40)}"
             yield Finding("warning", scope, what, "Correct it, or add it to `memory.categories`.")
-        if not note.problems and note.note.scope != note.scope:
-            what = f"{note.name}: its scope is {note.note.scope}, but it is in {note.scope}"
+        if not file.problems and note.scope != file.scope:
+            what = f"{file.name}: its scope is {note.scope}, but it is in {file.scope}"
             yield Finding("warning", scope, what, "The folder counts. Correct the note, or move the file.")
 
 
-def _chains(scope: str, notes: Sequence[NoteFile], known: Mapping[str, NoteFile]) -> Iterator[Finding]:
-    after = Counter(item.note.supersedes for item in notes if item.note.supersedes)
-    for item in notes:
-        note = item.note
-        if note.supersedes and note.supersedes not in known:
-            what = f"{item.name} supersedes {note.supersedes}, which does not exist"
-            yield Finding(
-                "warning", scope, what, f"ouro memory edit {note.id}: `supersedes: null`, or restore the file"
-            )
-        if _is_in_cycle(note.id, known):
-            what = f"{item.name} supersedes itself, through other notes"
-            yield Finding("problem", scope, what, f"ouro memory edit {note.id}: remove `supersedes`")
+def _chains(scope: str, files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Finding]:
+    """Findings about links; `before` has each note of all scopes with the one that it supersedes."""
+    after = Counter(file.note.supersedes for file in files if file.note.supersedes)
+    for file in files:
+        note, edit = file.note, f"ouro memory edit {file.note.id}"
+        if note.supersedes and note.supersedes not in before:
+            what = f"{file.name} supersedes {note.supersedes}, which does not exist"
+            yield Finding("warning", scope, what, f"{edit}: `supersedes: null`, or restore the file")
+        older: set[str] = set()
+        at = before[note.id]
+        while at and at not in older:
+            older.add(at)
+            at = before.get(at, "")
+        if note.id in older:
+            what = f"{file.name} supersedes itself, through other notes"
+            yield Finding("problem", scope, what, f"{edit}: remove `supersedes`")
         if after[note.id] > 1:
             what = f"{after[note.id]} notes supersede {note.id}"
             yield Finding("warning", scope, what, "Let one of them supersede the other.")
         for edge in note.related:
-            if edge.id not in known:
-                what = f"{item.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
-                yield Finding("warning", scope, what, f"ouro memory edit {note.id}: remove it from `related`")
-
-
-def _is_in_cycle(note_id: str, known: Mapping[str, NoteFile]) -> bool:
-    seen: set[str] = set()
-    at = known[note_id].note.supersedes or ""
-    while at in known and at not in seen:
-        if at == note_id:
-            return True
-        seen.add(at)
-        at = known[at].note.supersedes or ""
-    return False
+            if edge.id not in before:
+                what = f"{file.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
+                yield Finding("warning", scope, what, f"{edit}: remove it from `related`")
 
 
 def _doubles(scope: str, entries: Sequence[MemoryEntry]) -> Iterator[Finding]:
     by_words: dict[str, list[MemoryEntry]] = {}
     for entry in entries:
-        if entry.scope == scope and not entry.archived and "replaced" not in entry.badges:
+        if entry.scope == scope and {"archived", "replaced"}.isdisjoint(entry.badges):
             by_words.setdefault(folded(entry.text), []).append(entry)
     for same in by_words.values():
         if len(same) > 1:
-            what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({named([entry.id for entry in same])})"
+            what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({_named([entry.id for entry in same])})"
             yield Finding("warning", scope, what, f"ouro memory forget {same[-1].id}")
 
 
@@ -169,7 +216,20 @@ def _index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
         yield Finding("ok", "index", f"{state.size:,} bytes, {state.rows['notes']:,} notes")
 
 
-def named(names: Sequence[str]) -> str:
+def _named(names: Sequence[str]) -> str:
     """The first five names, and the number of the others."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(words: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items()))
+
+
+def _age(at: str) -> str:
+    try:
+        found = datetime.fromisoformat(at)
+    except ValueError:
+        return "unknown"
+    days = (datetime.now(UTC) - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds() / 86_400
+    return next(name for limit, name in _AGES if days < limit)

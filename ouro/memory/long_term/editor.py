@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ouro.errors import UsageError
@@ -34,54 +33,28 @@ class MemoryEditor:
         self, scopes: Sequence[ScopeMemory], index: Callable[[], Index] | None = None, moment: TurnRef = NOWHERE
     ) -> None:
         self.scopes = tuple(scopes)
+        self.names: tuple[Scope, ...] = tuple(scope.scope for scope in scopes)
+        self.root = next((scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None)
+        """The repository of the repo scope; None if that scope is not in use."""
         self.index = index
         self.moment = moment
         self.events: list[CoreChanged] = []
         """The changes made, in order."""
+        anchors = Anchors(self.root) if self.root else None
+        self.notebook = Notebook({scope.scope: scope.store for scope in scopes}, anchors=anchors, commit=self._commit)
         self._seen: dict[tuple[str, str], str] = {}
         """Texts as they were read, to detect changes made meanwhile."""
 
-    @property
-    def names(self) -> tuple[Scope, ...]:
-        return tuple(scope.scope for scope in self.scopes)
-
-    @property
-    def notebook(self) -> Notebook:
-        stores = {scope.scope: scope.store for scope in self.scopes}
-        return Notebook(stores, anchors=Anchors(self.root) if self.root else None, commit=self._commit)
-
-    def _commit(
-        self, scope: Scope, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]
-    ) -> str:
-        done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
-        return done.undo if done else ""
-
-    @property
-    def root(self) -> Path | None:
-        """The repository of the repo scope; None if that scope is not in use."""
-        found = next((scope.store.folder for scope in self.scopes if scope.scope == "repo"), None)
-        return found.parent.parent if found else None
-
     def scope(self, name: str) -> ScopeMemory:
-        """One scope.
-
-        Raises:
-            UsageError: it is not in use here.
-        """
+        """One scope; raises UsageError where it is not in use here."""
         found = next((scope for scope in self.scopes if scope.scope == name), None)
         if found is None:
-            raise UsageError(
-                f"There is no {name} memory in use here.",
-                "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`." if name == "repo" else "",
-            )
+            hint = "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`." if name == "repo" else ""
+            raise UsageError(f"There is no {name} memory in use here.", hint)
         return found
 
     def text(self, scope: Scope, name: str) -> str:
-        """The text of a file; empty if it does not exist.
-
-        Raises:
-            UsageError: the file is unsafe to read.
-        """
+        """The text of a file; empty if it does not exist. Raises UsageError where it is unsafe to read."""
         try:
             text = self.scope(scope).store.read(name)
         except FileNotFoundError:
@@ -102,10 +75,9 @@ class MemoryEditor:
             SecretInMemory: a text holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
-        found = self.scope(scope)
-        self._demand_trusted(found, changes)
+        found = self._trusted(scope, changes)
+        seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
         try:
-            seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
             events = found.write(changes, subject, self.moment, origin, seen=seen)
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
@@ -113,33 +85,37 @@ class MemoryEditor:
         return events[0] if events else None
 
     def rewrite(self, scope: Scope, name: str, change: Callable[[str], str], subject: str) -> CoreChanged | None:
-        """As `write`, for one file, which is locked from reading to writing.
-
-        Raises: as `write`.
-        """
-        found = self.scope(scope)
-        self._demand_trusted(found, {name: None})
+        """As `write`, for one file, which is locked from reading to writing."""
+        found = self._trusted(scope, [name])
         base, edits = found.store.accepted, list[FileEdit]()
 
-        def seen(before: str) -> str:
-            edits.append(FileEdit(name, before or None, change(before)))
-            return edits[-1].after or ""
+        def changed(before: str) -> str:
+            after = change(before)
+            edits.append(FileEdit(name, before or None, after))
+            return after
 
         try:
-            found.store.rewrite(name, seen, subject, self.moment.trailers("person"))
+            found.store.rewrite(name, changed, subject, self.moment.trailers("person"))
         except FileRefused as error:
             raise UsageError(f"{name} cannot be written: {error}.") from error
         events = found.reload(edits, "person", base)
         self.events += events
         return events[0] if events else None
 
-    def _demand_trusted(self, scope: ScopeMemory, names: Mapping[str, str | None]) -> None:
-        untrusted = sorted({*names} & {*scope.untrusted})
-        if not untrusted:
-            return
-        waiting = next((proposal.id for proposal in scope.proposals() if proposal.origin == "outside"), "")
-        raise UsageError(
-            f"{scope.scope}/{untrusted[0]} has unapproved changes, made outside of ouro.",
-            "Accept or reject it first.",
-            [f"memory accept {waiting}", f"memory reject {waiting}"],
-        )
+    def _commit(
+        self, scope: Scope, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]
+    ) -> str:
+        done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
+        return done.undo if done else ""
+
+    def _trusted(self, name: Scope, files: Collection[str]) -> ScopeMemory:
+        """The scope; raises UsageError where one of the files has unapproved changes."""
+        scope = self.scope(name)
+        if untrusted := sorted({*files} & {*scope.untrusted}):
+            waiting = next((proposal.id for proposal in scope.proposals() if proposal.origin == "outside"), "")
+            raise UsageError(
+                f"{name}/{untrusted[0]} has unapproved changes, made outside of ouro.",
+                "Accept or reject it first.",
+                [f"memory accept {waiting}", f"memory reject {waiting}"],
+            )
+        return scope

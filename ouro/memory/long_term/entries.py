@@ -1,4 +1,4 @@
-"""Entries of memory: the lines of the core and the notes, each with its source."""
+"""Entries of memory: the lines of the core and the notes, each with its source and badges."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.git import history as git_history
+from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.values import SESSION, TURN, BlamedLine, Scope
+from ouro.memory.long_term.git.values import SESSION, TURN, Scope
 from ouro.memory.long_term.notes.notebook import NoteFile
-from ouro.memory.long_term.notes.validity import Anchors
+from ouro.memory.long_term.notes.validity import Anchors, confidence_now
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.log import log
+from ouro.utils.text import plural
 
 _HEADING = re.compile(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
+_BADGES = ("archived", "replaced", "contradicted", "contradicts", "unconfirmed", "stale")
+_LESSONS = ("corrections", "patterns")
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
@@ -43,7 +45,8 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     confidence: float = 1.0
     supersedes: str = ""
     badges: tuple[str, ...] = ()
-    """`archived`, `replaced`, `contradicted`, `unconfirmed` (not approved), `stale`."""
+    """`archived`, `replaced`, `contradicted`, `contradicts`, `unconfirmed` (not approved), `stale` (a file that it
+    names has changed), `on BRANCH`."""
     versions: int = 1
     """The length of its chain."""
 
@@ -52,18 +55,38 @@ class MemoryEntry(msgspec.Struct, frozen=True):
         return self.file.startswith(f"{ARCHIVE}/")
 
 
+class NoteLink(msgspec.Struct, frozen=True):
+    relationship: str
+    """`refines`, `contradicts` or `relates-to`; followed by `, by` if the link is from the other note to this one."""
+    note_id: str
+    text: str
+
+
+class EntryDetails(msgspec.Struct, frozen=True):
+    entry: MemoryEntry
+    path: str
+    chain: tuple[MemoryEntry, ...] = ()
+    """All versions, oldest first; empty for a core line."""
+    note: NoteFile | None = None
+    stale: tuple[str, ...] = ()
+    """The files named in it that have changed."""
+    links: tuple[NoteLink, ...] = ()
+    confidence: float = 1.0
+    """The confidence now, after decay."""
+
+
 def provenance(entry: MemoryEntry) -> str:
     """The source of an entry, on one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
     session = f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "") if entry.session else ""
-    chain = f"changed {entry.versions - 1} time{'s' * (entry.versions > 2)}" if entry.versions > 1 else ""
+    chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
     return " · ".join(filter(None, (entry.at[:10], session, entry.source, chain, *entry.badges)))
 
 
-def all_entries(editor: MemoryEditor, *, archived: bool = False) -> list[MemoryEntry]:
+def all_entries(editor: MemoryEditor, *, archived: bool = False, stale: bool = False) -> list[MemoryEntry]:
     """Core lines, then notes, newest first; archived and replaced ones only if `archived`."""
-    notes = sorted(note_entries(editor), key=lambda item: item.at, reverse=True)
-    kept = [note for note in notes if archived or not (note.archived or "replaced" in note.badges)]
-    return [*core_entries(editor), *kept]
+    notes = sorted(note_entries(editor, stale=stale), key=lambda item: item.at, reverse=True)
+    shown = [note for note in notes if archived or {"archived", "replaced"}.isdisjoint(note.badges)]
+    return [*core_entries(editor), *shown]
 
 
 def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
@@ -71,15 +94,28 @@ def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
     return [entry for scope in editor.scopes for category in scope.store.core for entry in _core_lines(scope, category)]
 
 
-def note_entries(editor: MemoryEditor) -> list[MemoryEntry]:
+def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEntry]:
+    """All notes, also archived ones.
+
+    Args:
+        stale: mark those that name a changed file; reads these files.
+    """
+    return _entries_of(editor, all_notes(editor), Anchors(editor.root) if stale and editor.root else None)
+
+
+def all_notes(editor: MemoryEditor) -> list[NoteFile]:
     """All notes, also archived ones; from the index if it can be read, else from the files."""
-    try:
-        found = _from_index(editor) if editor.index else _from_files(editor)
-    except SearchUnavailable as error:
-        log.warning("notes are read from the files: %s", error)
-        found = _from_files(editor)
-    by_id = {item.id: item for item in found}
-    return [_with_chain(item, by_id) for item in _add_badges(editor, found)]
+    if editor.index:
+        from ouro.memory.index import Graph, Sources
+
+        sources = Sources.of_notes(scope.store for scope in editor.scopes)
+        try:
+            (index := editor.index()).follow(sources)
+            found = [(folder, *row) for folder in sources.memories for row in Graph(index).notes(folder)]
+            return [NoteFile(note, note.scope, path.removeprefix(f"{folder.path}/")) for folder, path, note in found]
+        except SearchUnavailable as error:
+            log.warning("notes are read from the files: %s", error)
+    return list(editor.notebook.all(archived=True))
 
 
 def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
@@ -88,17 +124,67 @@ def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
     Raises:
         UsageError: there is no such entry, or several.
     """
-    entries = [*core_entries(editor), *note_entries(editor)]
-    word = named.strip().removesuffix(".md")
-    exact = [entry for entry in entries if word in (entry.id, entry.id.removeprefix("mem_"))]
-    started = [entry for entry in entries if entry.kind == "note" and len(word) >= 3 and _begins(entry.id, word)]
-    found = exact or started
-    if len(found) != 1:
-        several = (
-            f"Several notes begin with {word[:60]}: {', '.join(item.id[:16] for item in found[:4])}." if found else ""
-        )
-        raise UsageError(several or f"There is no entry {named[:60]}.", commands=["memory list"])
-    return found[0]
+    return _named(core_entries(editor) if ":" in named else note_entries(editor), named)
+
+
+def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
+    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
+
+    Raises:
+        UsageError: there is no such scope or category.
+    """
+    words = what.lower().replace("/", " ").replace(".md", "").split()
+    every = entries = all_entries(editor, archived=True)
+    for word in words:
+        entries = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
+        allowed = {"core", "note", *_BADGES[:5], *editor.names, *editor.scopes[0].store.core}
+        allowed |= {entry.category for entry in every}
+        if not entries and word not in allowed:
+            raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(allowed))}.")
+    hidden = {"archived", "replaced"} - set(words)
+    return [entry for entry in entries if hidden.isdisjoint(entry.badges)]
+
+
+def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
+    """The corrections and patterns in use, newest first. Blocks."""
+    notes = (entry for entry in all_entries(editor) if entry.kind == "note" and entry.category in _LESSONS)
+    return [entry for entry in notes if "unconfirmed" not in entry.badges]
+
+
+def details_of(editor: MemoryEditor, named: str, half_life_days: float = 30) -> EntryDetails:
+    """Everything about one entry. Raises UsageError: there is no such entry."""
+    if ":" in named:
+        entry = _named(core_entries(editor), named)
+        return EntryDetails(entry, str(editor.scope(entry.scope).store.folder / entry.file))
+    files = all_notes(editor)
+    entries = _entries_of(editor, files)
+    entry = _named(entries, named)
+    file = editor.notebook.find(entry.id)
+    there = {other.note.id: other.note for other in files}
+    links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
+    links += [
+        (f"{edge.relationship}, by", other.id)
+        for other in there.values()
+        for edge in other.related
+        if edge.id == entry.id
+    ]
+    return EntryDetails(
+        entry,
+        str(editor.scope(entry.scope).store.folder / entry.file),
+        tuple(chain_of(entries, entry)),
+        file,
+        Anchors(editor.root).changed(file.note.anchors) if editor.root else (),
+        tuple(NoteLink(how, other, there[other].text if other in there else "deleted") for how, other in links),
+        confidence_now(file.note, datetime.now(UTC), half_life_days),
+    )
+
+
+def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
+    """All versions of a note, oldest first; the note alone when it never changed."""
+    by_id = {item.id: item for item in entries}
+    before = {item.id: item.supersedes for item in entries if item.supersedes in by_id}
+    after = {old: new for new, old in before.items()}
+    return [by_id[note_id] for note_id in [*_chain(entry.id, before)[:0:-1], *_chain(entry.id, after)]]
 
 
 def is_line(text: str) -> bool:
@@ -111,22 +197,32 @@ def plain(text: str) -> str:
     return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
 
 
-def _begins(note_id: str, word: str) -> bool:
-    return note_id.startswith(word) or note_id.removeprefix("mem_").startswith(word)
+def _named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
+    word = named.strip().removesuffix(".md")
+    found = [entry for entry in entries if word in (entry.id, entry.id.removeprefix("mem_"))]
+    if not found and len(word) >= 3:
+        start = f"mem_{word.removeprefix('mem_')}"
+        found = [entry for entry in entries if entry.kind == "note" and entry.id.startswith(start)]
+    if len(found) != 1:
+        ids = ", ".join(item.id[:16] for item in found[:4])
+        several = f"Several notes begin with {word[:60]}: {ids}." if found else ""
+        raise UsageError(several or f"There is no entry {named[:60]}.", commands=["memory list"])
+    return found[0]
 
 
 def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
     name = f"{category}.md"
-    text = scope.store.load_all().core.get(category, "")
+    text = scope.loaded.core.get(category, "")
     if not text.strip():
         return
-    blamed = _blame(scope, name)
-    badges = ("unconfirmed",) if name in scope.untrusted else ()
+    try:  # by the text of the line, as the files may be newer than the history
+        commits = {line.text.strip(): line.commit for line in history.blame(scope.store.repository, name)}
+    except MemoryUnusable:
+        commits = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not is_line(line):
             continue
-        line_commit = blamed.get(line.strip())
-        commit = line_commit.commit if line_commit else None
+        commit = commits.get(line.strip())
         trailers: Mapping[str, str] = commit.trailers if commit else {}
         turn = trailers.get(TURN, "")
         yield MemoryEntry(
@@ -141,173 +237,57 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
             session=trailers.get(SESSION, ""),
             turn=int(turn) if turn.isdecimal() else 0,
             source=commit.origin if commit else "",
-            badges=badges,
+            badges=("unconfirmed",) if name in scope.untrusted else (),
         )
 
 
-def _blame(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
-    """Line -> its commit. By the text of the line, as the files may be newer than the history."""
-    try:
-        return {item.text.strip(): item for item in git_history.blame(scope.store.repository, name)}
-    except MemoryUnusable:
-        return {}
-
-
-def _from_index(editor: MemoryEditor) -> list[MemoryEntry]:
-    from ouro.memory.index import Graph, Sources
-
-    assert editor.index is not None
-    index = editor.index()
-    sources = Sources.of_notes(scope.store for scope in editor.scopes)
-    index.follow(sources)
-    found = []
-    for folder in sources.memories:
-        for hit in Graph(index).notes(folder.scope, folder.project):
-            file = hit.path.removeprefix(f"{folder.path}/")
-            if hit.kind == "note" and file != hit.path:
-                row = (hit.id, "", hit.category, hit.text, hit.at, hit.confidence, hit.source, hit.session, hit.number)
-                found.append(_entry(folder.scope, file, (*row, hit.supersedes)))
-    return found
-
-
-def _entry(scope: Scope, file: str, row: tuple[str, str, str, str, str, float, str, str, int, str]) -> MemoryEntry:
-    note_id, _, category, text, at, confidence, source, session, turn, supersedes = row
-    return MemoryEntry(
-        note_id, "note", scope, category, text, file, 0, at, session, turn, source, confidence, supersedes or ""
-    )
-
-
-def _from_files(editor: MemoryEditor) -> list[MemoryEntry]:
-    found = []
-    for kept in editor.notebook.all(archived=True):
-        note = kept.note
-        at = note.updated_at or note.created_at
-        row = (note.id, "", note.category, note.text, at, note.confidence, note.source, note.session_id, note.turn)
-        found.append(_entry(kept.scope, kept.name, (*row, note.supersedes or "")))
-    return found
-
-
-def _add_badges(editor: MemoryEditor, entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    replaced = {entry.supersedes for entry in entries if entry.supersedes}
-    contradicted = _contradicted(editor)
+def _entries_of(editor: MemoryEditor, files: Sequence[NoteFile], anchors: Anchors | None = None) -> list[MemoryEntry]:
+    ids = {file.note.id for file in files}
+    before = {file.note.id: file.note.supersedes for file in files if file.note.supersedes}
+    older = {newer: old for newer, old in before.items() if old in ids}
+    replaced = {*before.values()}
+    disputes = [
+        (file.note.id, edge.id) for file in files for edge in file.note.related if edge.relationship == "contradicts"
+    ]
+    contradicting, contradicted = {one for one, _ in disputes}, {other for _, other in disputes}
     untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
-    badged = []
-    for entry in entries:
-        badges = (
-            *(("archived",) if entry.archived else ()),
-            *(("replaced",) if entry.id in replaced else ()),
-            *(("contradicted",) if entry.id in contradicted else ()),
-            *(("unconfirmed",) if (entry.scope, entry.file) in untrusted else ()),
+    found = []
+    for file in files:
+        note = file.note
+        holds = (
+            file.archived,
+            note.id in replaced,
+            note.id in contradicted,
+            note.id in contradicting,
+            (file.scope, file.name) in untrusted,
+            bool(anchors and anchors.changed(note.anchors)),
         )
-        badged.append(replace(entry, badges=badges) if badges else entry)
-    return badged
-
-
-def _contradicted(editor: MemoryEditor) -> set[str]:
-    from ouro.memory.index import Graph
-
-    if editor.index is None:
-        return set()
-    try:
-        return {other for _, way, other in Graph(editor.index()).edges() if way == "contradicts"}
-    except SearchUnavailable:
-        return set()
-
-
-def _with_chain(entry: MemoryEntry, by_id: Mapping[str, MemoryEntry]) -> MemoryEntry:
-    versions, seen, at = 1, {entry.id}, entry.supersedes
-    while at in by_id and at not in seen:
-        seen.add(at)
-        versions, at = versions + 1, by_id[at].supersedes
-    return replace(entry, versions=versions) if versions > 1 else entry
-
-
-def chain_of(entries: list[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
-    """All versions of a note, oldest first; the note alone when it never changed."""
-    by_id = {item.id: item for item in entries}
-    after = {item.supersedes: item for item in entries if item.supersedes}
-    chain, seen = [entry], {entry.id}
-    while (older := by_id.get(chain[0].supersedes)) and older.id not in seen:
-        seen.add(older.id)
-        chain.insert(0, older)
-    while (newer := after.get(chain[-1].id)) and newer.id not in seen:
-        seen.add(newer.id)
-        chain.append(newer)
-    return chain
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-class EntryDetails(msgspec.Struct, frozen=True):
-    entry: MemoryEntry
-    path: str
-    chain: tuple[MemoryEntry, ...] = ()
-    """All versions, oldest first; empty for a core line."""
-    note: NoteFile | None = None
-    stale: tuple[str, ...] = ()
-    """The files named in it that have changed."""
-
-
-def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
-    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
-
-    Raises:
-        UsageError: there is no such scope or category.
-    """
-    words = what.lower().replace("/", " ").replace(".md", "").split()
-    entries = all_entries(editor, archived=True)
-    for word in words:
-        found = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
-        known = {
-            "core",
-            "note",
-            "archived",
-            "replaced",
-            "contradicted",
-            "unconfirmed",
-            *editor.names,
-            *editor.scopes[0].store.core,
-        }
-        known |= {entry.category for entry in all_entries(editor, archived=True)}
-        if not found and word not in known:
-            raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(known))}.")
-        entries = found
-    hidden = {"archived", "replaced"} - set(words)
-    return [entry for entry in entries if not hidden & set(entry.badges)]
-
-
-def details_of(editor: MemoryEditor, named: str) -> EntryDetails:
-    """Everything about one entry.
-
-    Raises:
-        UsageError: there is no such entry.
-    """
-    entry = find_entry(editor, named)
-    folder = editor.scope(entry.scope).store.folder
-    if entry.kind == "core":
-        return EntryDetails(entry, str(folder / entry.file))
-    kept = editor.notebook.find(entry.id)
-    stale = Anchors(editor.root).changed(kept.note.anchors) if editor.root else ()
-    chain = tuple(chain_of(note_entries(editor), entry))
-    return EntryDetails(entry, str(folder / entry.file), chain, kept, stale)
-
-
-def counts(entries: Sequence[MemoryEntry]) -> dict[str, int]:
-    """How many entries each `scope/category` has."""
-    found: dict[str, int] = {}
-    for entry in entries:
-        key = f"{entry.scope}/{entry.category}"
-        found[key] = found.get(key, 0) + 1
+        badges = [badge for badge, is_so in zip(_BADGES, holds, strict=True) if is_so]
+        badges += [f"on {note.branch}"] if note.branch else []
+        found.append(
+            MemoryEntry(
+                id=note.id,
+                kind="note",
+                scope=file.scope,
+                category=note.category,
+                text=note.text,
+                file=file.name,
+                at=note.updated_at or note.created_at,
+                session=note.session_id,
+                turn=note.turn,
+                source=note.source,
+                confidence=note.confidence,
+                supersedes=note.supersedes or "",
+                badges=tuple(badges),
+                versions=len(_chain(note.id, older)),
+            )
+        )
     return found
 
 
-_CATEGORIES = ("corrections", "patterns")
-_NOT_IN_USE = {"archived", "replaced", "unconfirmed"}
-
-
-def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
-    """The corrections and patterns in use, newest first. Blocks."""
-    found = (entry for entry in note_entries(editor) if entry.category in _CATEGORIES)
-    return sorted((e for e in found if not _NOT_IN_USE & {*e.badges}), key=lambda item: item.at, reverse=True)
+def _chain(start: str, following: Mapping[str, str]) -> list[str]:
+    """`start` and the ids that follow it; ends at a cycle."""
+    found = {start: None}
+    while (start := following.get(start, "")) and start not in found:
+        found[start] = None
+    return list(found)

@@ -10,8 +10,9 @@ from importlib.resources import files
 
 import msgspec
 
-from ouro.memory.long_term.overview import ListedEntry
-from ouro.utils.text import clean
+from ouro.memory.long_term.entries import MemoryEntry
+from ouro.memory.long_term.notes.notebook import NoteFile
+from ouro.utils.text import clean, plural
 
 _MAX_NAMES = 150
 """Entities in the graph: those that at least two notes name, the most named first."""
@@ -46,23 +47,28 @@ class GraphPicture(msgspec.Struct, frozen=True):
     edges: tuple[tuple[str, str, str], ...]
 
 
-def picture_of(
-    listed: Iterable[ListedEntry], links: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
-) -> GraphPicture:
+def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> GraphPicture:
     """Build the graph: the notes of each category as a cluster, around the shared entities."""
-    notes = {item.id: item for item in listed if item.kind == "note"}
-    named = [(note, entity) for note, entity in dict.fromkeys(names) if note in notes]
-    counts = Counter(entity for _note, entity in named)
+    notes = {entry.id: entry for entry in entries}
+    named = sorted({(entity, file.note.id) for file in files for entity in file.note.entities})
+    counts = Counter(entity for entity, _note in named)
     shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
     groups: dict[str, list[str]] = {}
     for item in sorted(notes.values(), key=lambda item: (item.category, item.id)):
         groups.setdefault(item.category or "none", []).append(item.id)
     places = _places([len(shared), *(len(group) for group in groups.values())])
-    nodes = [_name_node(entity, counts[entity], place) for entity, place in zip(shared, places[0], strict=True)]
+    nodes = []
+    for entity, place in zip(shared, places[0], strict=True):
+        name = clean(entity)
+        nodes.append(GraphNode(entity, "name", "names", name, name, f"{counts[entity]} notes name it", *place))
     for (group, ids), positions in zip(groups.items(), places[1:], strict=True):
         nodes += [_note_node(notes[item], group, position) for item, position in zip(ids, positions, strict=True)]
     known = {node.id for node in nodes}
-    edges = [*links, *((note, "names", entity) for note, entity in named)]
+    edges: list[tuple[str, str, str]] = [
+        (file.note.id, edge.relationship, edge.id) for file in files for edge in file.note.related
+    ]
+    edges += [(file.note.id, "supersedes", file.note.supersedes) for file in files if file.note.supersedes]
+    edges += [(note, "names", entity) for entity, note in named]
     return GraphPicture(tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known))
 
 
@@ -75,33 +81,25 @@ def html_page(picture: GraphPicture) -> str:
     return template.replace("/*DATA*/", data, 1)
 
 
-def _note_node(note: ListedEntry, group: str, position: tuple[float, float]) -> GraphNode:
-    about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, note.id)))
+def _note_node(note: MemoryEntry, group: str, position: tuple[float, float]) -> GraphNode:
+    changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
+    about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)))
     label = " ".join(clean(note.text).split())[:80] or note.id
-    is_past = bool({"archived", "replaced"} & {*note.badges})
+    is_past = not {"archived", "replaced"}.isdisjoint(note.badges)
     return GraphNode(note.id, "note", group, label, clean(note.text), clean(about), *position, note.scope, is_past)
-
-
-def _name_node(entity: str, count: int, position: tuple[float, float]) -> GraphNode:
-    name = clean(entity)
-    return GraphNode(entity, "name", "names", name, name, f"{count} notes name it", *position)
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
     """The positions of each group's members, in a sunflower spiral; the first group is in the middle."""
-    radii = [_SPACING * math.sqrt(size + 1) for size in sizes]
-    around = radii[1:]
-    needed = sum(2 * radius + _GAP for radius in around) / (2 * math.pi)
-    distance = max(needed, radii[0] + max(around, default=0) + _GAP)
+    first, *others = [_SPACING * math.sqrt(size + 1) for size in sizes]
+    widths = [2 * radius + _GAP for radius in others]
+    distance = max(sum(widths) / (2 * math.pi), first + max(others, default=0) + _GAP)
     angle, centres = 0.0, [(0.0, 0.0)]
-    whole = sum(2 * radius + _GAP for radius in around) or 1.0
-    for radius in around:
-        share = (2 * radius + _GAP) / whole * 2 * math.pi
-        centres.append((distance * math.cos(angle + share / 2), distance * math.sin(angle + share / 2)))
-        angle += share
-    return [
-        [_spiral_point(number, centre) for number in range(size)] for size, centre in zip(sizes, centres, strict=True)
-    ]
+    for width in widths:
+        half = width / sum(widths) * math.pi
+        centres.append((distance * math.cos(angle + half), distance * math.sin(angle + half)))
+        angle += 2 * half
+    return [[_spiral_point(n, centre) for n in range(size)] for size, centre in zip(sizes, centres, strict=True)]
 
 
 def _spiral_point(number: int, centre: tuple[float, float]) -> tuple[float, float]:

@@ -14,32 +14,53 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.export import FORMAT, MARK
 from ouro.memory.long_term.git.files import FileRefused, decode_text
 from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
-from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
+from ouro.memory.long_term.notes.note import FRONT_MATTER, Note, is_note_name, parse_note
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
 
+FORMAT, MARK = "ouro-memory", "<!-- ouro memory export 1 -->"
+"""What an export begins with, as JSON and as Markdown."""
 INSTRUCTIONS = (
     "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules", "AGENTS.md", "GEMINI.md", ".cursorrules",
     ".cursor/rules",
 )  # fmt: skip
-_ENDINGS = (".md", ".mdc", ".markdown", ".txt", ".json", ".cursorrules")
+_AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
+"""Folders in the user's home where other agents store memory."""
+_TEXTS = (".md", ".mdc", ".markdown", ".txt")
+_ENDINGS = (*_TEXTS, ".json", ".cursorrules")
 _MAX_BYTES = 4 << 20
 _MAX_FILES = 2_000
+_MAX_DEPTH = 4
+"""Of files that include others."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
 _NOTE = re.compile(r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->", re.DOTALL)
+_FIELD = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)$", re.MULTILINE)
+_INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
+"""A paragraph that only names files to include."""
+_INCLUDE_LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
+_NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE)
 _TOO_SHORT = 40
 """Characters: a shorter piece gets its heading in front, to be understood alone."""
+_EMPTY_HEADINGS = {"Gemini Added Memories"}
+"""Headings without information, left out in front of short pieces."""
 _TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": "repo", "reference": None}
 """The types in Claude Code's topic files, each with its scope."""
+
+# Codex
+_MATERIAL = {"raw_memories.md", "rollout_summaries", "extensions"}
+_REFERENCES = re.compile(r"(?:\s*\[Task \d+\])+\s*$")
+_FOLDER = re.compile(r"\bcwd=`?(/[^\s;,`]+)")
+_ABOUT_USER = {"User Profile", "User preferences", "General Tips"}
+_NOT_MEMORY = {"rollout_summary_files", "keywords", "What's in Memory"}
+_LABELS = ("scope:", "applies_to:")
 
 
 class ImportPiece(msgspec.Struct, frozen=True):
@@ -63,7 +84,7 @@ class ImportMaterial(msgspec.Struct, frozen=True):
 
 
 def read_sources(paths: Sequence[Path]) -> ImportMaterial:
-    """Read these files and folders.
+    """Read these files and folders, and the files that they include.
 
     Raises:
         UsageError: a path does not exist, or holds no memory files.
@@ -71,42 +92,81 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     pieces: list[ImportPiece] = []
     files: list[Path] = []
     skipped: list[SkippedFile] = []
-    found: dict[Path, None] = {}
+    depths: dict[Path, int] = {}
     for item in (path.expanduser().absolute() for path in paths):
-        chosen, others = (_files(item), []) if item.is_file() else split_memory_files(item, _files(item))
-        found |= dict.fromkeys(chosen)
+        chosen, others = ([item], []) if item.is_file() else _memory_files(item)
+        depths |= dict.fromkeys(chosen, 0)
         skipped += others
-    depths = dict.fromkeys(found, 0)
-    waiting = list(found)
-    for path in waiting:  # files that a file names are appended
+    waiting = list(depths)
+    for path in waiting:  # included files are appended
         try:
             text = _text(path)
-            pieces += _pieces(path, text)
-            files.append(path)
+            pieces += list(_pieces(path, text))  # none where a part cannot be read
         except (FileRefused, OSError) as error:
             skipped.append(SkippedFile(str(path), str(error)))
             continue
-        named, others = named_files(path, text, depths[path])
-        skipped += others
-        for item in named:
-            if item not in depths:
-                depths[item] = depths[path] + 1
-                waiting.append(item)
+        files.append(path)
+        for name in dict.fromkeys(_INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()):
+            file = (path.parent / Path(name).expanduser()).resolve()
+            if reason := _reason_to_refuse(path, file, depths[path]):
+                skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
+            elif file not in depths:
+                depths[file] = depths[path] + 1
+                waiting.append(file)
     return ImportMaterial(tuple(pieces), tuple(files), tuple(skipped))
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UsageError(f"There is no file or folder {path}.")
-    named = [path / name for name in INSTRUCTIONS if (path / name).exists()]
-    if named:
-        return [file for item in named for file in ([item] if item.is_file() else _below(item))]
-    found = _below(path)
-    if not found:
-        raise UsageError(f"{path} holds no Markdown.", f"ouro reads {', '.join(INSTRUCTIONS)} and folders of Markdown.")
-    return found
+def is_project(named: str, root: Path | None) -> bool:
+    """Whether `named` (a path, or Claude Code's name `-home-me-app`) is this project or a folder in it."""
+    if root is None:
+        return False
+    here = str(root.resolve())
+    return named == re.sub(r"[^A-Za-z0-9]", "-", here) or f"{named.rstrip('/')}/".startswith(f"{here}/")
+
+
+def is_trusted_text(path: Path) -> bool:
+    """Whether the text of a file counts as the user's: it is outside of any repository, or in one the user trusts.
+
+    Others may have written the files of a repository (M1). Folders where agents store memory count as the user's, also
+    if they are git repositories. Blocks.
+    """
+    if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
+        return True
+    root = find_root(path if path.is_dir() else path.parent)
+    if not (root / ".git").exists():
+        return True
+    trust = TrustStore(get_trust_path())
+    return trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
+
+
+def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
+    """The files of a folder that hold memory; the others as skipped, one entry for each reason."""
+    if not folder.is_dir():
+        raise UsageError(f"There is no file or folder {folder}.")
+    named = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
+    found = [file for item in named or [folder] for file in ([item] if item.is_file() else _below(item))]
+    if not named and not found:
+        known = ", ".join(INSTRUCTIONS)
+        raise UsageError(f"{folder} holds no Markdown.", f"ouro reads {known} and folders of Markdown.")
+    chosen: list[Path] = []
+    others: Counter[tuple[str, str]] = Counter()
+    codex = _is_codex(folder)
+    for path in found:
+        inside = path.relative_to(folder)
+        if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
+            reason = "skills: they hold instructions, not memory"
+        elif codex and inside.parts[0] in _MATERIAL:
+            reason = "raw material of the MEMORY.md there"
+        elif inside.stem == "persona":
+            reason = "it describes that agent, not you"
+        else:
+            chosen.append(path)
+            continue
+        others[str(folder / inside.parts[0]), reason] += 1
+    return chosen, [
+        SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
+        for (name, reason), count in others.items()
+    ]
 
 
 def _below(folder: Path) -> list[Path]:
@@ -118,6 +178,18 @@ def _below(folder: Path) -> list[Path]:
         if len(found) > _MAX_FILES:
             raise UsageError(f"{folder} holds over {_MAX_FILES:,} files.", "Name the folder of the memory itself.")
     return sorted(found, key=lambda item: (item.name != "MEMORY.md", item))
+
+
+def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
+    """Why `file` is not included by `path`: only files of its repository (else its folder) or in `~/.claude` are."""
+    allowed = (find_root(path.parent), (Path.home() / ".claude").resolve())
+    if not any(folder in file.parents for folder in allowed):
+        return f"{file} is outside of the project: import it by its name"
+    if not file.is_file():
+        return f"there is no file {file}"
+    if file.suffix not in _TEXTS:
+        return "it is not Markdown or text"
+    return f"more than {_MAX_DEPTH} includes deep: import it by its name" if depth >= _MAX_DEPTH else ""
 
 
 def _text(path: Path) -> str:
@@ -132,33 +204,27 @@ def _text(path: Path) -> str:
         return decode_text(file.read(_MAX_BYTES + 1))
 
 
-def _pieces(path: Path, text: str) -> list[ImportPiece]:
+def _pieces(path: Path, text: str) -> Iterator[ImportPiece]:
     if path.suffix == ".json":
-        return list(_from_json(path, text))
+        return _from_json(path, text)
     if is_note_name(path.name):
-        note = parse_note(path.name, text).note
-        return [ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)]
+        return iter([_whole_note(path, parse_note(path.name, text).note)])
     if MARK in text[:400]:
-        return list(_from_export(path, text))
-    front, body = front_matter(text)
-    if is_codex(path.parent):
-        return [ImportPiece(words, " › ".join([path.name, *above[-2:]]), path, scope, project)
-                for above, words, scope, project in from_codex(_sections(body))]  # fmt: skip
-    kind = front.get("type") or _mapping(front, "metadata").get("type")
-    if isinstance(kind, str) and kind in _TYPES:
-        scope = _TYPES[kind]
-        whole = _COMMENT.sub("", body).strip()
-        return [ImportPiece(whole, path.name, path, scope, _project(path, scope, kind))] if whole else []
-    return list(_from_markdown(path, body, front))
+        return _from_export(path, text)
+    front, body = _front_matter(text)
+    if _is_codex(path.parent):
+        return _from_codex(path, body)
+    metadata = front.get("metadata")
+    kind = front.get("type") or (metadata.get("type") if isinstance(metadata, dict) else None)
+    if not isinstance(kind, str) or kind not in _TYPES:
+        return _from_markdown(path, body, front)
+    scope, whole = _TYPES[kind], _COMMENT.sub("", body).strip()
+    project = "" if scope == "user" or kind == "feedback" else _claude_project(path)
+    return iter([ImportPiece(whole, path.name, path, scope, project)] if whole else [])
 
 
-def _mapping(front: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = front.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _project(path: Path, scope: Scope | None, kind: str) -> str:
-    return "" if scope == "user" or kind == "feedback" else project_of(path)
+def _whole_note(path: Path, note: Note) -> ImportPiece:
+    return ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)
 
 
 def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
@@ -171,18 +237,15 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
                     if (words := _plain(line)) and category in CORE:
                         yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
             for item in part["notes"]:
-                note = msgspec.convert(item, Note, strict=False)
-                yield ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)
+                yield _whole_note(path, msgspec.convert(item, Note, strict=False))
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise FileRefused("not an export of ouro's memory") from error
 
 
 def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
-    for found in _NOTE.finditer(text):
-        note_id, scope, category, archived, words = found.groups()
+    for note_id, scope, category, archived, words in _NOTE.findall(text):
         if not archived:
-            note = Note(id=note_id, scope=msgspec.convert(scope, Scope), category=category, text=words)
-            yield ImportPiece(words, path.name, path, note.scope, "", category, note)
+            yield _whole_note(path, Note(id=note_id, scope=scope, category=category, text=words))
     scope, category = "", ""
     for line in _NOTE.sub("", text).splitlines():
         if heading := _HEADING.match(line):
@@ -191,25 +254,43 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
             yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
 
 
-def _plain(line: str) -> str:
-    found = _BULLET.match(line)
-    return found[2].strip() if found else "" if _HEADING.match(line) else line.strip()
+def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
+    """Sections about the user, and those about the project folder that the group of sections names."""
+    group = folder = ""
+    for above, block in _sections(body):
+        if above[:1] != [group]:
+            group, folder = (above[0] if above else ""), ""
+        if block.startswith(_LABELS) or block == "v1" or not _NOT_MEMORY.isdisjoint(above):
+            folder = found[1] if (found := _FOLDER.search(block)) and block.startswith(_LABELS) else folder
+            continue
+        is_own = not folder or not _ABOUT_USER.isdisjoint(above)
+        scope, project = ("user", "") if is_own else ("repo", folder)
+        words, origin = _REFERENCES.sub("", block), " › ".join([path.name, *above[-2:]])
+        yield ImportPiece(words, origin, path, msgspec.convert(scope, Scope), project)
 
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
     """Yield list items and paragraphs; short ones with their heading, items of a rule with its file patterns."""
-    rule, about = files_of_rule(front), str(front.get("description") or "").strip()
+    given = front.get("globs") or front.get("paths") or ""
+    rule = ", ".join(map(str, given)) if isinstance(given, list) else str(given).strip()
+    if str(front.get("alwaysApply", "")).lower() == "true":
+        rule = ""
+    about = str(front.get("description") or "").strip()
     name = f"{path.name} ({about})" if about else path.name
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
     for above, block in _sections(text):
         link = _LINK_LINE.match(block)
-        if INCLUDES.fullmatch(block) or (link and (path.parent / link[1]).is_file()):
+        if _INCLUDES.fullmatch(block) or (link and (path.parent / link[1]).is_file()):
             continue  # a named file: it is read separately or reported as skipped
-        is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in EMPTY_HEADINGS
+        is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in _EMPTY_HEADINGS
         words = f"{above[-1]}: {block}" if is_short else block
-        yield ImportPiece(
-            f"For {rule}: {words}" if rule else words, " › ".join([name, *above[-2:]]), path, scope, project_of(path)
-        )
+        words = f"For {rule}: {words}" if rule else words
+        yield ImportPiece(words, " › ".join([name, *above[-2:]]), path, scope, _claude_project(path))
+
+
+def _plain(line: str) -> str:
+    found = _BULLET.match(line)
+    return found[2].strip() if found else "" if _HEADING.match(line) else line.strip()
 
 
 def _sections(text: str) -> Iterator[tuple[list[str], str]]:
@@ -244,65 +325,9 @@ def _blocks(text: str) -> Iterator[str]:
     yield "\n".join(block).strip()
 
 
-_FRONT = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_FIELD = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)$", re.MULTILINE)
-_MATERIAL = {"raw_memories.md", "rollout_summaries", "extensions"}
-_REFERENCES = re.compile(r"(?:\s*\[Task \d+\])+\s*$")
-_FOLDER = re.compile(r"\bcwd=`?(/[^\s;,`]+)")
-_ABOUT_USER = {"User Profile", "User preferences", "General Tips"}
-_NOT_MEMORY = {"rollout_summary_files", "keywords", "What's in Memory"}
-_LABELS = ("scope:", "applies_to:")
-_AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
-"""Folders in the user's home where other agents store memory."""
-EMPTY_HEADINGS = {"Gemini Added Memories"}
-"""Headings without information, left out in front of short pieces."""
-
-
-def is_codex(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
-
-
-def split_memory_files(folder: Path, files: Sequence[Path]) -> tuple[list[Path], list[SkippedFile]]:
-    """The files of an agent's folder that hold memory; the others as skipped, one entry for each reason."""
-    chosen: list[Path] = []
-    others: Counter[tuple[str, str]] = Counter()
-    codex = is_codex(folder)
-    for path in files:
-        inside = path.relative_to(folder)
-        if reason := _reason_to_skip(inside, codex):
-            others[str(folder / inside.parts[0]), reason] += 1
-        else:
-            chosen.append(path)
-    return chosen, [SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
-                  for (name, reason), count in others.items()]  # fmt: skip
-
-
-def _reason_to_skip(inside: Path, codex: bool) -> str:
-    if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
-        return "skills: they hold instructions, not memory"
-    if codex and inside.parts[0] in _MATERIAL:
-        return "raw material of the MEMORY.md there"
-    return "it describes that agent, not you" if inside.stem == "persona" else ""
-
-
-def project_of(path: Path) -> str:
-    """The project of a Claude Code memory file, by its name there (`-home-me-app`); empty for other files."""
-    parts = path.parts
-    at = next((n for n in range(len(parts) - 3) if parts[n : n + 2] == (".claude", "projects")), None)
-    return parts[at + 2] if at is not None and "memory" in parts[at + 3 :] else ""
-
-
-def is_project(named: str, root: Path | None) -> bool:
-    """Whether `named` (a path, or a name from `project_of`) is this project or a folder in it."""
-    if root is None:
-        return False
-    here = str(root.resolve())
-    return named == re.sub(r"[^A-Za-z0-9]", "-", here) or f"{named.rstrip('/')}/".startswith(f"{here}/")
-
-
-def front_matter(text: str) -> tuple[dict[str, Any], str]:
+def _front_matter(text: str) -> tuple[dict[str, Any], str]:
     """The front matter and the body. Cursor writes `globs: *.py`, which is not YAML: then read line by line."""
-    found = _FRONT.match(text)
+    found = FRONT_MATTER.match(text)
     if found is None:
         return {}, text
     try:
@@ -312,76 +337,12 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
     return (front if isinstance(front, dict) else {}), text[found.end() :]
 
 
-def files_of_rule(front: Mapping[str, Any]) -> str:
-    """The file patterns of a rule (`*.py, *.pyi`); empty if it always applies."""
-    if str(front.get("alwaysApply", "")).lower() == "true":
-        return ""
-    given = front.get("globs") or front.get("paths") or ""
-    return ", ".join(map(str, given)) if isinstance(given, list) else str(given).strip()
+def _is_codex(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
 
 
-def from_codex(sections: Iterator[tuple[list[str], str]]) -> Iterator[tuple[list[str], str, Scope, str]]:
-    """Yield headings, text, scope and project folder of each section of Codex's memory files."""
-    group = folder = ""
-    for above, block in sections:
-        if above[:1] != [group]:
-            group, folder = (above[0] if above else ""), ""
-        if block.startswith(_LABELS) or block == "v1" or not _NOT_MEMORY.isdisjoint(above):
-            folder = found[1] if (found := _FOLDER.search(block)) and block.startswith(_LABELS) else folder
-            continue
-        is_own = not folder or not _ABOUT_USER.isdisjoint(above)
-        yield above, _REFERENCES.sub("", block), "user" if is_own else "repo", "" if is_own else folder
-
-
-INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
-"""A paragraph that only names files to include."""
-MAX_DEPTH = 4
-"""Maximum depth of files that include others."""
-_LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
-_NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE)
-_TEXTS = (".md", ".mdc", ".markdown", ".txt")
-
-
-def named_files(path: Path, text: str, depth: int) -> tuple[list[Path], list[SkippedFile]]:
-    """The files that the text of `path` includes with `@file`; and those that are skipped, with the reason.
-
-    Args:
-        path: absolute. Only files in its repository (else in its folder) or in `~/.claude` are included.
-        depth: the number of includes that led to `path`.
-    """
-    found: list[Path] = []
-    skipped: list[SkippedFile] = []
-    names = _LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else []
-    for name in dict.fromkeys(names):
-        file = (path.parent / Path(name).expanduser()).resolve()
-        if reason := _reason_to_refuse(path, file, depth):
-            skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
-        else:
-            found.append(file)
-    return found, skipped
-
-
-def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
-    allowed = (find_root(path.parent), (Path.home() / ".claude").resolve())
-    if not any(folder in file.parents for folder in allowed):
-        return f"{file} is outside of the project: import it by its name"
-    if not file.is_file():
-        return f"there is no file {file}"
-    if file.suffix not in _TEXTS:
-        return "it is not Markdown or text"
-    return f"more than {MAX_DEPTH} includes deep: import it by its name" if depth >= MAX_DEPTH else ""
-
-
-def is_trusted_text(path: Path) -> bool:
-    """Whether the text of a file counts as the user's: it is outside of any repository, or in one the user trusts.
-
-    Others may have written the files of a repository (M1). Folders where agents store memory count as the user's, also
-    if they are git repositories. Blocks.
-    """
-    if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
-        return True
-    root = find_root(path if path.is_dir() else path.parent)
-    if not (root / ".git").exists():
-        return True
-    trust = TrustStore(get_trust_path())
-    return trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
+def _claude_project(path: Path) -> str:
+    """The project of a Claude Code memory file, by its name there (`-home-me-app`); empty for other files."""
+    parts = path.parts
+    at = next((n for n in range(len(parts) - 3) if parts[n : n + 2] == (".claude", "projects")), None)
+    return parts[at + 2] if at is not None and "memory" in parts[at + 3 :] else ""

@@ -13,12 +13,11 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Reply, Said
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.git.values import Scope, UndoResult
-from ouro.memory.long_term.prompt_block import MemoryPrompt
-from ouro.memory.long_term.receipt import MemoryReceipt
+from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline, undo_commit
-from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, memory_note, question_about, subject_of
+from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
 from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.memory.side_calls import SessionChannel
@@ -64,17 +63,14 @@ class LongTermMemoryManager:
         self._consolidator = consolidator
         self._marks = marks
         self._write = write
-        self._warnings = dict.fromkeys(scopes.problems)
-        """Each is shown once."""
+        self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
         self._receipt = MemoryReceipt()
-        self._lock = asyncio.Lock()
-        """asyncio locks are fair: actions run in the order of their calls."""
+        self._lock = asyncio.Lock()  # fair: actions run in the order of their calls
         self._settling: asyncio.Task[None] | None = None
         self._is_open = False
         self._jobs_ran_on = False
         self._turn = self._message = 0
-        self._notes_for_model: list[str] = []
-        """Sent with the next message."""
+        self._notes_for_model: list[str] = []  # sent with the next message
         self._has_consolidated = False
 
     def load_and_format(self) -> str:
@@ -105,26 +101,16 @@ class LongTermMemoryManager:
     def scopes(self) -> tuple[Scope, ...]:
         return tuple(scope.scope for scope in self._scopes)
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        return tuple(store.folder for store in self.stores)
-
-    def folder(self, scope: Scope) -> Path:
-        return self._scope(scope).store.folder
-
-    def switch(self, on: bool) -> None:
-        """Switch the memory of this repository on or off, from the next session on. Blocks.
-
-        Raises:
-            UsageError: the settings do not allow it, or the repository is not trusted.
-        """
+    def switch(self, on: bool) -> Path:
+        """Switch the memory of this repository on or off, from the next session on; returns its folder. Blocks."""
         found = next((store for store in self._allowed_stores if store.scope == "repo"), None)
         if found is None:
             raise UsageError("This repository has no memory of its own here.", "See `memory.repo.enabled`.")
         switch(found, on=on)
+        return found.folder
 
     def versions(self) -> dict[str, str]:
-        """Scope -> commit of its trusted texts."""
+        """Scope -> version of its trusted texts."""
         return {scope.scope: scope.version for scope in self._scopes}
 
     def timeline(self) -> Timeline:
@@ -142,7 +128,7 @@ class LongTermMemoryManager:
 
     async def context(self, sent: Sequence[Message]) -> str:
         """The text to send with the user's message: how memory differs from `sent`, and notes for the model."""
-        await self._do("look at memory", self._refresh)
+        await self._try("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
         notes, self._notes_for_model = self._notes_for_model, []
         try:
@@ -150,15 +136,12 @@ class LongTermMemoryManager:
         except (OuroError, OSError) as error:
             self._warn(f"Memory: {reason_of(error)}")
             changes = ""
-        return "\n\n".join([*([changes] if changes else []), *notes])
+        return "\n\n".join(filter(None, [changes, *notes]))
 
     async def tool_ended(self, messages: Sequence[Message], is_whole: bool = True, said: int = 0) -> None:
         """After a tool call: decide whether what it wrote into memory is trusted.
 
-        Args:
-            messages: the transcript so far.
-            is_whole: `messages` is the whole transcript.
-            said: the number of the user's last message.
+        `messages` is the transcript so far (`is_whole`: all of it), `said` the number of the user's last message.
         """
         provenance = self._provenance(messages, is_whole)
         at = TurnRef(self._marks.session, _turns(messages) if is_whole else 0, said)
@@ -168,7 +151,7 @@ class LongTermMemoryManager:
                 scope.tool_ended(provenance, at, asks=self._write == "ask")
             return []
 
-        await self._do("approve what was written", approve)
+        await self._try("approve what was written", approve)
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0) -> None:
         """After turn number `turn` (0: count it): commit what it wrote or make it pending, in the background.
@@ -186,87 +169,60 @@ class LongTermMemoryManager:
             await asyncio.wait([self._settling])
 
     async def accept(self, proposal: str) -> None:
-        """Accept a pending change.
+        """Accept a pending change. Raises UsageError where there is none with that id."""
 
-        Raises:
-            UsageError: there is no pending change with that id.
-            LongTermMemoryError: it cannot be written.
-        """
-        await self._do("accept", lambda: self._answer(proposal, accepts=True), raises=True)
+        def work() -> tuple[None, list[CoreChanged]]:
+            scope, found = self._pending(proposal)
+            return None, [scope.accept(found, self._now)]
+
+        await self._run(work)
 
     async def reject(self, proposal: str) -> None:
-        """Drop a pending change; the git history keeps it.
+        """Drop a pending change; the git history keeps it. Raises as `accept`."""
 
-        Raises:
-            UsageError: there is no pending change with that id.
-        """
-        await self._do("reject", lambda: self._answer(proposal, accepts=False), raises=True)
+        def work() -> tuple[None, list[CoreChanged]]:
+            scope, found = self._pending(proposal)
+            scope.reject(found, self._now)
+            what = subject_of(found.edits)
+            self._notes_for_model.append(memory_note(f"The user does not want this in memory: {what}"))
+            return None, []
+
+        await self._run(work)
 
     async def undo(self, commit: str, hunk: int = 0) -> UndoResult:
-        """Undo a commit with all of its turn, or one hunk; later changes stay.
-
-        Raises:
-            UsageError: there is no such commit or hunk, or nothing left to undo.
-        """
+        """Undo a commit with all of its turn, or one hunk; later changes stay. Raises as `undo_commit`."""
         return await self.by_hand(lambda scopes, at: undo_commit(scopes, commit, at, hunk))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
     ) -> None:
-        """Write whole files (None: remove them) for the user, and commit them.
-
-        Raises:
-            UsageError: that scope is not in use here.
-            SecretInMemory: a text holds a secret; nothing was written.
-        """
+        """Write whole files (None: remove them) for the user, and commit them. Raises as `ScopeMemory.write`."""
         found = self._scope(scope)
-        await self._do("write", lambda: found.write(changes, subject, self._now, origin), raises=True)
+        await self._run(lambda: (None, found.write(changes, subject, self._now, origin)))
 
     async def alone(self, act: Callable[[], _Done]) -> _Done:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
-
-        async def work() -> _Done:
-            async with self._lock:
-                return await asyncio.to_thread(act)
-
-        return await asyncio.shield(work())
+        return await self._run(lambda: (act(), ()))
 
     async def by_hand(self, act: UserAction[_Done], *, quiet: bool = False) -> _Done:
-        """Run an action of the user in a thread, under the lock, and show what it changed.
-
-        Args:
-            act: the action.
-            quiet: the caller shows what changed; no event is emitted.
-        """
-
-        async def work() -> _Done:
-            async with self._lock:
-                found = await asyncio.to_thread(self._refresh)
-                done, events = await asyncio.to_thread(act, self._scopes, self._now)
-            self._report(found)
-            self._report(events, quiet=quiet)
-            return done
-
-        return await asyncio.shield(work())
+        """Run an action of the user in a thread, under the lock, and show what it changed, unless `quiet`."""
+        return await self._run(lambda: act(self._scopes, self._now), quiet=quiet, refreshes=True)
 
     async def consolidate(self, scope: Scope) -> str:
         """Merge and compress the core of a scope with a model; returns the result in one line.
 
-        Raises:
-            UsageError: that scope is not in use here, or it changed meanwhile.
+        Raises UsageError where that scope is not in use here, or changed meanwhile.
         """
         found = self._scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
-        tried = found.core_digest
+        tried = digest(found.texts)
         outcome = await self._consolidator.consolidate(dict(found.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
-            await self._do(
-                "consolidate", lambda: found.write(changes, subject, self._now, "consolidation", seen), raises=True
-            )
+            await self._run(lambda: (None, found.write(changes, subject, self._now, "consolidation", seen)))
         if outcome.has_answer:
-            found.note_consolidation([tried, found.core_digest])
+            found.note_consolidation([tried, digest(found.texts)])
         return outcome.said
 
     async def close(self) -> None:
@@ -295,7 +251,7 @@ class LongTermMemoryManager:
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
         try:
-            await self._do_alone("commit what was written", lambda: self._settle(self._provenance(messages, is_whole)))
+            await self._try("commit what was written", lambda: self._settle(self._provenance(messages, is_whole)))
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
@@ -313,34 +269,39 @@ class LongTermMemoryManager:
         self._marks.end()  # before the next turn marks its start
         return events
 
-    def _answer(self, proposal_id: str, *, accepts: bool) -> list[CoreChanged]:
+    def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
         for scope in self._scopes if proposal_id else ():
             for proposal in scope.proposals():
-                if not proposal.id.startswith(proposal_id):
-                    continue
-                if accepts:
-                    return [scope.accept(proposal, self._now)]
-                scope.reject(proposal, self._now)
-                what = subject_of(proposal.edits)
-                self._notes_for_model.append(memory_note(f"The user does not want this in memory: {what}"))
-                return []
+                if proposal.id.startswith(proposal_id):
+                    return scope, proposal
         raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
-    async def _do(self, what: str, act: Callable[[], list[CoreChanged]], *, raises: bool = False) -> None:
+    async def _run(
+        self, act: Callable[[], tuple[_Done, Sequence[CoreChanged]]], *, quiet: bool = False, refreshes: bool = False
+    ) -> _Done:
         """Run an action in a thread, under the lock, and show what it changed; a cancel does not stop it."""
-        await asyncio.shield(self._do_alone(what, act, raises))
 
-    async def _do_alone(self, what: str, act: Callable[[], list[CoreChanged]], raises: bool = False) -> None:
-        async with self._lock:
+        async def work() -> _Done:
+            async with self._lock:
+                found = await asyncio.to_thread(self._refresh) if refreshes else []
+                done, events = await asyncio.to_thread(act)
+            self._report(found)
+            self._report(events, quiet=quiet)
+            return done
+
+        return await asyncio.shield(work())
+
+    async def _try(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:
+        """As `_run`; an error is shown as a warning."""
+
+        async def work() -> None:
             try:
-                events = await asyncio.to_thread(act)
+                await self._run(lambda: (None, act()))
             except (OuroError, OSError) as error:
-                if raises:
-                    raise
                 log.warning("memory: cannot %s: %s", what, error)
                 self._warn(f"Memory: {reason_of(error)}")
-                return
-        self._report(events)
+
+        await asyncio.shield(work())
 
     def _report(self, events: Sequence[CoreChanged], *, quiet: bool = False) -> None:
         for scope in self._scopes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from ouro.errors import LongTermMemoryError
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
 from ouro.memory.long_term.git.values import CORE
-from ouro.memory.long_term.notes.note import Edge, Note, is_note_name, note_text, parse_note
+from ouro.memory.long_term.notes.note import Edge, is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.text import clean
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
 """Files that git hosts create in a new repository."""
-
-
 _MAX_FOLDERS = 100
 _MAX_TOTAL_BYTES = 64 << 20
 """Unpacked size; a pack may be a thousandth of that."""
@@ -48,37 +46,41 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergePlan:
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     if not base:
         _demand_memory(store, theirs)
-    _demand_names({**trees[1], **trees[2]})
+    _demand_names({*trees[1], *trees[2]})
     names = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
     names |= {twin for name in names if (twin := _twin(name)) and any(twin in tree for tree in trees)}
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
     blobs = store.repository.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
     sides = [{name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees]
-    _demand_no_secrets(store, {name: text for name, text in sides[2].items() if sides[1].get(name) != text})
-    made, conflicts = _merge_files(sorted(names), *sides)
-    return MergePlan({name: text for name, text in made.items() if text != sides[1].get(name)}, tuple(conflicts))
+    received = {name: text for name, text in sides[2].items() if sides[1].get(name) != text}
+    for name, text in received.items():
+        if kind := store.secret_in(f"{name}\n{text}"):
+            raise SyncFailed(
+                f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
+                "Forget it on that machine, then sync again.",
+                ["memory forget --everywhere"],
+            )
+    changes, conflicts = _merge_files(sorted(names), *sides)
+    return MergePlan({name: text for name, text in changes.items() if text != sides[1].get(name)}, tuple(conflicts))
 
 
 def _merge_files(
     names: list[str], base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
 ) -> tuple[dict[str, str | None], list[str]]:
-    made: dict[str, str | None] = {}
-    conflicts: list[str] = []
+    changes: dict[str, str | None] = {}
+    conflicts: dict[str, str] = {}
     for name in names:
         merged = merge_file(name, base.get(name), ours.get(name), theirs.get(name))
-        made[name] = merged.text
-        if merged.also_name:
-            made[merged.also_name] = merged.also
-        conflicts += [merged.conflict] if merged.conflict else []
+        changes |= merged.texts
+        conflicts |= {name: merged.conflict} if merged.conflict else {}
     for name in names:  # archived on one side and changed on the other
         archived = _twin(name)
-        if name.startswith(f"{ARCHIVE}/") or not archived or made.get(name) is None or made.get(archived) is None:
+        if name.startswith(f"{ARCHIVE}/") or not archived or changes.get(name) is None or changes.get(archived) is None:
             continue
-        conflicts = [conflict for conflict in conflicts if not conflict.startswith(f"{name} ")]
-        merged = merge_file(name, base.get(name) or base.get(archived), made[name], made[archived])
-        made |= {name: merged.text, archived: None} | ({merged.also_name: merged.also} if merged.also_name else {})
-        conflicts.append(f"{name} was archived on one side and changed on the other: it stays in use")
-    return made, conflicts
+        old = base.get(name) or base.get(archived)
+        changes |= {**merge_file(name, old, changes[name], changes[archived]).texts, archived: None}
+        conflicts[name] = f"{name} was archived on one side and changed on the other: it stays in use"
+    return changes, list(conflicts.values())
 
 
 def _twin(name: str) -> str:
@@ -116,15 +118,15 @@ def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
         )
 
 
-def _demand_names(names: Mapping[str, str]) -> None:
+def _demand_names(names: Collection[str]) -> None:
     if len(names) > MAX_FILES:
         raise SyncFailed(
             f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
             "Nothing is merged. Remove there what is not memory, and try again.",
         )
-    known: dict[str, str] = {}
+    first: dict[str, str] = {}
     for name in names:
-        if (twin := known.setdefault(portable_name(name), name)) != name:
+        if (twin := first.setdefault(portable_name(name), name)) != name:
             raise SyncFailed(
                 f"{clean(twin)} and {clean(name)} are one file on some disks: nothing is merged.",
                 "Remove one of them, here or on the other machine, and try again.",
@@ -133,60 +135,44 @@ def _demand_names(names: Mapping[str, str]) -> None:
 
 def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
     given = "".join(f"{blob}\n" for blob in blobs).encode()
-    total = 0
-    for line in store.repository.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
-        if (size := int(line.split()[-1])) > MAX_FILE_BYTES:
-            raise SyncFailed(
-                f"A file of the other machine has {size:,} bytes, and a memory file {MAX_FILE_BYTES:,} at most.",
-                "Nothing is merged. Remove it there, and try again.",
-            )
-        total += size
-        if total > _MAX_TOTAL_BYTES:
-            raise SyncFailed(
-                f"The files that come are over {_MAX_TOTAL_BYTES >> 20} MB in sum.",
-                "Nothing is merged. A memory is text: remove there what is not, and try again.",
-            )
-
-
-def _demand_no_secrets(store: GitMemoryStore, texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        if kind := store.secret_in(f"{name}\n{text}"):
-            raise SyncFailed(
-                f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
-                "Forget it on that machine, then sync again.",
-                ["memory forget --everywhere"],
-            )
+    listed = store.repository.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else []
+    sizes = [int(line.split()[-1]) for line in listed]
+    if sizes and max(sizes) > MAX_FILE_BYTES:
+        raise SyncFailed(
+            f"A file of the other machine has {max(sizes):,} bytes, and a memory file {MAX_FILE_BYTES:,} at most.",
+            "Nothing is merged. Remove it there, and try again.",
+        )
+    if sum(sizes) > _MAX_TOTAL_BYTES:
+        raise SyncFailed(
+            f"The files that come are over {_MAX_TOTAL_BYTES >> 20} MB in sum.",
+            "Nothing is merged. A memory is text: remove there what is not, and try again.",
+        )
 
 
 class MergedFile(msgspec.Struct, frozen=True):
-    text: str | None
-    """None: the file is removed."""
-    also: str = ""
-    """The other version, where both are kept: the text of another note."""
-    also_name: str = ""
+    texts: Mapping[str, str | None]
+    """The file (None: it is removed), and a second one where both versions of a note are kept."""
     conflict: str = ""
     """What to show the user."""
 
 
 def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> MergedFile:
-    """The file `name`, of which `base` was the last version that both sides knew (None: it was not there).
+    """Merge the file `name`; `base` is the last version that both sides had (None: it did not exist).
 
-    What only one side changed is as that side has it. Core files are merged line by line, with the lines that either
-    side has removed gone; a file that is gone has none. A note that one side changed and the other removed stays. One
-    that both have changed keeps the later version, and the other one beside it where it says something else.
+    What only one side changed is as that side has it. Core files are merged line by line. A note that one side changed
+    and the other removed stays. One that both changed keeps the later version, and the other as a note of its own.
     """
     if ours == theirs or theirs == base:
-        return MergedFile(ours)
+        return MergedFile({name: ours})
     if ours == base:
-        return MergedFile(theirs)
-    is_note = is_note_name(name.rpartition("/")[2])
-    if is_note and (ours is None or theirs is None):
+        return MergedFile({name: theirs})
+    if not is_note_name(name.rpartition("/")[2]):
+        return MergedFile({name: merge_lines(base or "", ours or "", theirs or "") or None})
+    if ours is None or theirs is None:
         return MergedFile(
-            theirs if ours is None else ours, conflict=f"{name} was changed here and removed there: it stays"
+            {name: theirs if ours is None else ours}, f"{name} was changed here and removed there: it stays"
         )
-    if is_note and ours is not None and theirs is not None:
-        return _merge_notes(name, ours, theirs)
-    return MergedFile(merge_lines(base or "", ours or "", theirs or "") or None)
+    return _merge_notes(name, ours, theirs)
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str:
@@ -205,30 +191,19 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
         if line not in lines:
             lines.insert(at, line)
         at = lines.index(line) + 1
-    return "\n".join(_without_double_blanks(lines)) + "\n" if lines else ""
-
-
-def _without_double_blanks(lines: Sequence[str]) -> list[str]:
-    return [line for place, line in enumerate(lines) if line.strip() or (place and lines[place - 1].strip())]
+    lines = [line for place, line in enumerate(lines) if line.strip() or (place and lines[place - 1].strip())]
+    return "\n".join(lines) + "\n" if lines else ""
 
 
 def _merge_notes(name: str, ours: str, theirs: str) -> MergedFile:
-    mine, other = parse_note(_base(name), ours).note, parse_note(_base(name), theirs).note
+    mine, other = (parse_note(name.rpartition("/")[2], text).note for text in (ours, theirs))
     newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
-    if " ".join(mine.text.split()) == " ".join(other.text.split()):
-        sure = max(mine.confidence, other.confidence)
+    if mine.text.split() == other.text.split():
         confirmed = max(mine.confirmed_at, other.confirmed_at)
-        return MergedFile(note_text(replace(newer, confidence=sure, confirmed_at=confirmed)))
-    kept = _other_version(older, newer)
-    conflict = f"{name} was changed on both sides: the later version counts, the other one is {kept.id}"
-    return MergedFile(note_text(newer), note_text(kept), kept.file_name, conflict)
-
-
-def _other_version(older: Note, newer: Note) -> Note:
+        merged = replace(newer, confidence=max(mine.confidence, other.confidence), confirmed_at=confirmed)
+        return MergedFile({name: note_text(merged)})
     # The same id on every machine and in a repeated merge.
     number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
-    return replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
-
-
-def _base(name: str) -> str:
-    return name.rpartition("/")[2]
+    second = replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
+    conflict = f"{name} was changed on both sides: the later version counts, the other one is {second.id}"
+    return MergedFile({name: note_text(newer), second.file_name: note_text(second)}, conflict)

@@ -1,9 +1,12 @@
-"""What users do with memory: remember, forget, confirm, archive, restore and edit, without a model."""
+"""What users do with memory: remember, forget, confirm, archive, restore and edit, without a model.
+
+`place` chooses where a text goes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
@@ -12,14 +15,13 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, find_entry, note_entries, now, plain
+from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, find_entry, note_entries, plain
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, Trigger, is_note_name, new_id, parse_note
-from ouro.memory.long_term.notes.notebook import archived_files
+from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, parse_note
+from ouro.memory.long_term.notes.notebook import archived_files, timestamp
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.placement import Placement, place
 from ouro.memory.long_term.trust.proposals import carried_over
 from ouro.utils.files import write_private
 from ouro.utils.log import log
@@ -31,6 +33,85 @@ MAX_CHARACTERS = 10_000
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 """Markdown marks of headings, quotations and lists."""
 _WORD = re.compile(r"[^\W_]+")
+MAX_LINE = 200
+"""Maximum characters of a core line."""
+_NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
+_HERE = re.compile(
+    r"\b(?:we|our|ours|us|team|here|(?:this|the) (?:project|repo|repository|codebase|code base|service|app))\b",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
+    r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
+    re.IGNORECASE,
+)
+_WANTED = re.compile(
+    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don't|don’t|do not"
+    r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"\s*(?:use|answer|write|keep|put|run|call|name|ask|make|add|give|show|speak|reply|explain|format|indent|sort|test"
+    r"|commit|push|start|end|be|tell|check|leave|no|not)\b",
+    re.IGNORECASE,
+)
+_CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
+MAX_FOUND = 20
+_SHARE = 0.6
+"""Share of the best score below which a hit does not count."""
+EDITED = "edited-"
+"""Prefix of the files with edited texts that memory refused."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    text: str
+    scope: Scope
+    category: str
+    """A core category, or a category of notes."""
+    is_note: bool
+    why: str
+    """The rule that decided."""
+
+
+def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
+    """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that matches decides:
+
+    1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
+    2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, command,
+       package, symbol or tool, unless it says `I` or `my`: then it is about the user.
+    3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it says how to do
+       something, else in facts.md.
+    If no scope is given: `user` for text with `I` or `my`; `repo` for text that names code, says `we` or `this
+    project`, or is a decision or a fact; `user` for preferences. Without a repository, always `user`.
+    """
+    if scope is None and (named := _NAMED.match(text)):
+        scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
+    text = text.strip()
+    is_own = bool(_OWN.search(text))
+    entities = entities_in(text)
+    is_long = len(text) > MAX_LINE or "\n" in text
+    is_note = is_long or bool(entities and not is_own)
+    category = "decisions" if _DECIDED.search(text) else "facts"
+    if category == "facts" and (_WANTED.search(text) or _ORDER.match(text)):
+        category = "preferences"
+    is_about_repo = not is_own and bool(entities or _HERE.search(text) or category != "preferences")
+    chosen: Scope = scope or ("repo" if is_about_repo else "user")
+    note = ""
+    if chosen not in scopes and scope is None:
+        chosen, note = "user", "; no project memory is in use here"
+    if not is_note:
+        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}")
+    why = "it is longer than a line" if is_long else f"it names {entities[0].partition(':')[2]}"
+    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}")
+
+
+def note_category(text: str, category: str, scope: Scope) -> str:
+    if scope == "user":
+        return "user-facts" if category == "facts" else "coding-preferences"
+    if category == "decisions":
+        return "architectural-decisions"
+    return "corrections" if _CORRECTED.search(text) else "project-conventions"
 
 
 class RememberResult(msgspec.Struct, frozen=True):
@@ -60,16 +141,30 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     editor.scope(chosen.scope)  # raises when that scope is not in use
     known = same_as(chosen.text, all_entries(editor, archived=True))
     if known is not None and known.scope == chosen.scope:
-        return _confirmed(editor, known)
-    return _as_note(editor, chosen) if chosen.is_note else _as_line(editor, chosen)
+        if known.kind == "core":
+            return RememberResult("confirmed", known)
+        commit = confirm_note(editor, known)
+        confirmed = replace(known, file=f"{known.id}.md", badges=())
+        return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
+    entry_id, file, line, undo = (_add_note if chosen.is_note else _add_line)(editor, chosen)
+    entry = MemoryEntry(
+        id=entry_id,
+        kind="note" if chosen.is_note else "core",
+        scope=chosen.scope,
+        category=chosen.category,
+        text=chosen.text,
+        file=file,
+        line=line,
+        at=timestamp(),
+        session=editor.moment.session,
+        turn=editor.moment.turn,
+        source="user" if chosen.is_note else "person",
+    )
+    return RememberResult("kept", entry, chosen.why, undo)
 
 
 def checked(text: str) -> str:
-    """`text` without invisible characters and Markdown marks.
-
-    Raises:
-        UsageError: it is too long.
-    """
+    """`text` without invisible characters and Markdown marks. Raises UsageError: it is too long."""
     if len(text) > MAX_CHARACTERS:
         raise UsageError(
             f"That is {len(text):,} characters; one thing to remember has at most {MAX_CHARACTERS:,}.",
@@ -93,8 +188,8 @@ def same_as(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     return min(found, key=lambda item: item.archived, default=None) if words else None
 
 
-def note_of(editor: MemoryEditor, chosen: Placement, trigger: Trigger = "user") -> Note:
-    entities, at = entities_in(chosen.text), now()
+def note_of(editor: MemoryEditor, chosen: Placement) -> Note:
+    entities, at = entities_in(chosen.text), timestamp()
     anchors = Anchors(editor.root).of(entities) if editor.root and chosen.scope == "repo" else ()
     return Note(
         id=new_id(),
@@ -105,61 +200,35 @@ def note_of(editor: MemoryEditor, chosen: Placement, trigger: Trigger = "user") 
         category=chosen.category,
         session_id=editor.moment.session,
         turn=editor.moment.turn,
-        trigger=trigger,
         entities=entities,
         anchors=anchors,
         text=chosen.text,
     )
 
 
-def appended(text: str, lines: list[str]) -> str:
+def appended(text: str, lines: Sequence[str]) -> str:
     new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
-def _as_line(editor: MemoryEditor, chosen: Placement) -> RememberResult:
+def _add_line(editor: MemoryEditor, chosen: Placement) -> tuple[str, str, int, str]:
+    """Add a line to the core. Returns its id, file and number, and the commit."""
     name = f"{chosen.category}.md"
-    line = 0
+    number = 0
 
     def with_line(before: str) -> str:
-        nonlocal line
+        nonlocal number
         text = appended(before, [chosen.text])
-        line = len(text.splitlines())
+        number = len(text.splitlines())
         return text
 
     done = editor.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}")
-    entry = _entry(editor, chosen, f"{chosen.scope}/{name}:{line}", name)
-    return RememberResult("kept", replace(entry, line=line), chosen.why, done.undo if done else "")
+    return f"{chosen.scope}/{name}:{number}", name, number, done.undo if done else ""
 
 
-def _as_note(editor: MemoryEditor, chosen: Placement) -> RememberResult:
+def _add_note(editor: MemoryEditor, chosen: Placement) -> tuple[str, str, int, str]:
     written = editor.notebook.add(note_of(editor, chosen), "person")
-    entry = _entry(editor, chosen, written.note.id, written.note.file_name)
-    return RememberResult("kept", entry, chosen.why, written.commit)
-
-
-def _entry(editor: MemoryEditor, chosen: Placement, entry_id: str, file: str) -> MemoryEntry:
-    return MemoryEntry(
-        id=entry_id,
-        kind="note" if chosen.is_note else "core",
-        scope=chosen.scope,
-        category=chosen.category,
-        text=chosen.text,
-        file=file,
-        at=now(),
-        session=editor.moment.session,
-        turn=editor.moment.turn,
-        source="user" if chosen.is_note else "person",
-    )
-
-
-def _confirmed(editor: MemoryEditor, known: MemoryEntry) -> RememberResult:
-    """A known note is confirmed, and restored from the archive; a known core line needs no change."""
-    if known.kind == "core":
-        return RememberResult("confirmed", known)
-    commit = confirm_note(editor, known)
-    state: Literal["confirmed", "restored"] = "restored" if known.archived else "confirmed"
-    return RememberResult(state, replace(known, file=f"{known.id}.md", badges=()), undo=commit)
+    return written.note.id, written.note.file_name, 0, written.commit
 
 
 def confirm_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
@@ -168,45 +237,22 @@ def confirm_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
 
 
 def restore_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
-    """Restore a note from the archive; returns the commit.
-
-    Raises:
-        UsageError: it is not archived.
-    """
+    """Restore a note from the archive; returns the commit. Raises UsageError: it is not archived."""
     if not entry.archived:
         raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
     return confirm_note(editor, entry)
 
 
 def archive_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
-    """Exclude a note from recall; returns the commit.
-
-    Raises:
-        UsageError: it is archived already.
-    """
+    """Exclude a note from recall; returns the commit. Raises UsageError: it is archived already."""
     done = editor.notebook.archive([entry.id], "person")
     if not done:
         raise UsageError(f"{entry.id} is in the archive already.")
     return done[0].commit
 
 
-MAX_FOUND = 20
-_SHARE = 0.6
-"""Share of the best score below which a hit does not count."""
-
-
-class Forgotten(msgspec.Struct, frozen=True):
-    entries: tuple[MemoryEntry, ...]
-    changes: tuple[CoreChanged, ...]
-    """One for each scope."""
-
-
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries to forget: the one with that id, else those with all the words, else search hits.
-
-    Raises:
-        UsageError: `text` is empty.
-    """
+    """The entries to forget: the one with that id, else those with all the words, else search hits."""
     words = folded(text[:MAX_CHARACTERS]).split()
     entries = all_entries(editor)
     if not words:
@@ -214,33 +260,28 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
             "Nothing to forget: give words of the entry, or its id.",
             commands=["memory forget the staging password rule"],
         )
-    named = [entry for entry in entries if _is_named(entry, text.strip())]
+    word = text.strip()
+    is_start = word.startswith("mem_") and len(word) >= 8
+    named = [entry for entry in entries if word == entry.id or (is_start and entry.id.startswith(word))]
     if named:
         return named
     holding = [entry for entry in entries if set(words) <= set(folded(entry.text).split())]
     return (holding or _found(editor, text, entries))[:MAX_FOUND]
 
 
-def forget_entries(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgotten:
-    """Remove core lines, and archive notes with all their versions: one commit a scope.
+def forget_entries(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[CoreChanged]:
+    """Remove core lines, and archive notes with all their versions: one commit and one event a scope.
 
-    Raises:
-        UsageError: a line has changed since it was read.
-        LongTermMemoryError, OSError: it could not be written.
+    Raises UsageError where a line has changed since it was read.
     """
     done = []
     for scope in editor.names:
         own = [entry for entry in entries if entry.scope == scope]
         changes = {**_without_lines(editor, scope, own), **_archived(editor, scope, own)}
-        if changes and (
-            event := editor.write(scope, changes, f"Forget: {one_line('; '.join(e.text for e in own), 80)}")
-        ):
+        subject = f"Forget: {one_line('; '.join(entry.text for entry in own), 80)}"
+        if changes and (event := editor.write(scope, changes, subject)):
             done.append(event)
-    return Forgotten(tuple(entries), tuple(done))
-
-
-def _is_named(entry: MemoryEntry, text: str) -> bool:
-    return text == entry.id or (text.startswith("mem_") and len(text) >= 8 and entry.id.startswith(text))
+    return done
 
 
 def _found(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
@@ -248,18 +289,15 @@ def _found(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[
         return []
     from ouro.memory.index import Search, SearchFilter
 
-    places = {
-        f"{editor.scope(entry.scope).store.folder}/{entry.file}": entry for entry in entries if entry.kind == "note"
-    }
-    lines = {(f"{editor.scope(e.scope).store.folder}/{e.file}", e.line): e for e in entries if e.kind == "core"}
+    places = {(f"{editor.scope(entry.scope).store.folder}/{entry.file}", entry.line): entry for entry in entries}
     try:
         hits = Search(editor.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
     except SearchUnavailable as error:
         log.warning("forget compares words only: %s", error)
         return []
     least = hits[0].score * _SHARE if hits else 0.0
-    found = [places.get(h.path) or lines.get((h.path, h.number)) for h in hits if h.score >= least]
-    return [item for item in found if item is not None]
+    best = [(hit.path, hit.number if hit.kind == "core" else 0) for hit in hits if hit.score >= least]
+    return [places[place] for place in best if place in places]
 
 
 def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
@@ -277,17 +315,13 @@ def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryE
 
 def _archived(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
     notes = [entry for entry in entries if entry.kind == "note"]
-    known = note_entries(editor) if notes else []
-    chains = {item.id: item for note in notes for item in chain_of(known, note) if item.scope == scope}
+    every = note_entries(editor) if notes else []
+    chains = {item.id: item for note in notes for item in chain_of(every, note) if item.scope == scope}
     changes: dict[str, str | None] = {}
     for version in chains.values():
         if not version.archived:
             changes |= archived_files(editor.notebook.find(version.id))
     return changes
-
-
-EDITED = "edited-"
-"""Prefix of the files with edited texts that memory refused."""
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
@@ -304,11 +338,7 @@ class SavedFile(msgspec.Struct, frozen=True):
 
 
 def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
-    """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist.
-
-    Raises:
-        UsageError: there is none, or it cannot be read.
-    """
+    """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist."""
     scope, _, name = named.strip().rpartition("/")
     category = name.removesuffix(".md")
     if category in editor.scopes[0].store.core and scope in ("", *editor.names):
@@ -321,8 +351,7 @@ def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
 def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
     """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file stay.
 
-    Raises:
-        OuroError: it could not be saved; the hint names the file with the user's text.
+    Where it cannot be saved, the hint of the UsageError names the file with the user's text.
     """
     if after.strip() == opened.text.strip():
         return SavedFile(False)
@@ -333,14 +362,10 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile
             after = carried_over(FileEdit(opened.name, opened.text, after), now)
         done = editor.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
     except OuroError as error:
-        hint = f"{error.hint} Your text is in {_save_refused_text(opened, after)}.".strip()
+        path = ensure_private_dir(get_home() / "cache") / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
+        write_private(path, after)
+        hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
     name = opened.name.rpartition("/")[2]
     problems = parse_note(name, after).problems if is_note_name(name) and after else ()
     return SavedFile(done is not None, done.undo if done else "", problems)
-
-
-def _save_refused_text(opened: OpenedFile, text: str) -> str:
-    path = ensure_private_dir(get_home() / "cache") / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
-    write_private(path, text)
-    return tilde(path)

@@ -9,7 +9,6 @@ import msgspec
 from ouro.errors import MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
-from ouro.memory.long_term.git import history as git_history
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.values import (
     MESSAGE,
@@ -23,7 +22,7 @@ from ouro.memory.long_term.git.values import (
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore, has_made
-from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
+from ouro.memory.long_term.trust.approval import ChangeState, TurnApproval, after_pause, edits_in
 from ouro.memory.long_term.trust.proposals import (
     Proposal,
     Proposals,
@@ -55,8 +54,7 @@ class TurnRef(msgspec.Struct, frozen=True):
 
     def trailers(self, origin: str) -> dict[str, str]:
         numbers = {TURN: self.turn, MESSAGE: self.message}
-        known = {name: str(number) for name, number in numbers.items() if number}
-        return {ORIGIN: origin, SESSION: self.session, **known}
+        return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}}
 
 
 class ScopeMemory:
@@ -103,22 +101,14 @@ class ScopeMemory:
         return sum(map(estimate, self.texts.values()))
 
     @property
-    def core_digest(self) -> str:
-        """A digest of the trusted core."""
-        return digest(self.texts)
-
-    @property
     def was_consolidated(self) -> bool:
         """Whether a model was already asked to consolidate exactly these texts."""
-        return self.core_digest in self.store.repository.own(_CONSOLIDATED).split()
+        return digest(self.texts) in self.store.repository.own(_CONSOLIDATED).split()
 
     def note_consolidation(self, digests: Iterable[str]) -> None:
         """Record texts that need no consolidation: the input and the output of a run."""
         self.store.repository.create()
         self.store.repository.keep(_CONSOLIDATED, " ".join(digests))
-
-    def holds(self, commit: str) -> bool:
-        return self.store.repository.exists and git_history.find_commit(self.store.repository, commit) is not None
 
     def open(self) -> None:
         """Read the files; commit what was approved but not committed, for example because ouro was killed."""
@@ -131,10 +121,9 @@ class ScopeMemory:
             self.texts = self.loaded.core
             return
         self._reload()
-        if self._foreign:
-            return
-        self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.repository))
-        self._accept_all()
+        if not self._foreign:
+            self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.repository))
+            self._reload()
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
         """The texts of a version; None if they no longer exist."""
@@ -160,7 +149,7 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        approval = self._approval(provenance, asks=asks)
+        approval = TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
         found = [approval.after_tool(edit) for edit in self._new_edits(self.store.outside_edits())]
         for edit in edits_in(found, ChangeState.TRUSTED):
             self.store.approve(edit.name)
@@ -175,7 +164,7 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         base, foreign_before = self.store.accepted, self._foreign
         not_approved = {edit.name for edit in self.store.outside_edits()}
-        approval = self._approval(provenance, asks=asks)
+        approval = TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
         changes = [
             approval.after_turn(
                 edit, is_approved=edit.name not in not_approved, was_approved=edit.name in approved_in_turn
@@ -184,14 +173,17 @@ class ScopeMemory:
             if edit.name in not_approved or not has_made(self.store, edit)
         ]
         trusted, pending = edits_in(changes, ChangeState.TRUSTED), edits_in(changes, ChangeState.PENDING)
-        self._restore_refused([change for change in changes if change.state is ChangeState.REFUSED], at)
+        refused = [change for change in changes if change.state is ChangeState.REFUSED]
+        self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
+        if refused:  # the files that would hold a secret are as they were before (M8)
+            before = {change.edit.name: change.edit.before for change in refused}
+            self.store.save_and_commit(before, "Remove a secret", at.trailers("undo"))
         if written := edits_in(changes, ChangeState.TRUSTED, ChangeState.PENDING):  # both are committed
             self.store.commit_changes(subject_of(written), at.trailers("agent"), [edit.name for edit in written])
         reason = next((change.reason for change in changes if change.state is ChangeState.PENDING), "")
         events = [self._propose(pending, reason, provenance.sources, at)] if pending else []
         self.store.approve(*(edit.name for edit in trusted))
         self._reload()
-        self._accept_all()
         end_turn(self.store.repository)
         if trusted:
             events.insert(0, self._event(trusted, "agent", base))
@@ -200,8 +192,7 @@ class ScopeMemory:
     def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
         """Between turns: read what an editor, another session or a pull has changed. Returns the events to show.
 
-        Args:
-            agent_was_idle: no agent was running, so the changes are the user's.
+        Where no agent was running, the changes are the user's.
         """
         answered_elsewhere = self._foreign and self.store.accepted != self._accepted  # in another window
         if not answered_elsewhere and not self.store.has_changed_since_load(self.loaded):
@@ -212,7 +203,6 @@ class ScopeMemory:
         if edits and state is ChangeState.TRUSTED:
             self._approve_and_commit(edits, {ORIGIN: "outside"})
         self._reload()
-        self._accept_all()
         if self._foreign and self._foreign != foreign_before:
             return self.foreign_events()
         names = [name for name in self.store.core if texts_before.get(name) != self.texts.get(name)]
@@ -231,12 +221,12 @@ class ScopeMemory:
             done: Sequence[FileEdit] = proposal.edits
             self._approve_and_commit(done, at.trailers("person"))
         else:
-            done = [FileEdit(edit.name, *self._carried_over(edit)) for edit in proposal.edits]
+            texts = [(edit, self._text_now(edit.name)) for edit in proposal.edits]
+            done = [FileEdit(edit.name, now, carried_over(edit, now or "")) for edit, now in texts]
             changes = {edit.name: edit.after or None for edit in done}
             self.store.save_and_commit(changes, subject_of(done), at.trailers("person"))
             self._proposals.remove(proposal.id)
         self._reload()
-        self._accept_all()
         return self._event(done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
@@ -249,24 +239,14 @@ class ScopeMemory:
         before = {edit.name: edit.before for edit in proposal.edits}
         self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
         self._reload()
-        self._accept_all()
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
-        """Undo a commit with all of its turn, or one hunk; later changes stay.
-
-        Raises:
-            UsageError: there is nothing left to undo.
-            MemoryUnusable: the commit cannot be read.
-        """
-        found = git_history.find_commit(self.store.repository, commit)
-        if found is None:
-            raise UsageError(f"There is no commit {commit} in the {self.scope} memory.")
+        """Undo a commit (by its whole id) with all of its turn, or one hunk; UsageError where nothing is left."""
         before = self.store.accepted
-        done = self.store.revert(found.id, hunk, at.trailers("undo"), self.undo_bases.get(found.id, ""))
+        done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
         if not done.edits:
-            raise UsageError(f"Nothing of {found.id[:7]} is left to undo: its lines have changed since.")
+            raise UsageError(f"Nothing of {commit[:7]} is left to undo: its lines have changed since.")
         self._reload()
-        self._accept_all()
         return done, self._event(done.edits, "undo", before)
 
     def write(
@@ -279,9 +259,7 @@ class ScopeMemory:
     ) -> list[CoreChanged]:
         """Write files for the user or for ouro itself, and commit them. Returns the events to show.
 
-        Raises:
-            SecretInMemory: a text holds a secret; nothing was written.
-            UsageError: a file is no longer as it was `seen`; nothing was written.
+        Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was `seen` (UsageError).
         """
         base = self.store.accepted
         edits = [FileEdit(name, self._text_now(name), text) for name, text in changes.items()]
@@ -294,23 +272,12 @@ class ScopeMemory:
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
         """Read trusted edits that were written to the store. Returns the events to show."""
         self._reload()
-        self._accept_all()
         return [self._event(edits, origin, base)] if edits else []
-
-    def _approval(self, provenance: Provenance, *, asks: bool) -> TurnApproval:
-        return TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
 
     def _new_edits(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
         """New edits, without those in files with a foreign change, which would become trusted with them."""
         foreign = {edit.name for edit in self._foreign}
         return [edit for edit in edits if (edit.name, edit.after) not in self._known and edit.name not in foreign]
-
-    def _restore_refused(self, refused: Sequence[MemoryChange], at: TurnRef) -> None:
-        """Restore the files that would hold a secret (M8)."""
-        self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
-        if refused:
-            before = {change.edit.name: change.edit.before for change in refused}
-            self.store.save_and_commit(before, "Remove a secret", at.trailers("undo"))
 
     def _propose(self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef) -> CoreChanged:
         found = by_agent(self.scope, edits, reason, sources, at.session, at.turn, timestamp())
@@ -332,16 +299,10 @@ class ScopeMemory:
         trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in self._foreign}
         texts = {name: trusted.get(name, self.loaded.core.get(name, "")) for name in self.store.core}
         self.texts = {name: text for name, text in texts.items() if text.strip()}
-
-    def _accept_all(self) -> None:
         if not self._foreign and self.loaded.head:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
             self.store.repository.keep("core", _fingerprint(self.loaded))
-
-    def _carried_over(self, edit: FileEdit) -> tuple[str | None, str]:
-        now = self._text_now(edit.name)
-        return now, carried_over(edit, now or "")
 
     def _text_now(self, name: str) -> str | None:
         try:

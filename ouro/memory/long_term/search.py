@@ -22,7 +22,7 @@ from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir,
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Index, MemoryHit, SearchFilter, Sources
+    from ouro.memory.index import Graph, Index, MemoryHit, SearchFilter, Sources
 
 FILTERS = ("since", "scope", "category", "project", "session")
 _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
@@ -36,10 +36,11 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core
         from ouro.memory.long_term.git.folders import repo_folder
 
         core = (*CORE_FILES, *core_files)
-        own = MemoryFolder("user", "", get_memory_dir(), core)
-        folder = None if root is None else repo_folder(root)
-        repo = () if folder is None else (MemoryFolder("repo", project_of(folder), folder, core),)
-        return Sources(get_sessions_dir(), (own, *repo))
+        folders = [MemoryFolder("user", "", get_memory_dir(), core)]
+        if root is not None:
+            folder = repo_folder(root)
+            folders.append(MemoryFolder("repo", project_of(folder), folder, core))
+        return Sources(get_sessions_dir(), tuple(folders))
 
     return Lookup(get_index_path(), sources, embedder)
 
@@ -61,7 +62,8 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
         untrusted = untrusted_files(scopes)
         hits = await lookup.find(query, most + len(untrusted), SearchFilter(since=since, notes_of=own))
         hits = [hit for hit in hits if hit.path not in untrusted][:most]
-        return await asyncio.to_thread(_with_badges, lookup, root, hits)
+        found = await asyncio.to_thread(lambda: with_badges(lookup.search().index, hits, root or Path("/")))
+        return [Found(clean(hit.text), source_of(hit, badges)) for hit, badges in found]
 
     return search
 
@@ -72,22 +74,21 @@ def filters_in(line: str) -> tuple[str, dict[str, str]]:
     return " ".join(_FILTER.sub(" ", line).split()), given
 
 
-def filter_of(
-    given: Mapping[str, str], sessions: Callable[[], Sequence[SessionInfo]], cwd: Path, notes_of: Sequence[str]
-) -> SearchFilter:
-    """The search filter for typed filters; it includes archived notes. Blocks if a session is named.
+def filter_of(given: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index) -> SearchFilter:
+    """The search filter for typed filters, without notes of repositories that are not trusted. Blocks.
 
     Args:
         given: values by the names of `FILTERS`; empty ones do not filter.
-        sessions: returns all sessions, last used first.
+        sessions: all sessions, last used first; needed where a session is named.
         cwd: names of projects and sessions are relative to it.
-        notes_of: the repositories whose notes may be shown.
+        index: names the repositories that have notes.
 
     Raises:
         UsageError: `since` is not a day, or there is no such scope.
         SessionError: no session has that name, or several.
+        SearchUnavailable: the index cannot be read.
     """
-    from ouro.memory.index import SearchFilter
+    from ouro.memory.index import Graph, SearchFilter
 
     since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
     if since and not DAY.fullmatch(since):
@@ -99,21 +100,10 @@ def filter_of(
         scope=scope,
         category=category,
         project=str((cwd / Path(project).expanduser()).resolve()) if project else "",
-        session=find_session(sessions(), session, str(cwd.resolve())).id if session else "",
+        session=find_session(sessions, session, str(cwd.resolve())).id if session else "",
         archived=True,
-        notes_of=tuple(notes_of),
+        notes_of=tuple(found for found in Graph(index).projects() if is_memory_trusted(Path(found), cwd)),
     )
-
-
-def trusted_projects(index: Index, cwd: Path) -> list[str]:
-    """The repositories with notes in the index that the user trusts now. Blocks.
-
-    Raises:
-        SearchUnavailable: the index cannot be read.
-    """
-    from ouro.memory.index import Graph
-
-    return [project for project in Graph(index).projects() if is_memory_trusted(Path(project), cwd)]
 
 
 def is_memory_trusted(project: Path, cwd: Path) -> bool:
@@ -135,11 +125,6 @@ def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
     return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.untrusted)
 
 
-def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[MemoryHit]) -> Sequence[Found]:
-    badges = Badges(lookup.search().index, root or Path("/"))
-    return [Found(clean(hit.text), source_of(hit, badges.of(hit))) for hit in hits]
-
-
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
     """The source of a hit on one line: scope, category, date, file, badges."""
     what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
@@ -149,9 +134,10 @@ def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
         taught = f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
         parts = [f"note {hit.id} {what}", hit.at[:10], taught, tilde(Path(hit.path)), *badges]
     else:
-        said = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
+        speaker = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
         title = f"“{hit.title}”" if hit.title else "without a title"
-        parts = [f"session {hit.session[:8]} {title}", hit.at[:16].replace("T", " "), f"message {hit.number}, {said}"]
+        at = hit.at[:16].replace("T", " ")
+        parts = [f"session {hit.session[:8]} {title}", at, f"message {hit.number}, {speaker}"]
         parts.append(hit.project and tilde(Path(hit.project)))
     return clean(" · ".join(filter(None, parts))).replace("\n", " ")
 
@@ -164,42 +150,42 @@ def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
     return f"{'/' if in_session else 'ouro '}memory show {name}"
 
 
-class Badges:
-    """Finds the badges of hits. Blocks on the index, and on the files that notes name.
+def with_badges(
+    index: Index, hits: Sequence[MemoryHit], root: Path, untrusted: Collection[str] = ()
+) -> list[tuple[MemoryHit, tuple[str, ...]]]:
+    """Each hit with its badges, the most important first; none for a current note that never changed. Blocks.
 
     Args:
-        root: the current repository; the files of user notes are looked for in it.
+        root: the current repository; the files that user notes name are looked for in it.
         untrusted: the absolute paths of the files with unapproved changes.
+
+    Raises:
+        SearchUnavailable: the index cannot be read.
     """
+    from ouro.memory.index import Graph
 
-    def __init__(self, index: Index, root: Path, untrusted: Collection[str] = ()) -> None:
-        self._untrusted = untrusted
-        from ouro.memory.index import Graph
+    graph, anchors = Graph(index), cache(lambda project: Anchors(Path(project) if project else root))
+    found = []
+    for hit in hits:
+        badges = ["not approved"] if hit.path in untrusted else []
+        if hit.kind == "note":
+            badges += _note_badges(graph, hit)
+            if stale := anchors(hit.project).changed(graph.anchors_of(hit.path)):
+                badges.append(f"may be out of date: {', '.join(stale)} changed")
+        found.append((hit, tuple(badges)))
+    return found
 
-        self._graph = Graph(index)
-        self._anchors = cache(lambda project: Anchors(Path(project) if project else root))
 
-    def of(self, hit: MemoryHit) -> tuple[str, ...]:
-        """The badges of a hit, the most important first; empty for a current note that never changed.
-
-        Raises:
-            SearchUnavailable: the index cannot be read.
-        """
-        found = ["not approved"] if hit.path in self._untrusted else []
-        return (*found, *(self._of_note(hit) if hit.kind == "note" else ()))
-
-    def _of_note(self, hit: MemoryHit) -> list[str]:
-        chain = self._graph.chain(hit.id)
-        last, changed = (chain[-1].note_id, len(chain) - 1) if chain else (hit.id, 0)
-        found = [f"no longer so: {last} took its place"] if last != hit.id else []
-        if changed and not found:
-            found.append(f"changed {plural(changed, 'time')}")
-        if others := self._graph.contradicting(hit.id):
-            found.append(f"contradicted by {', '.join(others)}")
-        if hit.archived:
-            found.append("in the archive")
-        if hit.branch:
-            found.append(f"learned on the branch {hit.branch}")
-        if stale := self._anchors(hit.project).changed(self._graph.anchors_of(hit.path)):
-            found.append(f"may be out of date: {', '.join(stale)} changed")
-        return found
+def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
+    chain = graph.chain(hit.id)
+    last = chain[-1].note_id if chain else hit.id
+    found = [f"no longer so: {last} took its place"] if last != hit.id else []
+    if len(chain) > 1 and not found:
+        found.append(f"changed {plural(len(chain) - 1, 'time')}")
+    if others := graph.contradicting(hit.id):
+        found.append(f"contradicted by {', '.join(others)}")
+    if hit.archived:
+        found.append("in the archive")
+    if hit.branch:
+        found.append(f"learned on the branch {hit.branch}")
+    return found

@@ -1,29 +1,41 @@
-"""SessionMemory: long-term memory of one open session, before, during and after its turns."""
+"""SessionMemory: long-term memory of one open session. MemoryRewind: undoes what its turns wrote into memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TypeVar
+
+import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, NotesRecalled, Prompted
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.git.values import SESSION
+from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit
 from ouro.memory.long_term.maintenance.background import MemoryMaintenance
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.memory_rewind import MemoryRewind
 from ouro.memory.long_term.recall.turn_recall import TurnRecall
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import is_turn
 from ouro.utils.log import log
+from ouro.utils.text import plural
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
 """The number of commits that `changes_since` reads."""
+_MAX_UNDONE_COMMITS = 500
+"""The number of commits of each scope among which a rewind looks."""
+_LEARNED = ("agent", "capture", "outside")
+"""Origins of what is undone with a turn; `outside` with the session's trailer is a commit of the agent in a shell.
+
+What the user remembered or undid by a command stays.
+"""
 _Done = TypeVar("_Done")
 
 
@@ -51,6 +63,7 @@ class SessionMemory:
         half_life_days: float = 30,
     ) -> None:
         memory.is_private = manager is None
+        memory.long_term = manager
         self.manager = manager
         self.lookup = lookup
         self.capture = capture
@@ -61,28 +74,18 @@ class SessionMemory:
         self._is_recall_shown = False
 
     def start(self) -> None:
-        """Start the background work; returns at once. Called when the session is open."""
         for service in (self.manager, self._recall, self.capture, self.maintenance):
             if service:
                 service.start()
 
     def required(self) -> LongTermMemoryManager:
-        """The long-term memory.
-
-        Raises:
-            UsageError: memory is off here.
-        """
+        """The long-term memory. Raises UsageError: memory is off here."""
         if self.manager is None:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
         return self.manager
 
     @property
-    def session_id(self) -> str:
-        return self._memory.session_id
-
-    @property
     def recalled(self) -> NotesRecalled:
-        """What recall considered for the last message, and the result."""
         return self._recall.last if self._recall else NotesRecalled((), "off")
 
     @property
@@ -93,9 +96,7 @@ class SessionMemory:
     @property
     def rewind(self) -> MemoryRewind | None:
         """Undoes what turns wrote into memory; None where memory is off."""
-        if self.manager is None:
-            return None
-        return MemoryRewind(self._memory, self.manager.stores, self.manager.undo)
+        return MemoryRewind(self._memory, self.manager) if self.manager else None
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: changes of the core, then recalled notes."""
@@ -110,20 +111,25 @@ class SessionMemory:
         Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13).
         """
         if self.manager and tool in _WRITING_TOOLS:
-            await self.manager.tool_ended(self._memory.known(), self._is_whole, self._last_said())
+            is_whole = not self._memory.pager.has_earlier
+            await self.manager.tool_ended(self._memory.known(), is_whole, self._last_prompt())
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the events to show after it."""
-        if self._recall and not self._is_recall_shown and isinstance(event, Prompted):
-            self._is_recall_shown = True
-            return self._recall_events(self._recall)
-        return []
+        recall = self._recall
+        if recall is None or self._is_recall_shown or not isinstance(event, Prompted):
+            return []
+        self._is_recall_shown = True
+        if not recall.last.items:
+            return []
+        recall.record(self._memory.transcript.last_number)
+        return [recall.last]
 
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
-            turn = self._memory.transcript.turns
-            self.manager.turn_ended(self._memory.known(), self._is_whole, turn, self._last_said())
+            is_whole, turn = not self._memory.pager.has_earlier, self._memory.transcript.turns
+            self.manager.turn_ended(self._memory.known(), is_whole, turn, self._last_prompt())
         if self.capture:
             self.capture.turn_ended()
         if self.maintenance:
@@ -135,7 +141,6 @@ class SessionMemory:
             self.capture.compacted()
 
     async def settled(self) -> None:
-        """Wait until what the last turn wrote into memory is committed, or is pending."""
         if self.manager:
             await self.manager.settled()
 
@@ -150,11 +155,7 @@ class SessionMemory:
         """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here writes memory.
 
         Args:
-            act: the action.
             quiet: the caller shows what changed; no event is emitted.
-
-        Raises:
-            UsageError: memory is off here.
         """
         lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
@@ -166,10 +167,7 @@ class SessionMemory:
         return await self.required().by_hand(work, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
-        """How often each scope was changed since a time, other than by this session; unchanged ones are left out.
-
-        Blocks.
-        """
+        """How often each scope was changed since a time by other sessions, without unchanged ones. Blocks."""
         after = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
         found: dict[str, int] = {}
         for store in self.manager.stores if self.manager else ():
@@ -187,19 +185,101 @@ class SessionMemory:
         if self.manager:
             await self.manager.close()
 
-    def _recall_events(self, recall: TurnRecall) -> list[Event]:
-        """What recall found, once the message is in the transcript."""
-        events: list[Event] = []
-        if recall.last.items:
-            recall.record(self._memory.transcript.last_number)
-            events.append(recall.last)
-        return events
+    def _last_prompt(self) -> int:
+        prompts = (entry.number for entry in reversed(self._memory.transcript.entries) if is_turn(entry.message))
+        return next(prompts, 0)
 
-    def _last_said(self) -> int:
-        """The number of the user's last message on this branch; 0: there is none."""
-        said = (entry.number for entry in reversed(self._memory.transcript.entries) if is_turn(entry.message))
-        return next(said, 0)
 
-    @property
-    def _is_whole(self) -> bool:
-        return not self._memory.pager.has_earlier
+class LearnedChanges(msgspec.Struct, frozen=True):
+    what: str
+    """`2 changes`."""
+    undo: Callable[[], Awaitable[Sequence[str]]]
+    """Returns messages for the user, one a line."""
+
+
+class MemoryRewind:
+    """Finds the commits of the turns that a rewind removes, and undoes them turn by turn."""
+
+    def __init__(self, memory: MemoryManager, manager: LongTermMemoryManager) -> None:
+        self._memory = memory
+        self._manager = manager
+
+    async def find(self, number: int) -> LearnedChanges | None:
+        """The changes of memory since message `number` on the current branch; None if there are none."""
+        made = await asyncio.to_thread(self._commits)
+        commits = [
+            commit for commit in _not_undone(made) if commit.origin in _LEARNED and self._is_since(commit, number)
+        ]
+        if not commits:
+            return None
+        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_all(commits))
+
+    async def _undo_all(self, commits: Sequence[Commit]) -> Sequence[str]:
+        messages: list[str] = []
+        gone: set[str] = set()
+        for commit in commits:
+            if commit.id in gone:
+                continue
+            try:
+                gone.update(undone.id for undone in (await self._manager.undo(commit.id)).commits)
+            except OuroError as error:
+                messages.append(f"Not undone in memory: {commit.subject}. {error.message}")
+        return messages
+
+    def _commits(self) -> list[Commit]:
+        """The commits of this session, newest first. Blocks."""
+        found = (commit for store in self._manager.stores for commit in store.log(_MAX_UNDONE_COMMITS))
+        own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
+        return sorted(own, key=lambda commit: _time(commit.at), reverse=True)
+
+    def _is_since(self, commit: Commit, number: int) -> bool:
+        """Whether a commit was made in a turn of the current branch from message `number` on.
+
+        A note is captured some turns later, and its commit names the message. Of other commits git has only the second:
+        where the message is from that second, the turn that the commit names decides.
+        """
+        transcript = self._memory.transcript
+        gone = {entry.number for entry in transcript.entries if entry.number >= number}
+        if (captured := commit.trailers.get(MESSAGE, "")).isdigit():
+            return int(captured) in gone
+        entries = [*transcript.entries, *(entry for branch in transcript.branches for entry in branch.entries)]
+        made = _time(commit.at)
+        before = [entry for entry in entries if entry.at and _second(entry) <= made]
+        if not before or max(before, key=lambda entry: (_time(entry.at), entry.number)).number not in gone:
+            return False
+        first = next(entry for entry in transcript.entries if entry.number == number)
+        turn = commit.trailers.get(TURN, "")
+        if _second(first) < made or not turn.isdigit() or self._memory.pager.has_earlier:
+            return True
+        return int(turn) >= sum(entry.number <= number and is_turn(entry.message) for entry in transcript.entries)
+
+
+def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
+    """The commits without undone ones and without the undo commits."""
+    undone: Counter[str] = Counter()
+    gone: set[str] = set()
+    left: list[Commit] = []
+    for commit in commits:
+        if commit.id in gone:
+            continue
+        if commit.origin == "undo" and (named := commit.trailers.get(UNDOES)):
+            gone.update(named.split())
+        elif commit.origin == "undo":
+            undone[commit.subject.removeprefix("Undo: ")] += 1
+        elif undone[commit.subject]:
+            undone[commit.subject] -= 1
+        else:
+            left.append(commit)
+    return left
+
+
+def _second(entry: TranscriptEntry) -> datetime:
+    return _time(entry.at).replace(microsecond=0)
+
+
+def _time(at: str) -> datetime:
+    """The time; the earliest one where it cannot be parsed."""
+    try:
+        return datetime.fromisoformat(at).astimezone(UTC)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

@@ -7,14 +7,7 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
-from ouro.memory.long_term.git.files import (
-    UNREADABLE,
-    FileRefused,
-    ListedFile,
-    MemoryFiles,
-    blob_id,
-    visible_text,
-)
+from ouro.memory.long_term.git.files import UNREADABLE, FileRefused, MemoryFiles, blob_id, visible_text
 from ouro.memory.long_term.git.folders import claim, find_state_dir, is_history_misplaced, move_history, repo_folder
 from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
@@ -46,7 +39,7 @@ PlanChanges = Callable[[str], Mapping[str, str | None]]
 
 
 class GitMemoryStore:
-    """The memory of one scope. Everything blocks: use from a thread.
+    """The memory of one scope. Everything blocks: use from a thread. MemoryUnusable: the history cannot be read.
 
     Args:
         folder: where the Markdown files are, and their git repository.
@@ -85,35 +78,29 @@ class GitMemoryStore:
         self.find = self._files.find  # as `read`; None where there is nothing that may be read
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
-        self._finds_secret = finds_secret
+        self.secret_in = finds_secret
 
     def open(self) -> None:
         """Move the history of an earlier version into the folder, and check the folder for planted git settings.
 
         These have no effect on ouro; `plain_git` describes them.
         """
+        folders, repo = (self.folder, self.repository.state_dir), self.repository
         try:
-            if self.repository.own_dir.exists():
-                self._move_history()
+            if repo.own_dir.exists() and self._ledger.is_digest_missing:  # of an earlier version: history out of reach
+                self._ledger.accept(self.accepted, repo.tree(self.accepted))
+            if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
+                with repo.alone():
+                    move_history(*folders, is_shared=self.is_shared)
         except (MemoryUnusable, OSError) as error:
-            log.warning("memory: the history stays in %s: %s", self.repository.git_dir, error)
-        if self.repository.exists and not self.is_shared:
-            self.plain_git = GuardedMemory(self.folder, self.repository.state_dir).tampered()
-
-    def _move_history(self) -> None:
-        if self._ledger.is_digest_missing:  # of an earlier version, which kept the history out of reach
-            self._ledger.accept(self.accepted, self.repository.tree(self.accepted))
-        folders = self.folder, self.repository.state_dir
-        if is_history_misplaced(*folders, is_shared=self.is_shared):
-            with self.repository.alone():
-                move_history(*folders, is_shared=self.is_shared)
+            log.warning("memory: the history stays in %s: %s", repo.git_dir, error)
+        if repo.exists and not self.is_shared:
+            self.plain_git = GuardedMemory(*folders).tampered()
 
     def ensure_repo(self) -> None:
         """Create folder and repository if they are missing.
 
-        Raises:
-            MemoryUnusable: the folder is a link, or belongs to another user.
-            OSError: it cannot be written.
+        Raises MemoryUnusable where the folder is a link or another user's, OSError where it cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files.check()
@@ -124,44 +111,36 @@ class GitMemoryStore:
         self.plain_git = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared) or self.plain_git
 
     def load_all(self) -> LoadedScope:
-        """Load the core and the names of the notes, with skipped files. Starts no process, writes nothing.
-
-        Raises:
-            MemoryUnusable: the folder is a link, or another user's.
-        """
+        """Load the core and the names of the notes, with skipped files. Starts no process, writes nothing."""
         seen = self._files.look()
-        core: dict[str, str] = {}
+        prints = {file.name: file.fingerprint for file in seen}
+        whole = {file.name for file in seen if not file.reason}
+        notes = tuple(file.name for file in seen if file.name in whole and is_note(file.name))
+        loadable = {*notes, *(f"{category}.md" for category in self.core)} & whole
         skipped = [
-            SkippedFile(file.name, file.reason or "neither core nor a note") for file in seen if not self._is_ours(file)
+            SkippedFile(file.name, file.reason or "neither core nor a note")
+            for file in seen
+            if file.name not in loadable
         ]
+        core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
-        for category in self.core:
-            if not any(file.name == f"{category}.md" and not file.reason for file in seen):
-                continue
+        for name in (f"{category}.md" for category in self.core if f"{category}.md" in loadable):
             try:
-                text = self._files.read(f"{category}.md")
+                text, hidden = visible_text(self._files.read(name))
             except (FileRefused, OSError) as error:
-                skipped.append(SkippedFile(f"{category}.md", str(error)))
+                skipped.append(SkippedFile(name, str(error)))
                 continue
-            text, hidden = visible_text(text)
             if len(text) > room:
-                skipped.append(SkippedFile(f"{category}.md", f"{len(text):,} characters: too long to load"))
+                skipped.append(SkippedFile(name, f"{len(text):,} characters: too long to load"))
                 continue
             if hidden:
-                skipped.append(SkippedFile(f"{category}.md", f"{hidden} invisible characters in it, left out"))
+                skipped.append(SkippedFile(name, f"{hidden} invisible characters in it, left out"))
             if text.strip():
-                core[category], room = text, room - len(text)
-        notes = tuple(file.name for file in seen if self._is_ours(file) and is_note(file.name))
-        prints = {file.name: file.fingerprint for file in seen}
+                core[name.removesuffix(".md")], room = text, room - len(text)
         return LoadedScope(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
 
     def read(self, name: str) -> str:
-        """The text of a file, without invisible characters.
-
-        Raises:
-            FileRefused: it is not a plain text file of the user's.
-            FileNotFoundError: it is not there.
-        """
+        """The text of a file, without invisible characters; FileRefused where it is no plain text file."""
         return visible_text(self._files.read(name))[0]
 
     def get_current_head(self) -> str:
@@ -193,11 +172,12 @@ class GitMemoryStore:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
-        demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), *changes, *changes.values()])
+        self._demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.repository.alone():
-            demand_unchanged(self._files.find, seen or {})
-            return self._save(changes, subject, trailers or {})
+            if other := next((name for name, text in (seen or {}).items() if (self.find(name) or "") != text), ""):
+                raise UsageError(f"{other} has changed meanwhile; nothing was written.", "Try again.")
+            return self._commit(self._put(changes), subject, trailers or {})
 
     def rewrite(
         self, name: str, change: Callable[[str], str], subject: str, trailers: Mapping[str, str] | None = None
@@ -213,8 +193,8 @@ class GitMemoryStore:
                 text = change(self._files.read(name))
             except FileNotFoundError:
                 text = change("")
-            demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), name, text])
-            return self._save({name: text}, subject, trailers or {}, approved=is_approved)
+            self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
+            return self._commit(self._put({name: text}, approved=is_approved), subject, trailers or {})
 
     def join(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
         """Merge the history that ends with `commit`, which was fetched already; returns the new head.
@@ -250,19 +230,20 @@ class GitMemoryStore:
             except MemoryUnusable as error:
                 self.obstacle = str(error)
                 return ""
-            wanted = None if names is None else set(names)
-            edits = tuple(edit for edit in edits if wanted is None or edit.name in wanted)
-            self.refused = tuple(secrets_of(self._finds_secret, edits))
-            refused = {file.name for file in self.refused}
-            changes = {edit.name: self._files.find_bytes(edit.name) for edit in edits if edit.name not in refused}
+            wanted = {edit.name for edit in edits} if names is None else set(names)
+            secrets = {
+                edit.name: self.secret_in(edit.name) or self.secret_in(edit.after or "")
+                for edit in edits
+                if edit.name in wanted
+            }
+            self.refused = tuple(
+                SkippedFile(name, f"holds a secret ({kind}): not committed") for name, kind in secrets.items() if kind
+            )
+            changes = {name: self._files.find_bytes(name) for name, kind in secrets.items() if not kind}
             return self._commit(changes, subject, trailers or {}) if changes else ""
 
     def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
-        """The differences of the files from a commit (empty: from an empty folder).
-
-        Raises:
-            MemoryUnusable: the commit cannot be read.
-        """
+        """The differences of the files from a commit (empty: from an empty folder)."""
         return self._edits(commit, self._changed_since(commit))
 
     @property
@@ -271,11 +252,7 @@ class GitMemoryStore:
         return self._ledger.accepted
 
     def accept(self, commit: str) -> None:
-        """Approve all files of a commit.
-
-        Raises:
-            MemoryUnusable: it cannot be read.
-        """
+        """Approve all files of a commit."""
         self.ensure_repo()
         self._ledger.accept(commit, self.repository.tree(commit))
 
@@ -286,30 +263,19 @@ class GitMemoryStore:
         self._ledger.approve({name: now.get(name, GONE) for name in names})
 
     def outside_edits(self) -> tuple[FileEdit, ...]:
-        """Unapproved differences from the accepted commit; the user sees them before they are used.
-
-        Raises:
-            MemoryUnusable: the accepted commit cannot be read.
-        """
+        """Unapproved differences from the accepted commit; the user sees them before they are used."""
         return self._edits(self.accepted, self._outside())
 
     def log(self, limit: int = 50, path: str = "") -> tuple[Commit, ...]:
-        """The latest commits, newest first; those that changed `path`, where one is given."""
         return history.log(self.repository, limit, path)
 
     def text_at(self, commit: str, name: str) -> str | None:
-        """The text of a file in a commit; None if it did not exist."""
         return history.text_at(self.repository, commit, name)
 
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
     ) -> UndoResult:
-        """Undo a commit and all of its turn, or one hunk, in a new commit with `trailers`: see `plan_undo`.
-
-        Raises:
-            UsageError: there is no such hunk.
-            MemoryUnusable: the commit cannot be read.
-        """
+        """Undo a commit and all of its turn, or one hunk, in a new commit with `trailers`. Raises as `plan_undo`."""
         self.ensure_repo()
         found = history.commit_of(self.repository, commit)
         with self.repository.alone():
@@ -319,15 +285,13 @@ class GitMemoryStore:
             marks = {ORIGIN: "undo", **(trailers or {}), **undone}
             made = ""
             if changes:
-                made = self._save(changes, f"Undo: {found.subject}", marks, approved=self._are_approved(changes))
+                encoded = self._put(changes, approved=self._are_approved(changes))
+                made = self._commit(encoded, f"Undo: {found.subject}", marks)
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
 
-    def secret_in(self, text: str) -> str:
-        """The kind of secret in a text; empty if there is none."""
-        return self._finds_secret(text)
-
-    def _is_ours(self, file: ListedFile) -> bool:
-        return not file.reason and (file.name.removesuffix(".md") in self.core or is_note(file.name))
+    def _demand_no_secret(self, texts: Iterable[str | None]) -> None:
+        if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
+            raise SecretInMemory(f"This holds a secret ({clean(kind)}) and is not remembered.", "Leave the secret out.")
 
     def _are_approved(self, names: Iterable[str]) -> bool:
         try:
@@ -335,19 +299,13 @@ class GitMemoryStore:
         except MemoryUnusable:
             return False
 
-    def _save(
-        self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str], *, approved: bool = True
-    ) -> str:
-        return self._commit(self._put(changes, approved=approved), subject, trailers)
-
     def _put(self, changes: Mapping[str, str | None], *, approved: bool = True) -> dict[str, bytes | None]:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
         if approved:  # before they are written: killed in between, ouro still recognizes them as its own (M13)
             self._ledger.approve({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
+        # A moved file is written before it is removed: a kill in between loses nothing.
         for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
-            self._files.write(
-                name, data
-            )  # a moved file is written before it is removed: a kill in between loses nothing
+            self._files.write(name, data)
         return encoded
 
     def _commit(
@@ -377,8 +335,8 @@ class GitMemoryStore:
         """The files that differ from a commit, with the blob that each is now (or GONE)."""
         before, now = self._tree(commit), self._files.blobs() if now is None else now
         # What cannot be read is neither changed nor gone: the history keeps what was there.
-        known = sorted(name for name in {*before, *now} if now.get(name) != UNREADABLE)
-        return {name: now.get(name, GONE) for name in known if before.get(name) != now.get(name)}
+        changed = sorted(name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name)))
+        return {name: now.get(name, GONE) for name in changed}
 
     def _edits(self, commit: str, names: Iterable[str]) -> tuple[FileEdit, ...]:
         before = self._tree(commit)
@@ -413,8 +371,8 @@ def user_store(
     folder: Path, histories: Path, finds_secret: FindsSecret, remote: str = "", core_files: Sequence[str] = ()
 ) -> GitMemoryStore:
     """The user's own memory, and where it is synchronized. Nothing is created, no process started."""
-    state_dir = histories / "user.git"
-    return GitMemoryStore(folder, "user", state_dir, finds_secret=finds_secret, remote=remote, core_files=core_files)
+    git = histories / "user.git"
+    return GitMemoryStore(folder, "user", git, finds_secret=finds_secret, remote=remote, core_files=core_files)
 
 
 def repo_store(
@@ -436,26 +394,3 @@ def repo_store(
     return GitMemoryStore(
         folder, "repo", state_dir, finds_secret=finds_secret, is_shared=is_shared, core_files=core_files
     )
-
-
-def secrets_of(finds_secret: FindsSecret, edits: Iterable[FileEdit]) -> Iterable[SkippedFile]:
-    """The files that hold a secret, with the reason why they are not committed."""
-    for edit in edits:
-        if reason := finds_secret(edit.name) or finds_secret(edit.after or ""):
-            yield SkippedFile(edit.name, f"holds a secret ({reason}): not committed")
-
-
-def demand_no_secret(finds_secret: FindsSecret, texts: Iterable[str | None]) -> None:
-    """Raises SecretInMemory where one of the texts holds a secret."""
-    for text in texts:
-        if text and (reason := finds_secret(text)):
-            raise SecretInMemory(
-                f"This holds a secret ({clean(reason)}) and is not remembered.", "Leave the secret out."
-            )
-
-
-def demand_unchanged(read: Callable[[str], str | None], seen: Mapping[str, str]) -> None:
-    """Raises UsageError where a file is no longer as it was seen."""
-    changed = next((name for name, text in seen.items() if (read(name) or "") != text), "")
-    if changed:
-        raise UsageError(f"{changed} has changed meanwhile; nothing was written.", "Try again.")

@@ -1,19 +1,27 @@
-"""Synchronize memory with a git remote: fetch, merge, push. Nothing is forced or reset."""
+"""Synchronize memory with a git remote: fetch, merge, push. Nothing is forced or reset.
+
+`sync_in_session` does so within a session: received changes are shown, and sent to the model.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import msgspec
 
-from ouro.errors import MemoryUnusable, UsageError
+from ouro.errors import MemoryUnusable, OuroError, UsageError
+from ouro.events import CoreChanged, Event, Said
 from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.history import note_sync
-from ouro.memory.long_term.git.repository import BRANCH, GitRepository
+from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
-from ouro.memory.long_term.git.values import ORIGIN
+from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
+from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.merge import MergePlan, SyncFailed, plan_merge
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef, reason_of
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
 from ouro.utils.text import clean, plural
@@ -59,15 +67,11 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 
 def sync_summary(report: SyncReport) -> list[str]:
     """What a synchronization did, as lines for the user."""
-    files = f"{plural(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
-    more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""
-    came = f"{files}{more})" if report.received else "nothing came"
-    parts = [came, f"{plural(report.sent, 'commit')} sent" if report.sent else ""]
-    return [f"Memory is synchronised: {', '.join(filter(None, parts))}.", *report.conflicts]
-
-
-class _Busy(Exception):
-    """Another process wrote to this memory meanwhile."""
+    count, names = len(report.received), ", ".join(report.received[:5])
+    more = f" and {count - 5} more" if count > 5 else ""
+    came = f"{plural(count, 'file')} changed here ({names}{more})" if count else "nothing came"
+    sent = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
+    return [f"Memory is synchronised: {came}{sent}.", *report.conflicts]
 
 
 def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
@@ -84,36 +88,79 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
         raise UsageError(f"`{remote}` is not a remote.", "Set `memory.remote` to the address of a git repository.")
     store.ensure_repo()
     with store.repository.alone("sync"):
-        report = _synchronised(store, remote, progress)
+        report = _synchronise_alone(store, remote, progress)
         if remote != store.repository.own(_LAST_REMOTE):
             store.repository.keep(_LAST_REMOTE, remote)
         return report
 
 
-def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
+async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
+    """Synchronize a scope and yield each step; closing the generator stops it before the next step.
+
+    Received changes are shown in the background, with undo; the result comes last.
+
+    Args:
+        remote: overrides the remote of the settings and the last one.
+    """
+    steps: asyncio.Queue[str | None] = asyncio.Queue()
+    loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+    def progress(what: str) -> None:
+        if stopped.is_set():
+            raise SyncFailed(
+                "The synchronization was interrupted. Received changes are merged here.", "Sync again to continue."
+            )
+        loop.call_soon_threadsafe(steps.put_nowait, what)
+
+    def work(scopes: tuple[ScopeMemory, ...], _at: TurnRef) -> tuple[SyncReport, Sequence[CoreChanged]]:
+        found = next((one for one in scopes if one.scope == scope), None)
+        if found is None:
+            raise UsageError(f"There is no {scope} memory in use here.")
+        store = found.store
+        before, base = store.get_current_head(), store.accepted
+        report = synchronise(store, remote_of(store, remote), progress)
+        old = {name: store.text_at(before, name) if before else None for name in report.received}
+        return report, found.reload([FileEdit(name, old[name], store.find(name)) for name in old], "sync", base)
+
+    task = asyncio.ensure_future(manager.by_hand(work))
+    task.add_done_callback(lambda _task: steps.put_nowait(None))
+    try:
+        while (what := await steps.get()) is not None:
+            yield Said(f"Memory: {what} …")
+        report = await task
+    except OuroError as error:
+        yield Said(str(error), "error")
+        return
+    finally:
+        stopped.set()
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    for line in sync_summary(report):
+        yield Said(line, "warning" if line in report.conflicts else "info")
+
+
+def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
     received: dict[str, None] = {}
     conflicts: list[str] = []
-    commit = ""
+    commit, repo = "", store.repository
     for _ in range(_TRIES):
         _commit_all(store)
         progress("asking the remote")
         theirs = _fetch(store, remote)
-        if theirs and not store.repository.leads_to(theirs, store.repository.head().commit):
+        if theirs and not repo.leads_to(theirs, repo.head().commit):
             progress("merging")
-            try:
-                taken = _join(store, theirs)
-            except _Busy:
+            plan = _join(store, theirs)
+            if plan is None:
                 continue
-            received |= dict.fromkeys(taken.changes)
-            conflicts += taken.conflicts
-            commit = store.repository.head().commit if taken.changes else commit
-        ours = store.repository.head().commit
-        if not ours or ours == theirs:
-            return SyncReport(tuple(received), 0, tuple(conflicts), commit)
-        progress("sending")
-        count = int(store.repository.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
-        if _push(store, remote, ours):
-            return SyncReport(tuple(received), count, tuple(conflicts), commit)
+            received |= dict.fromkeys(plan.changes)
+            conflicts += plan.conflicts
+            commit = repo.head().commit if plan.changes else commit
+        ours, count = repo.head().commit, 0
+        if ours and ours != theirs:
+            progress("sending")
+            count = int(repo.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
+            if not _push(store, remote, ours):
+                continue
+        return SyncReport(tuple(received), count, tuple(conflicts), commit)
     raise SyncFailed(
         "Other machines kept pushing: their changes are merged here, and nothing was pushed.", "Try again."
     )
@@ -134,43 +181,38 @@ def _commit_all(store: GitMemoryStore) -> None:
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
     """The commit of the remote, fetched with its history; empty where it has none yet."""
-    branch = f"refs/heads/{BRANCH}"
-    asked = store.repository.run_remote("ls-remote", "--", remote, branch)
+    branch, repo = f"refs/heads/{BRANCH}", store.repository
+    asked = repo.run_remote("ls-remote", "--", remote, branch)
     if asked.returncode:
         raise _failed(remote, asked.stderr)
     if not asked.stdout.strip():
         return ""
-    forgotten = forgotten_commits(store.repository)
-    if asked.stdout[:40].decode() in forgotten:
-        raise _holds_what_was_forgotten(remote)
+    forgotten = forgotten_commits(repo)
     theirs = asked.stdout.split()[0].decode()
-    _receive(store.repository, remote, branch)
-    store.repository.git("cat-file", "-e", f"{theirs}^{{commit}}")
-    if forgotten and not forgotten.isdisjoint(store.repository.git("rev-list", theirs).decode().split()):
-        with store.repository.alone():
-            drop_unreachable(store.repository)
+    if theirs in forgotten:
         raise _holds_what_was_forgotten(remote)
-    return theirs
-
-
-def _receive(repo: GitRepository, remote: str, branch: str) -> None:
-    """Fetch. An incomplete pack is removed: else retries would fill the disk."""
+    # An incomplete pack is removed: else retries would fill the disk.
     before = set(repo.git_dir.glob(_UNFINISHED))
-    # No ref is written: a killed git would leave it locked.
+    # No ref is written: a killed git would leave it locked. A filter by size would make this a partial clone, and a
+    # plain bare repository serves none.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
-    # A filter by size would make this a partial clone, and a plain bare repository serves none.
     done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES)
-    if not done.returncode:
-        return
-    for path in set(repo.git_dir.glob(_UNFINISHED)) - before:
-        path.unlink(missing_ok=True)
-    if b"File too large" in done.stderr:
+    if done.returncode:
+        for path in set(repo.git_dir.glob(_UNFINISHED)) - before:
+            path.unlink(missing_ok=True)
+        if b"File too large" not in done.stderr:
+            raise _failed(remote, done.stderr)
         raise SyncFailed(
             f"{_shown(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here: nothing is merged.",
             "A memory is text. Remove the large file from the history there, or use a new, empty repository.",
         )
-    raise _failed(remote, done.stderr)
+    repo.git("cat-file", "-e", f"{theirs}^{{commit}}")
+    if forgotten and not forgotten.isdisjoint(repo.git("rev-list", theirs).decode().split()):
+        with repo.alone():
+            drop_unreachable(repo)
+        raise _holds_what_was_forgotten(remote)
+    return theirs
 
 
 def _holds_what_was_forgotten(remote: str) -> SyncFailed:
@@ -181,14 +223,14 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     )
 
 
-def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
-    """Merge their history; no other process writes here meanwhile."""
-    taken: list[MergePlan] = []
+def _join(store: GitMemoryStore, theirs: str) -> MergePlan | None:
+    """Merge their history while no other process writes here; None where another one wrote before."""
+    plans: list[MergePlan] = []
     ours = store.repository.head().commit
 
     def plan(ours: str) -> Mapping[str, str | None]:
-        taken.append(plan_merge(store, ours, theirs))
-        return taken[0].changes
+        plans.append(plan_merge(store, ours, theirs))
+        return plans[0].changes
 
     try:
         made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
@@ -200,23 +242,24 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
             log.warning("memory: fetched commits that are not merged cannot be dropped: %s", error)
         raise
     except (FileRefused, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SyncFailed(f"What came could not be written: {reason}.", "Correct that, and try again.") from error
+        raise SyncFailed(
+            f"What came could not be written: {reason_of(error)}.", "Correct that, and try again."
+        ) from error
     if not made:
-        raise _Busy
+        return None
     note_sync(store.repository, f"{ours}..{theirs}" if ours else theirs)
-    return taken[0]
+    return plans[0]
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
     """Push; False where the remote has moved meanwhile."""
     done = store.repository.run_remote("push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}")
+    if not done.returncode:
+        return True
     output = done.stderr.decode(errors="replace")
-    if done.returncode and any(why in output for why in ("fetch first", "non-fast-forward", "cannot lock ref")):
+    if any(reason in output for reason in ("fetch first", "non-fast-forward", "cannot lock ref")):
         return False
-    if done.returncode:
-        raise _failed(remote, done.stderr)
-    return True
+    raise _failed(remote, done.stderr)
 
 
 def _failed(remote: str, output: bytes) -> SyncFailed:

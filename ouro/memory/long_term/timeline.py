@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -27,8 +26,6 @@ _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
-    """One commit, and whose memory it changed."""
-
     scope: Scope
     commit: Commit
 
@@ -87,7 +84,8 @@ class Timeline:
             if not latest:
                 raise UsageError("Memory has no history yet.")
             return latest[0]
-        found = list(self._commits_called(commit))
+        named = ((store.scope, history.find_commit(store.repository, commit)) for store in self._stores)
+        found = [TimelineEntry(scope, one) for scope, one in named if one]
         if len(found) != 1:
             problem = "Several commits of memory begin with" if found else "No commit of memory is called"
             raise UsageError(f"{problem} {commit}.", commands=["memory log"])
@@ -111,11 +109,12 @@ class Timeline:
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
         """From these commits on until now; a version that is no commit is skipped."""
-        found = [
-            self._difference(store, versions[store.scope], store.get_current_head())
-            for store in self._stores
-            if store.scope in versions and self._knows(store, versions[store.scope])
-        ]
+        found = []
+        for store in (store for store in self._stores if store.scope in versions):
+            with suppress(MemoryUnusable):
+                if before := versions[store.scope]:
+                    history.commit_of(store.repository, before)
+                found.append(self._difference(store, before, store.get_current_head()))
         return tuple(diff for diff in found if diff.hunks)
 
     def blame(self, file: str) -> FileBlame:
@@ -164,23 +163,12 @@ class Timeline:
         book = Notebook({store.scope: store for store in self.stores})
         found: dict[str, str] = {}
         for note_id in note_ids:
-            with contextlib.suppress(NoteError):  # deleted since
+            with suppress(NoteError):  # deleted since
                 found[note_id] = book.find(note_id).note.text
         return found
 
     def _difference(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
         return MemoryDiff(store.scope, before, after, tuple(history.hunks_between(store.repository, before, after)))
-
-    def _knows(self, store: GitMemoryStore, commit: str) -> bool:
-        try:
-            return not commit or bool(history.commit_of(store.repository, commit))
-        except MemoryUnusable:
-            return False
-
-    def _commits_called(self, commit: str) -> Iterator[TimelineEntry]:
-        for store in self._stores:
-            if found := history.find_commit(store.repository, commit):
-                yield TimelineEntry(store.scope, found)
 
     def _store(self, scope: Scope) -> GitMemoryStore:
         return next(store for store in self._stores if store.scope == scope)
@@ -209,11 +197,7 @@ class Timeline:
 
 
 def moment_of(date: str) -> str:
-    """A date or time in the form that git reads; a day means its end.
-
-    Raises:
-        UsageError: it is not a date.
-    """
+    """A date or time in the form that git reads; a day means its end. Raises UsageError: it is not a date."""
     words = date.strip().lower()
     now = datetime.now().astimezone()
     if ago := _AGO.fullmatch(words):
@@ -240,27 +224,21 @@ def undo_commit(
 ) -> tuple[UndoResult, list[CoreChanged]]:
     """Undo a commit and all of its turn, in every scope that it wrote to, or one hunk; also the events to show.
 
-    Raises:
-        UsageError: no such commit or hunk, or nothing of it is left.
-        MemoryUnusable: the history cannot be read.
+    Raises UsageError where there is no such commit or hunk, or nothing of it is left.
     """
-    found = next((scope for scope in scopes if scope.holds(commit)), None)
-    if found is None:
+    stores = [(scope, scope.store.repository) for scope in scopes if scope.store.repository.exists]
+    named = ((scope, history.find_commit(repository, commit)) for scope, repository in stores)
+    first, found = next(((scope, one) for scope, one in named if one), (None, None))
+    if first is None or found is None:
         raise UsageError(f"No commit of memory is called {commit or 'so'}.")
-    turn_of = history.commit_of(found.store.repository, commit)
-    done, event = found.undo(commit, at, hunk)
+    also = [(scope, in_same_turn(repository, found)) for scope, repository in stores if scope is not first and not hunk]
+    done, event = first.undo(found.id, at, hunk)
     events = [event]
-    for scope in scopes if not hunk else ():
-        other = in_same_turn(scope.store.repository, turn_of) if scope is not found else None
-        if other is None:
-            continue
+    for scope, other in also:
         with suppress(UsageError):  # nothing left to undo there
-            more, event = scope.undo(other.id, at)
-            events.append(event)
-            done = UndoResult(
-                done.commit,
-                (*done.edits, *more.edits),
-                (*done.conflicts, *more.conflicts),
-                (*done.commits, *more.commits),
-            )
+            if other:
+                more, event = scope.undo(other.id, at)
+                events.append(event)
+                edits, conflicts = (*done.edits, *more.edits), (*done.conflicts, *more.conflicts)
+                done = UndoResult(done.commit, edits, conflicts, (*done.commits, *more.commits))
     return done, events

@@ -23,9 +23,9 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.long_term.evidence import TurnEvidence, turn_evidence
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.session_reader import parsed_record
+from ouro.memory.sessions.turn_evidence import TurnEvidence, turn_evidence
 from ouro.utils.git import same_project
 from ouro.utils.log import log
 from ouro.utils.text import cut

@@ -39,7 +39,7 @@ def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undon
     note = remember_text(desk, "tabs in api.py are 4 wide")
     done = forget_entries(desk, find_to_forget(desk, "tabs"))
     assert all_entries(desk) == []
-    [change] = done.changes
+    [change] = done
     assert not (repository / ".ouro/memory/preferences.md").exists()
     assert (repository / ".ouro/memory/archive" / note.entry.file).exists()
     scope = desk.scope("repo")

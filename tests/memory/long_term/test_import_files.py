@@ -10,7 +10,7 @@ from fakes.synced_homes import in_this_process
 
 from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.import_files import read_sources
-from ouro.memory.long_term.importing import carry_out, plan_import
+from ouro.memory.long_term.transfer import carry_out, plan_import
 
 CLAUDE_CODE = {
     "MEMORY.md": """\

@@ -9,11 +9,10 @@ from fakes.desks import desk_of
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.export import as_json, as_markdown
 from ouro.memory.long_term.import_files import read_sources
-from ouro.memory.long_term.importing import carry_out, plan_import
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
 from ouro.memory.long_term.remember import remember_text
+from ouro.memory.long_term.transfer import as_json, as_markdown, carry_out, plan_import
 
 CLAUDE = """\
 # App

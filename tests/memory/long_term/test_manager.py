@@ -421,6 +421,6 @@ class TestTrouble:
         (home / "memory").symlink_to(tmp_path)
         first = Conversation(home, repository).connect()
         assert [said.split(":")[0] for said in first.said] == ["The user memory cannot be read"]
-        assert first.manager.folders == (repository / ".ouro" / "memory",)
+        assert [store.folder for store in first.manager.stores] == [repository / ".ouro" / "memory"]
         await first.begin("hello")
         await first.end()

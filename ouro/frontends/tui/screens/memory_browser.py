@@ -15,7 +15,16 @@ from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
 from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
 from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
-from ouro.session import Browsing, describe_commits
+from ouro.session import (
+    Session,
+    all_entries,
+    archive_note,
+    confirm_note,
+    describe_commits,
+    find_entry,
+    open_file,
+    save_file,
+)
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean, plural
 
@@ -82,9 +91,9 @@ class MemoryBrowser(Browser):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
 
-    def __init__(self, memory: Browsing, keymap: Keymap, tab: Tab = "notes") -> None:
+    def __init__(self, session: Session, keymap: Keymap, tab: Tab = "notes") -> None:
         super().__init__("memory-browser", keymap, "memory", MemoryList("browser-list"))
-        self._memory = memory
+        self._session = session
         self._tab: Tab = tab
         self._scope = "all"
         self._category = ""
@@ -103,10 +112,13 @@ class MemoryBrowser(Browser):
         self._show_page_later()
 
     async def _load_rows(self) -> None:
-        memory = self._memory
+        memory = self._session.memory
         try:
+            manager = memory.required()
             listed, entries, proposals = await asyncio.gather(
-                memory.all(), memory.ask(lambda timeline: timeline.log(MAX_COMMITS)), memory.proposals()
+                memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),
+                asyncio.to_thread(lambda: manager.timeline().log(MAX_COMMITS)),
+                asyncio.to_thread(manager.proposals),
             )
         except (OuroError, OSError) as error:
             self._show_message(" ".join(str(error).split()), "-failed")
@@ -114,7 +126,7 @@ class MemoryBrowser(Browser):
         self._rows = {
             **await asyncio.to_thread(pages.note_rows, listed),
             "timeline": pages.log_rows(entries),
-            "receipt": pages.receipt_rows(memory.recalled, memory.receipt),
+            "receipt": pages.receipt_rows(memory.recalled, manager.receipt()),
             "proposals": pages.proposal_rows(proposals),
         }
         self._show()
@@ -217,9 +229,9 @@ class MemoryBrowser(Browser):
 
     async def _page(self) -> Page:
         if self._followed:
-            return await pages.linked_page(self._memory, self._followed[-1])
+            return await pages.linked_page(self._session, self._followed[-1])
         row = self._list.marked
-        return await pages.row_page(self._memory, row) if row is not None else Page()
+        return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _aim(self) -> PageLink | None:
         """What the keys work on: a hunk, the page that was followed to, or the marked row."""
@@ -246,25 +258,27 @@ class MemoryBrowser(Browser):
         """
         aim = self._aim()
         kind, target = (aim.kind, aim.target) if aim is not None else ("", "")
+        memory = self._session.memory
         if name in ("accept", "reject"):
             if kind != "proposal":
                 raise UsageError("Mark a proposal first.")
-            await (self._memory.accept if name == "accept" else self._memory.reject)(target)
+            await (memory.required().accept if name == "accept" else memory.required().reject)(target)
             commit, message = "", "Accepted." if name == "accept" else "Rejected. The git history keeps it."
         elif name == "edit_note":
             if kind not in ("note", "core"):
                 raise UsageError("Mark a note or a line of the core first.")
-            opened = await self._memory.open_file(target)
-            saved = await self._memory.save(opened, await external.edit(self.app, opened.text))
+            opened = await memory.with_editor(lambda editor: open_file(editor, target))
+            text = await external.edit(self.app, opened.text)
+            saved = await memory.with_editor(lambda editor: save_file(editor, opened, text))
             problems = "".join(f" {problem}." for problem in saved.problems)
             commit, message = saved.undo, f"Saved.{problems}" if saved.changed else "No changes."
         elif kind != "note":
             raise UsageError("Mark a note first.")
-        elif name == "archive_note":
-            commit, message = await self._memory.archive(target), "Archived. It is no longer recalled."
         else:
-            message = "Confirmed." if name == "confirm_note" else "Restored."
-            commit = await self._memory.confirm(target)
+            act = archive_note if name == "archive_note" else confirm_note
+            commit = await memory.with_editor(lambda editor: act(editor, find_entry(editor, target)))
+            done = {"archive_note": "Archived. It is no longer recalled.", "confirm_note": "Confirmed."}
+            message = done.get(name, "Restored.")
         self._last_commit = commit
         await self._load()
         self._show_message(f"{message} {self._letter(UNDO_MEMORY)} undoes it." if commit else message)
@@ -276,7 +290,9 @@ class MemoryBrowser(Browser):
         commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (self._last_commit, 0)
         if not commit:
             raise UsageError("There is no change to undo.")
-        done = await self._memory.undo(commit, hunk)
+        memory = self._session.memory.required()
+        found = await asyncio.to_thread(lambda: memory.timeline().find(commit))
+        done = await memory.undo(found.commit.id, hunk)
         self._last_commit = ""
         left = plural(len(done.conflicts), "change")
         conflicts = f" {left} could not be undone: the lines have changed since." if done.conflicts else ""

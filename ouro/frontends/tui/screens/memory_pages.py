@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +10,19 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Literal
 
 from ouro.frontends.tui.screens.browser import Page, PageLink
-from ouro.session import ListedEntry, Proposal, ReceiptLine
+from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of
 from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled, Remembered
     from ouro.session import (
         BlamedLine,
-        Browsing,
         Commit,
         Difference,
+        EntryDetails,
         FileEdit,
         MemoryReceipt,
-        NoteDetails,
+        Session,
         TimelineEntry,
         TurnEvidence,
     )
@@ -31,7 +32,6 @@ MAX_PAGE_LINES = 400
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
 WRITERS: Mapping[str, str] = {"agent": "the agent", "person": "you", "consolidation": "a model"}
 """The author by the origin of a commit; other origins are shown as they are."""
-_CHANGED = re.compile(r"changed (\d+) times?")
 _MARK = re.compile(r"^([-+] )?[-*+] ")
 _REDUNDANT = re.compile(
     r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
@@ -55,13 +55,13 @@ class MemoryRow:
     """For the category filter; of a commit, its author."""
     warns: bool = True
     """The flag is a warning."""
-    item: ListedEntry | Proposal | Remembered | ReceiptLine | str | None = None
+    item: MemoryEntry | Proposal | Remembered | ReceiptLine | str | None = None
     """What its page shows, if that is more than the page of its link."""
 
 
-def note_rows(listed: Iterable[ListedEntry]) -> dict[Tab, list[MemoryRow]]:
+def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
     """The rows of three tabs: notes in force, lines of the core, archived notes."""
-    fits: Mapping[Tab, Callable[[ListedEntry], bool]] = {
+    fits: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
         "notes": lambda entry: entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges),
         "core": lambda entry: entry.kind == "core",
         "archive": lambda entry: "archived" in entry.badges,
@@ -69,12 +69,12 @@ def note_rows(listed: Iterable[ListedEntry]) -> dict[Tab, list[MemoryRow]]:
     return {tab: [_note_row(entry, tab) for entry in listed if fits[tab](entry)] for tab in fits}
 
 
-def _note_row(entry: ListedEntry, tab: Tab) -> MemoryRow:
+def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     is_core = tab == "core"
-    badges = [badge for badge in entry.badges if badge != "archived"] if tab == "archive" else entry.badges
-    flag = " · ".join(_CHANGED.sub(r"changed \1×", badge) for badge in badges)
-    searched = f"{entry.text} {entry.category} {entry.scope} {entry.id} {' '.join(entry.badges)} {entry.name}".lower()
-    link = PageLink("core", f"{entry.scope}/{entry.name}") if is_core else PageLink("note", entry.id)
+    changed = [f"changed {entry.versions - 1}×"] if entry.versions > 1 else []
+    flag = " · ".join([*(badge for badge in entry.badges if badge != "archived" or tab != "archive"), *changed])
+    searched = f"{entry.text} {entry.category} {entry.scope} {entry.id} {flag} {entry.file}".lower()
+    link = PageLink("core", f"{entry.scope}/{entry.file}") if is_core else PageLink("note", entry.id)
     text = _item(entry.text) if is_core else _line(entry.text)
     return MemoryRow(
         link, entry.scope, text, flag, entry.category, searched, entry.category, item=entry if is_core else None
@@ -156,56 +156,59 @@ def _line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-async def row_page(memory: Browsing, row: MemoryRow) -> Page:
+async def row_page(session: Session, row: MemoryRow) -> Page:
     """The page of a row.
 
     Raises:
         OuroError: it does not exist any more.
     """
+    memory = session.memory.required()
     match row.item:
-        case ListedEntry() as entry:
-            blame = await memory.ask(lambda timeline: timeline.blame(f"{entry.scope}/{entry.name}"))
+        case MemoryEntry() as entry:
+            blame = await asyncio.to_thread(lambda: memory.timeline().blame(f"{entry.scope}/{entry.file}"))
             return core_page(entry, blame.lines)
         case Proposal() as proposal:
             return proposal_page(proposal)
         case ReceiptLine() as line:
-            return receipt_page(line, memory.receipt)
+            return receipt_page(line, memory.receipt())
         case None:
             page = Page()
         case str() as change:
             page = Page()
             page.add(f"changed since the session began: {change}")
         case note:
-            page = recalled_page(note, memory.recalled)
+            page = recalled_page(note, session.memory.recalled)
     if row.link is not None:
-        page.lines += (await linked_page(memory, row.link)).lines
+        page.lines += (await linked_page(session, row.link)).lines
     return page
 
 
-async def linked_page(memory: Browsing, link: PageLink) -> Page:
+async def linked_page(session: Session, link: PageLink) -> Page:
     """The page of a link to a note, a turn or a commit.
 
     Raises:
         OuroError: it does not exist any more.
     """
+    memory, target = session.memory, link.target
     if link.kind == "note":
-        return note_page(await memory.details(link.target))
+        return note_page(await memory.with_editor(lambda editor: details_of(editor, target, memory.half_life_days)))
     if link.kind == "turn":
-        return turn_page(await memory.turn(link.target, link.turn, link.message))
-    entry = await memory.ask(lambda timeline: timeline.find(link.target))
-    return commit_page(entry, await memory.ask(lambda timeline: timeline.changes(link.target)))
+        return turn_page(await session.session_catalog.turn(target, link.turn, link.message))
+    timeline = memory.required().timeline()
+    return commit_page(*await asyncio.to_thread(lambda: (timeline.find(target), timeline.changes(target))))
 
 
-def note_page(details: NoteDetails) -> Page:
-    note, page = details.note, Page()
+def note_page(details: EntryDetails) -> Page:
+    assert details.note is not None
+    entry, note, page = details.entry, details.note.note, Page()
     page.add(note.text or "(empty)", "title")
-    page.add(f"{details.scope} · {note.category} · {note.id[:12]}", "detail")
+    page.add(f"{entry.scope} · {note.category} · {note.id[:12]}", "detail")
     source = "stated by you" if note.source == "user" else "inferred"
     confirmed = note.confirmed_at[:10] or "never"
     page.add(f"confidence now {details.confidence:.0%} ({source}), confirmed {confirmed}", "detail")
-    if details.badges:
-        page.add(f"[{'] ['.join(details.badges)}]", "flag")
-    for problem in details.problems:
+    if badges := [*entry.badges, *([f"stale: {', '.join(details.stale)}"] if details.stale else [])]:
+        page.add(f"[{'] ['.join(badges)}]", "flag")
+    for problem in details.note.problems:
         page.add(f"in its file: {problem}", "removed")
     page.add("")
     _add_source(page, note.session_id, note.turn, note.trigger)
@@ -213,10 +216,8 @@ def note_page(details: NoteDetails) -> Page:
         page.add("")
         page.add(f"Changed {plural(len(details.chain) - 1, 'time')}, oldest first", "who")
     for version in details.chain if len(details.chain) > 1 else ():
-        text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.note_id == details.note.id
-        page.add(
-            f"  {text} (this one)" if is_this else text, link=None if is_this else PageLink("note", version.note_id)
-        )
+        text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.id == entry.id
+        page.add(f"  {text} (this one)" if is_this else text, link=None if is_this else PageLink("note", version.id))
     if details.links:
         page.add("")
         page.add("Related notes", "who")
@@ -232,10 +233,10 @@ def note_page(details: NoteDetails) -> Page:
     return page
 
 
-def core_page(listed: ListedEntry, lines: Sequence[BlamedLine]) -> Page:
+def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
     page = Page()
     page.add(listed.text, "title")
-    page.add(f"{listed.scope}/{listed.name}, line {listed.line}", "detail")
+    page.add(f"{listed.scope}/{listed.file}, line {listed.line}", "detail")
     page.add("")
     blamed = next((line for line in lines if line.number == listed.line), None)
     if blamed is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
+from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -24,7 +25,7 @@ from ouro.utils.log import log
 from ouro.utils.text import cut
 
 if TYPE_CHECKING:
-    from ouro.memory.index import MemoryHit, Search
+    from ouro.memory.index import Search
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
@@ -118,12 +119,12 @@ class SessionNotes:
         folders = [MemoryFolder.of(scope.store) for scope in self._scopes.values()]
         try:
             graph = Graph(self._search().index)
-            notes = [note for folder in folders for note in graph.notes(folder.scope, folder.project)]
+            found = [row for folder in folders for row in graph.notes(folder)]
         except SearchUnavailable as error:
             log.warning("notes are checked for age later: %s", error)
             return [], []
-        notes = [note for note in notes if note.kind == "note" and not note.archived]
-        merged = merged_branches(self.root, {note.branch for note in notes}, self.main_branch())
+        notes = [note for path, note in found if Path(path).parent.name != ARCHIVE]
+        merged = merged_branches(self.root, {note.branch or "" for note in notes}, self.main_branch())
         shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
         return [note.id for note in notes if self._has_decayed(note)], shared
 
@@ -132,13 +133,12 @@ class SessionNotes:
         archived = self.notebook.archive(decayed, "capture")
         return archived, self.notebook.share([note_id for note_id in shared if note_id not in decayed], "capture")
 
-    def _has_decayed(self, hit: MemoryHit) -> bool:
+    def _has_decayed(self, indexed: Note) -> bool:
         """By the index first: of 10,000 notes few files are read."""
         now = datetime.now(UTC)
-        indexed = Note(id=hit.id, source=hit.source, confidence=hit.confidence, updated_at=hit.at)  # type: ignore[arg-type]
         if not has_decayed(indexed, now, self._half_life):
             return False
-        note = self._note(hit.id)
+        note = self._note(indexed.id)
         return note is not None and has_decayed(note, now, self._half_life)
 
     def _note(self, note_id: str) -> Note | None:

@@ -69,7 +69,7 @@ class Opened:
         return found
 
     async def notes(self):
-        folder = self.session.memory.manager.folder("repo")
+        folder = self.session.memory.manager.stores[-1].folder
         return sorted(path.read_text() for path in folder.glob("mem_*.md"))
 
     async def close(self):

@@ -9,11 +9,11 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, RecalledItem
-from ouro.memory.transcript import Transcript, TranscriptEntry, is_turn
+from ouro.memory.transcript import Transcript, is_turn
 from ouro.messages import Context
 
-_QUOTED = re.compile(r'<(memory-[0-9a-f]{16}) (changed|recalled)="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
-_BAR = "| "
+_CHANGES = re.compile(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
+"""What memory sent to the model with a message; each changed line begins with `| `."""
 
 
 class TurnEvidence(msgspec.Struct, frozen=True):
@@ -48,39 +48,30 @@ def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> Tur
     Raises:
         UsageError: there is no such turn.
     """
-    transcript = Transcript.of(loaded)
-    lines = (transcript.entries, *(branch.entries for branch in transcript.branches))
-    found = next((line for line in lines if any(entry.number == message for entry in line)), None)
-    entries = lines[0] if found is None else found
-    is_left = entries is not lines[0]
+    transcript, header = Transcript.of(loaded), loaded.header
+    branches = (transcript.entries, *(branch.entries for branch in transcript.branches))
+    found = next((branch for branch in branches if any(entry.number == message for entry in branch)), None)
+    entries = branches[0] if found is None else found
+    is_left = entries is not branches[0]
     begins = [place for place, entry in enumerate(entries) if is_turn(entry.message)]
     before = sum(entries[place].number <= message for place in begins) if found else 0
     number = before or (0 if is_left else turn or len(begins))
     if not 1 <= number <= len(begins):
-        raise UsageError(f"Session {loaded.header.id[:8]} has no turn {turn}: it has {len(begins)}.")
-    start = begins[number - 1]
-    end = begins[number] if number < len(begins) else len(entries)
-    first = entries[start]
-    turn = (turn or number) if is_left else number
+        raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
+    messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
+    first = messages[0]
+    changes = [match[2] for part in first.message.parts_of(Context) for match in _CHANGES.finditer(part.text)]
     record = transcript.recalled.get(first.number)
     return TurnEvidence(
-        session_id=loaded.header.id,
+        session_id=header.id,
         title=transcript.title,
-        turn=turn,
+        turn=(turn or number) if is_left else number,
         number=first.number,
         at=first.at,
-        words=tuple((entry.message.role, entry.message.text) for entry in entries[start:end] if entry.message.text),
-        told=_changes(first),
+        words=tuple((entry.message.role, entry.message.text) for entry in messages if entry.message.text),
+        told=tuple(line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")),
         recalled=record.items if record else (),
         way=record.way if record else "",
-        began_with={scope: loaded.header.memory[scope] for scope in ("user", "repo") if scope in loaded.header.memory},
+        began_with={scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory},
         is_left=is_left,
     )
-
-
-def _changes(entry: TranscriptEntry) -> tuple[str, ...]:
-    """The changed lines that were sent to the model with a message."""
-    texts = [part.text for part in entry.message.parts_of(Context)]
-    quoted = [match[3] for text in texts for match in _QUOTED.finditer(text) if match[2] == "changed"]
-    lines = [line for text in quoted for line in text.split("\n")]
-    return tuple(line.removeprefix(_BAR) for line in lines if line.startswith(_BAR))

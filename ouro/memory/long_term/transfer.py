@@ -1,0 +1,215 @@
+"""Export of all memory as Markdown or JSON, and import of that and of the memory of other agents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from ouro.errors import UsageError
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, provenance
+from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile
+from ouro.memory.long_term.import_files import FORMAT, MARK, ImportMaterial, ImportPiece, is_project
+from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.notes.notebook import timestamp
+from ouro.memory.long_term.remember import Placement, appended, checked, folded, note_category, note_of, place
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, change_of, proposal_id
+from ouro.memory.tokens import estimate
+
+CORE_TOKENS = 1_500
+"""Tokens of core lines that an import adds to a scope, as the core is in every prompt; the rest becomes notes."""
+
+
+class Import(msgspec.Struct, frozen=True):
+    lines: Mapping[Scope, Mapping[str, Sequence[str]]]
+    """New core lines: scope -> category -> texts."""
+    notes: tuple[Note, ...]
+    doubles: int
+    """The number of pieces that exist already or occur twice."""
+    refused: tuple[SkippedFile, ...]
+    """Pieces that are not imported, for example because of a secret or their length."""
+    files: tuple[Path, ...]
+    untrusted: tuple[Path, ...] = ()
+    """Files of repositories that the user does not trust: then the whole import waits for approval."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """New entries, by `scope/category`."""
+        lines = {f"{s}/{c}": len(texts) for s, core in self.lines.items() for c, texts in core.items()}
+        return {**lines, **Counter(f"{note.scope}/{note.category}" for note in self.notes)}
+
+
+class Imported(msgspec.Struct, frozen=True):
+    entries: int
+    undo: Mapping[Scope, str] = {}
+    """The commit of each scope."""
+    proposals: tuple[str, ...] = ()
+    """The ids of pending changes, if the import waits for approval."""
+
+
+def as_markdown(editor: MemoryEditor) -> str:
+    """Core, then notes by category with chain and source, archived notes last."""
+    entries = all_entries(editor, archived=True)
+    about = f"Written on {timestamp()[:10]}. `ouro memory import FILE` reads it again."
+    parts = ["# What ouro remembers", MARK, about]
+    for scope in editor.scopes:
+        own = [entry for entry in entries if entry.scope == scope.scope]
+        parts.append(f"## {scope.scope}")
+        for category in scope.store.core:
+            core = [item for item in own if item.kind == "core" and item.category == category]
+            lines = [f"- {item.text}{f' <!-- {source} -->' if (source := provenance(item)) else ''}" for item in core]
+            parts += [f"### {category}", "\n".join(lines)] if lines else []
+        parts += _notes_as_markdown([entry for entry in own if entry.kind == "note"])
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(editor: MemoryEditor) -> dict[str, Any]:
+    """Core texts and complete notes, by scope."""
+    files = list(editor.notebook.all(archived=True))
+    core = core_entries(editor)
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "exported_at": timestamp(),
+        "scopes": {
+            scope.scope: {
+                "core": dict(scope.loaded.core),
+                "core_entries": [msgspec.to_builtins(entry) for entry in core if entry.scope == scope.scope],
+                "notes": [
+                    {**msgspec.to_builtins(file.note), "archived": file.archived}
+                    for file in files
+                    if file.scope == scope.scope
+                ],
+            }
+            for scope in editor.scopes
+        },
+    }
+
+
+def plan_import(
+    editor: MemoryEditor,
+    material: ImportMaterial,
+    scope: Scope | None = None,
+    trusts: Callable[[Path], bool] = lambda _path: True,
+) -> Import:
+    """Find what is new in the material, and where it goes. Writes nothing.
+
+    Args:
+        scope: the scope for everything; None: chosen by the file's location and the text.
+        trusts: returns whether the text of a file counts as the user's own.
+    """
+    existing = all_entries(editor, archived=True)
+    seen, ids = {folded(item.text) for item in existing}, {item.id for item in existing}
+    lines: dict[Scope, dict[str, list[str]]] = {}
+    notes: list[Note] = []
+    refused = list(material.skipped)
+    doubles = 0
+    room = dict.fromkeys(editor.names, CORE_TOKENS)
+    for piece in material.pieces:
+        words = folded(piece.text)
+        if not words or words in seen or (piece.note and piece.note.id in ids):
+            doubles += bool(words)
+            continue
+        text, reason = _checked(editor, piece, scope)
+        if reason:
+            refused.append(SkippedFile(piece.origin, reason))
+            continue
+        seen.add(words)
+        found = _place(editor, piece, text, scope)
+        if found.is_note or estimate(text) > room[found.scope]:
+            notes.append(_note(editor, piece, found))
+        else:
+            room[found.scope] -= estimate(text)
+            lines.setdefault(found.scope, {}).setdefault(found.category, []).append(text)
+    untrusted = tuple(path for path in material.files if not trusts(path))
+    return Import(lines, tuple(notes), doubles, tuple(refused), material.files, untrusted)
+
+
+def carry_out(editor: MemoryEditor, found: Import) -> Imported:
+    """Write the planned import: one commit a scope, or one proposal a scope if a file is not trusted."""
+    undo: dict[Scope, str] = {}
+    proposals: list[str] = []
+    count = sum(found.counts.values())
+    subject = f"Import {count} entries: {', '.join(dict.fromkeys(path.name for path in found.files))}"
+    for scope in editor.names:
+        core = {f"{category}.md": texts for category, texts in found.lines.get(scope, {}).items()}
+        changes: dict[str, str | None] = {
+            **{name: appended(editor.text(scope, name), texts) for name, texts in core.items()},
+            **{note.file_name: note_text(note) for note in found.notes if note.scope == scope},
+        }
+        if changes and found.untrusted:
+            proposals.append(_propose(editor, scope, changes, found.untrusted))
+        elif changes and (event := editor.write(scope, changes, subject, "import")):
+            undo[scope] = event.undo
+    return Imported(count, undo, tuple(proposals))
+
+
+def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
+    latest = [note for note in notes if "replaced" not in note.badges]
+    groups = {f"Notes: {category}": category for category in sorted({note.category for note in latest})}
+    for title, category in [*groups.items(), ("Archive", "")]:
+        shown = [note for note in latest if note.archived is not bool(category) and category in ("", note.category)]
+        if shown:
+            yield f"### {title}"
+        for note in shown:
+            start = f"<!-- {note.id} {note.scope} {note.category}{' archived' if note.archived else ''} -->"
+            yield f"{start}\n{note.text.strip()}\n<!-- /{note.id} -->"
+            yield f"*{note.id} · {provenance(note)}*"
+            if before := chain_of(notes, note)[:-1]:
+                lines = [f"> - {item.at[:10]}: {' '.join(item.text.split())}" for item in before]
+                yield "\n".join(["> Before:", *lines])
+
+
+def _checked(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
+    """The text of a piece, and why it cannot be imported; empty if it can."""
+    if piece.project and scope is None and not is_project(piece.project, editor.root):
+        way = "import it there, or with `ouro memory import --scope`"
+        return "", f"it is about another project ({piece.project}): {way}"
+    try:
+        text = checked(piece.text)
+    except UsageError as error:
+        return "", error.message
+    secret = editor.scopes[0].store.secret_in(f"{piece.origin}\n{text}")
+    return text, f"It holds a secret ({secret})." if secret else ""
+
+
+def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
+    """Where a piece goes: text about a project, and files in the repository go to `repo`, all others to `user`."""
+    is_here = editor.root is not None and editor.root.resolve() in piece.path.resolve().parents
+    chosen: Scope = scope or piece.scope or ("repo" if piece.project or is_here else "user")
+    if chosen not in editor.names:
+        chosen = "user"
+    found = replace(place(f"{chosen}: {text}", editor.names), scope=chosen)
+    if piece.note is not None:
+        return replace(found, is_note=True, category=piece.note.category)
+    if piece.category in CORE:
+        return replace(found, is_note=False, category=piece.category)
+    return found
+
+
+def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
+    is_core = found.category in CORE
+    category = note_category(found.text, found.category, found.scope) if is_core else found.category
+    note = note_of(editor, replace(found, category=category))
+    if piece.note is not None:
+        fields = {**asdict(piece.note), "scope": found.scope, "text": note.text}
+        note = replace(note, **{name: value for name, value in fields.items() if value})
+    return replace(note, trigger="import", extra={**note.extra, "origin": piece.origin})
+
+
+def _propose(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
+    edits = tuple(FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items())
+    number, moment, store = proposal_id(scope, edits), editor.moment, editor.scope(scope).store
+    reason = "it comes from a repository that you do not trust"
+    named = tuple(str(path) for path in sources[:5])
+    store.ensure_repo()
+    Proposals(store.repository).add(
+        Proposal(number, scope, "agent", edits, reason, named, moment.session, moment.turn, timestamp())
+    )
+    editor.events.append(change_of(scope, edits, "import", proposal=number))
+    return number

@@ -1,0 +1,90 @@
+"""What a list of notes says of each, and the details of one: badges, links, the confidence of now."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from fakes.desks import desk_of
+
+from ouro.memory.long_term.entries import details_of, note_entries
+from ouro.memory.long_term.git.files import blob_id
+from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
+
+BEFORE = blob_id(b"before\n")
+
+
+def note(number, **other):
+    return Note(**{"id": f"mem_{number:08d}", "text": f"Note {number}.", **other})
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "api.py").write_text("before\n")
+    return tmp_path
+
+
+@pytest.fixture(params=[True, False], ids=["index", "files"])
+def editor_with(request, project, tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+
+    def editor_with(*notes):
+        editor = desk_of(home, project, indexed=request.param)
+        editor.write("repo", {note.file_name: note_text(note) for note in notes}, "Add")
+        return editor
+
+    return editor_with
+
+
+def badges(editor):
+    return {int(entry.id[-1]): entry.badges for entry in note_entries(editor, stale=True)}
+
+
+def versions(editor):
+    return {int(entry.id[-1]): entry.versions for entry in note_entries(editor)}
+
+
+def test_a_list_shows_what_changed_how_often_and_what_replaced_it(editor_with):
+    editor = editor_with(
+        note(1), note(2, supersedes="mem_00000001"), note(3, supersedes="mem_00000002"), note(4, branch="feature")
+    )
+    assert badges(editor) == {1: ("replaced",), 2: ("replaced",), 3: (), 4: ("on feature",)}
+    assert versions(editor) == {1: 1, 2: 2, 3: 3, 4: 1}
+    assert [entry.id[-1] for entry in details_of(editor, "mem_00000002").chain] == ["1", "2", "3"]
+
+
+def test_notes_that_supersede_each_other_end_the_count(editor_with):
+    editor = editor_with(note(1, supersedes="mem_00000002"), note(2, supersedes="mem_00000001"))
+    assert badges(editor) == dict.fromkeys((1, 2), ("replaced",))
+    assert versions(editor) == {1: 2, 2: 2}
+
+
+def test_both_sides_of_a_contradiction_are_marked(editor_with):
+    editor = editor_with(note(1), note(2, related=(Edge("mem_00000001", "contradicts"),)))
+    assert badges(editor) == {1: ("contradicted",), 2: ("contradicts",)}
+    links = [details_of(editor, f"mem_0000000{number}").links for number in (1, 2)]
+    assert [[(link.relationship, link.text) for link in found] for found in links] == [
+        [("contradicts, by", "Note 2.")],
+        [("contradicts", "Note 1.")],
+    ]
+
+
+def test_a_note_is_stale_while_its_file_is_not_as_it_was(editor_with, project):
+    editor = editor_with(note(1, anchors=(Anchor("api.py", BEFORE),)), note(2, anchors=(Anchor("gone.py", BEFORE),)))
+    assert badges(editor) == {1: (), 2: ("stale",)}
+    (project / "api.py").write_text("after, and longer\n")
+    assert badges(editor) == {1: ("stale",), 2: ("stale",)}
+    assert details_of(editor, "mem_00000001").stale == ("api.py",)
+
+
+def test_a_note_that_nobody_approved_is_unconfirmed(editor_with):
+    editor = editor_with(note(1), note(2))
+    scope = editor.scope("repo")
+    (scope.store.folder / "mem_00000002.md").write_text(note_text(note(2, text="Other words.")))
+    scope.refresh(agent_was_idle=False)
+    assert badges(editor) == {1: (), 2: ("unconfirmed",)}
+    assert details_of(editor, "mem_00000002").entry.badges == ("unconfirmed",)
+
+
+def test_confidence_fades_with_the_half_life_of_the_settings(editor_with):
+    ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
+    inferred = note(1, source="assistant", confirmed_at=ago)
+    assert details_of(editor_with(inferred), inferred.id, 10).confidence == pytest.approx(0.5, abs=0.01)
