@@ -47,6 +47,7 @@ async def say(session, *texts):
 async def test_a_change_of_the_turns_that_go_is_offered_and_taken_back(repository, remembered):
     session = await make(repository, "Hello.", learns("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
     await say(session, "hi", "answer in German from now on", "yes?")
+    assert session.transcript.long_term is session.memory.manager is not None
     first, second, third = (each.number for each in session.rewind.points())
     assert remembered() == "Answer in German.\n"
     assert await session.rewind.can_rewind(third) == {}
