@@ -222,8 +222,9 @@ class Browser(Sheet[OpenRequest | None]):
         except (OuroError, OSError) as error:
             page = Page()
             page.add(" ".join(str(error).split()), "detail")
-        self._page_view.show(page)
-        self._show_frame()
+        if self.is_attached:  # not closed while the page was made
+            self._page_view.show(page)
+            self._show_frame()
 
     async def _on_key(self, event: events.Key) -> None:
         if await self._take_key(event):
