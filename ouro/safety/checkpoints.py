@@ -1,0 +1,403 @@
+"""Checkpoints: the files of a workspace as they were before and after each turn, to undo and redo what turns changed.
+
+They are commits without parents in a repository of ouro's own, outside of the workspace and with an index of its own;
+nothing of the user's git configuration applies, and the workspace's `.git` is never touched. Tracked and untracked
+files are kept, also those that a shell command changed; ignored files and those over `MAX_FILE_BYTES` are not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import PIPE, TimeoutExpired
+from typing import Literal
+
+import msgspec
+
+from ouro.errors import OuroError
+from ouro.utils.files import lock_file, open_folder, replace_file
+from ouro.utils.runtime import ensure_private_dir
+
+Moment = Literal["before", "after"]
+MAX_FILE_BYTES = 5_000_000
+MAX_FILES = 200_000
+_PACK_FROM = 500
+_TIMEOUT = 120.0
+_EXCLUDED = "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n"
+_ATTRIBUTES = "* -text -filter -ident -working-tree-encoding !merge !diff\n"
+"""Files are kept byte for byte, whatever the attributes in the workspace say."""
+_CONFIG = (
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
+    "core.autocrlf=false", "core.fileMode=true", "core.symlinks=true", "core.quotePath=false", "core.safecrlf=false",
+    "core.untrackedCache=true", "core.looseCompression=1", "core.logAllRefUpdates=false", "core.fsync=none",
+    "gc.auto=0", "maintenance.auto=false", "user.name=ouro", "user.email=ouro@localhost", "commit.gpgSign=false",
+)  # fmt: skip
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1", "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_LITERAL_PATHSPECS": "1",
+}  # fmt: skip
+_REFS = "refs/checkpoints"
+_ABSENT = ("000000", "0" * 40)
+BESIDE = ".ouro-undo"
+"""Ending of the file beside one that the user has changed meanwhile: it holds what undo would have written."""
+
+
+class CheckpointError(OuroError):
+    """A checkpoint could not be taken or read."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One file in two trees; mode `000000` where it is not there."""
+
+    path: str
+    old_mode: str
+    old_blob: str
+    new_mode: str
+    new_blob: str
+
+    @property
+    def kind(self) -> Literal["added", "deleted", "changed"]:
+        return "added" if self.old_mode == _ABSENT[0] else "deleted" if self.new_mode == _ABSENT[0] else "changed"
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """What an undo or a redo of files did."""
+
+    paths: tuple[str, ...] = ()
+    """Files that are as wanted now."""
+    merged: tuple[str, ...] = ()
+    """Files with changes of the user, which are still in them."""
+    left: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Files left as the user has them, and why."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A turn with its checkpoints; an empty commit where there is none."""
+
+    number: int
+    before: str = ""
+    after: str = ""
+
+
+class Checkpoints:
+    """The checkpoints of one session in one workspace. Everything blocks: use from a thread.
+
+    Args:
+        root: the workspace.
+        folder: where the checkpoints of this workspace are kept; sessions share it.
+        session: the id of the session.
+    """
+
+    def __init__(self, root: Path, folder: Path, session: str) -> None:
+        self.root = Path(os.path.realpath(root))
+        self._folder = folder
+        self._session = session
+        self.skipped: set[str] = set()
+        """Files and nested repositories that the last checkpoint left out."""
+
+    def take(self, number: int, moment: Moment) -> str:
+        """Keep the files as they are now, before or after the turn that begins with message `number`.
+
+        Returns:
+            The commit.
+
+        Raises:
+            CheckpointError: git is missing or failed, or there are more than MAX_FILES files.
+        """
+        with self._locked():
+            tree = self._tree()
+            message = f"{self.root}\n\n" + "\n".join(sorted(self.skipped))
+            commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
+            self._git("update-ref", f"{_REFS}/turns/{self._session}/{number}/{moment}", commit)
+            return commit
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns of this session that have checkpoints, oldest first."""
+        if not (self._folder / "objects").is_dir():
+            return ()
+        found: dict[int, dict[str, str]] = {}
+        lines = self._git("for-each-ref", "--format=%(objectname) %(refname)", f"{_REFS}/turns/{self._session}/")
+        for line in lines.splitlines():
+            commit, ref = line.split(" ", 1)
+            number, moment = ref.split("/")[-2:]
+            found.setdefault(int(number), {})[moment] = commit
+        return tuple(Turn(number, **found[number]) for number in sorted(found))
+
+    def changes(self, turn: Turn) -> tuple[Change, ...]:
+        """The files that changed during a turn; none where it has no end."""
+        if not (turn.before and turn.after):
+            return ()
+        unsure = self._left_out(turn.before) | self._left_out(turn.after)
+        return tuple(change for change in self._changes(turn.before, turn.after) if change.path not in unsure)
+
+    def diff(self, turn: Turn) -> str:
+        """What changed since before a turn, as a unified diff."""
+        with self._locked():
+            return self._git("diff", "--no-ext-diff", "--no-color", "-M", turn.before, self._tree(), "--", strip=False)
+
+    def undo(self, turns: Sequence[Turn], path: str = "") -> Restored:
+        """Bring the files back to before `turns`, the last turn first; what the user changed since then stays.
+
+        Args:
+            path: only this file, relative to the workspace.
+        """
+        ways = [(turn.after, turn.before) for turn in sorted(turns, key=lambda turn: -turn.number)]
+        return self._carry_out(ways, path)
+
+    def redo(self, turns: Sequence[Turn], path: str = "") -> Restored:
+        """Do again what `undo` has undone."""
+        ways = [(turn.before, turn.after) for turn in sorted(turns, key=lambda turn: turn.number)]
+        return self._carry_out(ways, path)
+
+    def _carry_out(self, ways: Sequence[tuple[str, str]], path: str) -> Restored:
+        """Take the files from one commit to the other, way by way."""
+        paths: dict[str, None] = {}
+        merged: dict[str, None] = {}
+        left: dict[str, str] = {}
+        with self._locked():
+            # Whatever happens below, the files as they are now can be found again.
+            now = self._git("commit-tree", self._tree(), data=b"before an undo")
+            self._git("update-ref", f"{_REFS}/undone/{self._session}/{time.time_ns()}", now)
+            for start, end in ways:
+                if not (start and end):
+                    continue
+                unsure = self._left_out(start) | self._left_out(end)
+                # What goes is first: a file may take the place of a folder.
+                changes = sorted(self._changes(start, end), key=lambda change: change.kind != "deleted")
+                for change in changes:
+                    if change.path in unsure or (path and change.path != path):
+                        continue
+                    outcome = self._restore(change)
+                    if outcome == "merged":
+                        merged[change.path] = None
+                    elif outcome:
+                        left[change.path] = outcome
+                    else:
+                        paths[change.path] = None
+        done = tuple(name for name in paths if name not in merged and name not in left)
+        return Restored(done, tuple(name for name in merged if name not in left), left)
+
+    def _restore(self, change: Change) -> str:
+        """Put the new side of a change in place; returns why not, `merged`, or nothing."""
+        file = self.root / change.path
+        if os.path.realpath(file.parent) != str(file.parent):
+            return "a folder on its path is a link now"
+        now, content = _state(file)
+        if now == (change.new_mode, change.new_blob):
+            return ""
+        if now is None:
+            return "it is no file any more"
+        wanted = b"" if change.new_mode == _ABSENT[0] else self._blob(change.new_blob)
+        if now != (change.old_mode, change.old_blob):
+            if now[0] == _ABSENT[0]:
+                return "you have deleted it"
+            if change.new_mode == _ABSENT[0]:
+                return "you have changed it since"
+            joined = self._merge(content, change, wanted)
+            if joined is None:
+                self._write(file.with_name(file.name + BESIDE), "100644", wanted)
+                return f"you have changed it since; the other version is in {file.name}{BESIDE}"
+            self._write(file, change.new_mode, joined)
+            return "merged"
+        if change.new_mode == _ABSENT[0]:
+            file.unlink()
+            with suppress(OSError):
+                for parent in file.relative_to(self.root).parents[:-1]:
+                    (self.root / parent).rmdir()
+        else:
+            self._write(file, change.new_mode, wanted)
+        return ""
+
+    def _merge(self, own: bytes, change: Change, other: bytes) -> bytes | None:
+        """The user's text with the change in it; None where both touch the same lines, or it is no text."""
+        if {change.old_mode, change.new_mode} & {_ABSENT[0], "120000"} or b"\0" in own or b"\0" in other:
+            return None
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            names = []
+            for name, data in (("own", own), ("base", self._blob(change.old_blob)), ("other", other)):
+                Path(folder, name).write_bytes(data)
+                names.append(str(Path(folder, name)))
+            code, output = self._run(["merge-file", "-p", "-q", *names], b"")
+        return output if code == 0 else None
+
+    def _write(self, file: Path, mode: str, data: bytes) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if mode == "120000":
+            with suppress(FileNotFoundError):
+                file.unlink()
+            file.symlink_to(os.fsdecode(data))
+            return
+        with open_folder(file.parent) as folder:
+            replace_file(folder, file.name, data, mode=0o777 if mode == "100755" else 0o666)
+
+    def _blob(self, name: str) -> bytes:
+        code, output = self._run(["cat-file", "blob", name], b"")
+        if code:
+            raise CheckpointError(f"The checkpoint has no content for {name}.")
+        return output
+
+    def _changes(self, start: str, end: str) -> Iterator[Change]:
+        fields = self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end, strip=False).split("\0")
+        for meta, path in zip(fields[::2], fields[1::2], strict=False):
+            old_mode, new_mode, old_blob, new_blob, _ = meta[1:].split(" ")
+            if "160000" not in (old_mode, new_mode):
+                yield Change(path, old_mode, old_blob, new_mode, new_blob)
+
+    def _left_out(self, commit: str) -> set[str]:
+        return set(self._git("log", "-1", "--format=%B", commit).split("\n")[2:])
+
+    def _tree(self) -> str:
+        """The tree of the files as they are now."""
+        listed = self._git("ls-files", "-z", "-m", "-d", "-o", "--exclude-standard", strip=False).split("\0")
+        names = dict.fromkeys(filter(None, listed))
+        if len(names) > MAX_FILES:
+            raise CheckpointError(f"{self.root} has more than {MAX_FILES:,} files that git does not ignore.")
+        self.skipped = {name.rstrip("/") for name in names if _is_left_out(self.root / name)}
+        kept = [name for name in names if name.rstrip("/") not in self.skipped]
+        if self.skipped:
+            self._index("--force-remove", self.skipped)
+        self._index("--remove", kept)
+        return self._git("write-tree")
+
+    def _index(self, option: str, names: Collection[str]) -> None:
+        data = b"".join(os.fsencode(name) + b"\0" for name in names)
+        # Above the threshold a file goes into one pack with all others: thousands of loose objects take far longer.
+        pack = ("-c", "core.bigFileThreshold=1") if len(names) > _PACK_FROM else ()
+        if data:
+            self._git(*pack, "update-index", "--add", "--replace", option, "-z", "--stdin", data=data)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The repository, made where it is missing; one process at a time uses its index."""
+        ensure_private_dir(self._folder)
+        with lock_file(self._folder / "lock", timeout=_TIMEOUT):
+            if not (self._folder / "HEAD").exists():
+                self._git("init", "--quiet", "--template=")
+                (self._folder / "info").mkdir(exist_ok=True)
+                (self._folder / "info" / "exclude").write_text(_EXCLUDED)
+                (self._folder / "info" / "attributes").write_text(_ATTRIBUTES)
+                (self._folder / "workspace").write_text(str(self.root))
+            yield
+
+    def _git(self, *arguments: str, data: bytes = b"", strip: bool = True) -> str:
+        code, output = self._run(list(arguments), data)
+        if code:
+            raise CheckpointError(f"git {arguments[0]} failed in {self._folder} (exit code {code}).")
+        text = os.fsdecode(output)
+        return text.strip() if strip else text
+
+    def _run(self, arguments: list[str], data: bytes) -> tuple[int, bytes]:
+        return run_checkpoint_git(self._folder, self.root, arguments, data)
+
+
+def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"") -> tuple[int, bytes]:
+    """Run git on a repository of checkpoints by GitPython; returns its exit code and output.
+
+    Raises:
+        CheckpointError: git is missing, or took too long.
+    """
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    from git.cmd import Git
+    from git.exc import GitCommandNotFound
+
+    options = [word for setting in _CONFIG for word in ("-c", setting)]
+    foreign = [word for name in os.environ if name.startswith("GIT_") for word in ("-u", name)]
+    command = ["env", *foreign, *(f"{name}={value}" for name, value in _ENVIRONMENT.items())]
+    command += ["git", f"--git-dir={folder}", f"--work-tree={root}", *options, *arguments]
+    try:
+        running = Git(root).execute(command, istream=PIPE, as_process=True, shell=False, start_new_session=True)
+        process = running.proc  # `running` ends it when it is collected
+    except (GitCommandNotFound, OSError) as error:
+        raise CheckpointError("git is not installed, so files cannot be kept for undo.", "Install git.") from error
+    assert process is not None
+    try:
+        output, _ = process.communicate(data, _TIMEOUT)
+    except TimeoutExpired as error:
+        process.kill()
+        raise CheckpointError(f"git {arguments[0]} took more than {_TIMEOUT:.0f} seconds in {root}.") from error
+    return process.returncode, output
+
+
+def _is_left_out(file: Path) -> bool:
+    """Whether a file is too large, no file, or the folder of a nested repository."""
+    try:
+        found = file.lstat()
+    except OSError:
+        return False
+    return not (stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= MAX_FILE_BYTES))
+
+
+def _state(file: Path) -> tuple[tuple[str, str] | None, bytes]:
+    """The mode and blob id of a file as git has them, and its content; None for a folder or a device."""
+    try:
+        found = file.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            mode, content = "120000", os.fsencode(file.readlink())
+        elif stat.S_ISREG(found.st_mode):
+            mode, content = "100755" if found.st_mode & 0o100 else "100644", file.read_bytes()
+        else:
+            return None, b""
+    except (FileNotFoundError, NotADirectoryError):
+        return _ABSENT, b""
+    return (mode, hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()), content
+
+
+class StoredCheckpoints(msgspec.Struct, frozen=True):
+    """The checkpoints of one workspace on disk."""
+
+    folder: Path
+    workspace: str
+    bytes: int
+    last: float
+    """Unix time of the last one."""
+
+
+def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
+    """What is kept below `base`, newest first."""
+    found = []
+    for folder in base.iterdir() if base.is_dir() else ():
+        with suppress(OSError):
+            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            workspace = (folder / "workspace").read_text()
+            found.append(StoredCheckpoints(folder, workspace, size, (folder / "index").stat().st_mtime))
+    return tuple(sorted(found, key=lambda one: -one.last))
+
+
+def clean_checkpoints(base: Path, *, days: float, max_bytes: int, now: Callable[[], float] = time.time) -> int:
+    """Delete the oldest checkpoints: of workspaces without one for `days`, and until the rest is below `max_bytes`.
+
+    Within a workspace, the refs older than `days` and what only they hold.
+
+    Returns:
+        How many bytes are free again.
+    """
+    freed, total = 0, 0
+    for one in stored_checkpoints(base):
+        if now() - one.last > days * 86400 or total + one.bytes > max_bytes:
+            shutil.rmtree(one.folder, ignore_errors=True)
+            freed += one.bytes
+            continue
+        with lock_file(one.folder / "lock", timeout=_TIMEOUT):
+            freed += _prune(one, now() - days * 86400)
+        total += one.bytes
+    return freed
+
+
+def _prune(one: StoredCheckpoints, oldest: float) -> int:
+    root = one.folder
+    listing = ["for-each-ref", "--format=%(committerdate:unix) %(refname)", _REFS]
+    lines = os.fsdecode(run_checkpoint_git(one.folder, root, listing)[1]).splitlines()
+    old = [line.split(" ", 1)[1] for line in lines if float(line.split(" ", 1)[0]) < oldest]
+    if not old:
+        return 0
+    run_checkpoint_git(one.folder, root, ["update-ref", "--stdin"], "".join(f"delete {ref}\n" for ref in old).encode())
+    run_checkpoint_git(one.folder, root, ["gc", "--quiet", "--prune=now"])
+    return max(0, one.bytes - sum(file.stat().st_size for file in one.folder.rglob("*") if file.is_file()))

@@ -1,0 +1,255 @@
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.safety.checkpoints import (
+    BESIDE,
+    MAX_FILE_BYTES,
+    CheckpointError,
+    Checkpoints,
+    clean_checkpoints,
+    stored_checkpoints,
+)
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    folder = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    (folder / "a.py").write_text("one\ntwo\nthree\nfour\nfive\n")
+    (folder / "sub").mkdir()
+    (folder / "sub/b.py").write_text("b\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    return folder
+
+
+@pytest.fixture
+def kept(tmp_path, root) -> Checkpoints:
+    return Checkpoints(root, tmp_path / ".ouro" / "checkpoints" / "work", "s1")
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if ".git" not in path.parts and (path.is_file() or path.is_symlink()):
+            data = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+            found[str(path.relative_to(root))] = (path.lstat().st_mode & 0o111, data)
+    return found
+
+
+def turn(kept: Checkpoints, number: int, work) -> None:
+    kept.take(number, "before")
+    work()
+    kept.take(number, "after")
+
+
+def test_undo_and_redo_of_everything_that_a_turn_can_do(kept, root):
+    before = snapshot(root)
+
+    def work():
+        (root / "a.py").write_text("changed\n")
+        (root / "sub/b.py").unlink()
+        (root / "sub").rmdir()
+        (root / "new/deep").mkdir(parents=True)
+        (root / "new/deep/file with\nnewline").write_bytes(b"\0\xff")
+        (root / "link").symlink_to("a.py")
+        (root / "run.sh").write_text("x\n")
+        (root / "run.sh").chmod(0o755)
+
+    turn(kept, 1, work)
+    after = snapshot(root)
+    assert {change.kind for change in kept.changes(kept.turns()[0])} == {"added", "changed", "deleted"}
+
+    assert kept.undo(kept.turns()).left == {}
+    assert snapshot(root) == before
+    assert not (root / "new").exists()
+    assert kept.redo(kept.turns()).left == {}
+    assert snapshot(root) == after
+
+
+def test_a_file_becomes_a_link_and_a_folder_and_comes_back(kept, root):
+    before = snapshot(root)
+
+    def work():
+        (root / "a.py").unlink()
+        (root / "a.py").symlink_to("/etc/passwd")
+        (root / "sub/b.py").unlink()
+        (root / "sub").rmdir()
+        (root / "sub").write_text("a file now\n")
+
+    turn(kept, 1, work)
+    kept.undo(kept.turns())
+    assert snapshot(root) == before
+
+
+def test_several_turns_are_undone_in_reverse(kept, root):
+    before = snapshot(root)
+    for number in range(1, 6):
+        turn(kept, number, lambda number=number: (root / "a.py").write_text(f"turn {number}\n" * number))
+    kept.undo(kept.turns()[2:])
+    assert (root / "a.py").read_text() == "turn 2\n" * 2
+    kept.undo(kept.turns()[:2])
+    assert snapshot(root) == before
+
+
+def test_random_work_is_undone_and_redone_byte_for_byte(kept, root):
+    drawn = random.Random(3)
+    states = [snapshot(root)]
+
+    def work():
+        for _ in range(6):
+            path = root / drawn.choice(["x", "y", "d/x", "d/y", "e/f/g"])
+            if path.is_file() and drawn.random() < 0.4:
+                path.unlink()
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(drawn.randbytes(drawn.randrange(200)))
+
+    for number in range(12):
+        turn(kept, number, work)
+        states.append(snapshot(root))
+    turns = kept.turns()
+    for at in range(11, -1, -1):
+        kept.undo([turns[at]])
+        assert snapshot(root) == states[at]
+    kept.redo(turns)
+    assert snapshot(root) == states[-1]
+
+
+class TestWhatTheUserChangedSince:
+    """E10"""
+
+    def test_other_lines_stay_and_the_turn_is_undone(self, kept, root):
+        text = (root / "a.py").read_text()
+        turn(kept, 1, lambda: (root / "a.py").write_text(text.replace("one", "ONE")))
+        (root / "a.py").write_text(text.replace("one", "ONE").replace("five", "mine"))
+        assert kept.undo(kept.turns()).merged == ("a.py",)
+        assert (root / "a.py").read_text() == text.replace("five", "mine")
+
+    def test_the_same_lines_are_left_and_the_other_version_is_beside(self, kept, root):
+        text = (root / "a.py").read_text()
+        turn(kept, 1, lambda: (root / "a.py").write_text(text.replace("one", "ONE")))
+        (root / "a.py").write_text(text.replace("one", "mine"))
+        assert "you have changed it since" in kept.undo(kept.turns()).left["a.py"]
+        assert (root / "a.py").read_text() == text.replace("one", "mine")
+        assert (root / f"a.py{BESIDE}").read_text() == text
+
+    def test_a_new_file_that_was_edited_stays(self, kept, root):
+        turn(kept, 1, lambda: (root / "new").write_text("agent\n"))
+        (root / "new").write_text("agent and me\n")
+        assert kept.undo(kept.turns()).left == {"new": "you have changed it since"}
+        assert (root / "new").read_text() == "agent and me\n"
+
+    def test_a_file_that_was_deleted_stays_away(self, kept, root):
+        turn(kept, 1, lambda: (root / "a.py").write_text("agent\n"))
+        (root / "a.py").unlink()
+        assert kept.undo(kept.turns()).left == {"a.py": "you have deleted it"}
+        assert not (root / "a.py").exists()
+
+    def test_work_between_two_turns_is_not_undone(self, kept, root):
+        turn(kept, 1, lambda: (root / "a.py").write_text("agent\n"))
+        (root / "mine").write_text("mine\n")
+        (root / "sub/b.py").write_text("mine\n")
+        turn(kept, 2, lambda: (root / "two").write_text("agent\n"))
+        kept.undo(kept.turns())
+        assert (root / "mine").read_text() == (root / "sub/b.py").read_text() == "mine\n"
+        assert (root / "a.py").read_text().startswith("one\n")
+        assert not (root / "two").exists()
+
+    def test_nothing_is_written_through_a_link(self, kept, root, tmp_path):
+        (tmp_path / "outside").mkdir()
+        turn(kept, 1, lambda: (root / "sub/b.py").unlink())
+        (root / "sub").rmdir()
+        (root / "sub").symlink_to(tmp_path / "outside")
+        assert "link" in kept.undo(kept.turns()).left["sub/b.py"]
+        assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_one_file_alone(kept, root):
+    def work():
+        (root / "a.py").write_text("changed\n")
+        (root / "sub/b.py").write_text("changed\n")
+
+    turn(kept, 1, work)
+    assert kept.undo(kept.turns(), "a.py").paths == ("a.py",)
+    assert (root / "sub/b.py").read_text() == "changed\n"
+
+
+def test_ignored_large_and_nested_are_left_out_and_named(kept, root):
+    (root / "big").write_bytes(bytes(MAX_FILE_BYTES + 1))
+    (root / "a.log").write_text("1\n")
+    subprocess.run(["git", "init", "-q", root / "nested"], check=True)
+    (root / "nested/file").write_text("1\n")
+
+    def work():
+        for name in ("big", "a.log", "nested/file"):
+            (root / name).write_text("2\n" * MAX_FILE_BYTES if name == "big" else "2\n")
+
+    turn(kept, 1, work)
+    assert kept.skipped == {"big", "nested"}
+    assert kept.changes(kept.turns()[0]) == ()
+    kept.undo(kept.turns())
+    assert (root / "a.log").read_text() == "2\n"
+
+
+def test_a_file_that_grows_too_large_is_not_taken_for_deleted(kept, root):
+    turn(kept, 1, lambda: (root / "a.py").write_bytes(bytes(MAX_FILE_BYTES + 1)))
+    kept.undo(kept.turns())
+    assert (root / "a.py").stat().st_size == MAX_FILE_BYTES + 1
+
+
+def test_line_endings_and_filters_of_the_repository_change_nothing(kept, root):
+    (root / ".gitattributes").write_text("* text=auto eol=crlf filter=evil\n")
+    subprocess.run(["git", "config", "filter.evil.clean", "touch ran"], cwd=root, check=True)
+    subprocess.run(["git", "config", "filter.evil.smudge", "touch ran"], cwd=root, check=True)
+    (root / "mixed").write_bytes(b"a\r\nb\nc\r\n")
+    before = snapshot(root)
+    turn(kept, 1, lambda: (root / "mixed").write_bytes(b"x"))
+    kept.undo(kept.turns())
+    assert snapshot(root) == before
+
+
+def test_the_repository_of_the_user_is_untouched(kept, root):
+    before = {path: path.stat().st_mtime_ns for path in (root / ".git").rglob("*")}
+    turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
+    kept.undo(kept.turns())
+    assert {path: path.stat().st_mtime_ns for path in (root / ".git").rglob("*")} == before
+
+
+def test_two_sessions_share_a_workspace(kept, root):
+    other = Checkpoints(root, kept._folder, "s2")
+    turn(kept, 1, lambda: (root / "one").write_text("1\n"))
+    turn(other, 1, lambda: (root / "two").write_text("2\n"))
+    kept.undo(kept.turns())
+    assert not (root / "one").exists()
+    assert (root / "two").exists()
+    assert [len(one.turns()) for one in (kept, other)] == [1, 1]
+
+
+def test_diff_since_a_turn_shows_what_is_new(kept, root):
+    turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
+    (root / "later").write_text("later\n")
+    diff = kept.diff(kept.turns()[0])
+    assert "+changed" in diff
+    assert "+later" in diff
+
+
+def test_without_git_it_says_so(kept, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CheckpointError, match="git"):
+        kept.take(1, "before")
+
+
+def test_old_and_too_many_are_deleted(kept, root, tmp_path):
+    base = kept._folder.parent
+    turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
+    assert [one.workspace for one in stored_checkpoints(base)] == [str(root)]
+    assert clean_checkpoints(base, days=30, max_bytes=1 << 30) == 0
+    assert len(kept.turns()) == 1
+    clean_checkpoints(base, days=30, max_bytes=10)
+    assert stored_checkpoints(base) == ()
+    turn(kept, 2, lambda: (root / "a.py").write_text("again\n"))
+    assert [each.number for each in kept.turns()] == [2]
