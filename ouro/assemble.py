@@ -38,6 +38,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import (
+    Checkpoints,
     Confinement,
     GuardedMemory,
     Mode,
@@ -54,6 +55,7 @@ from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext
+from ouro.session.file_undo import FileUndo, checkpoints_folder
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
@@ -389,7 +391,9 @@ class _SessionBuilder:
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
         found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
         tools = {tool.name: tool for tool in found}
-        runner = ToolRunner(tools, self.permissions, self.tasks.ask_user, self.memory.tool_finished)
+        runner = ToolRunner(
+            tools, self.permissions, self.tasks.ask_user, self._before_change, self.memory.tool_finished
+        )
         prompt = system_prompt(project_instructions(bench.cwd) if ground.trusted else ())
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
@@ -424,6 +428,19 @@ class _SessionBuilder:
         )
 
     @cached_property
+    def files(self) -> FileUndo | None:
+        settings, transcript = self.ground.settings.checkpoints, self.transcript
+        if not settings.enabled or self.ground.options.ephemeral:
+            return None
+        folder = checkpoints_folder(get_home() / "checkpoints", self.ground.options.cwd)
+        checkpoints = Checkpoints(self.ground.options.cwd, folder, transcript.session_id)
+        return FileUndo(checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000)
+
+    async def _before_change(self) -> None:
+        if self.files is not None:
+            await self.files.before_change()
+
+    @cached_property
     def window(self) -> ContextWindow:
         return ContextWindow(self.compactor, self.tasks)
 
@@ -449,7 +466,7 @@ class _SessionBuilder:
             await models.release()
             titles.after_turn()
 
-        return AgentTurn(agent, steering, self.environment, self.memory, self.plan, self.tasks, after_turn)
+        return AgentTurn(agent, steering, self.environment, self.memory, self.plan, self.tasks, self.files, after_turn)
 
     def _rewind(self) -> Rewind:
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
@@ -459,8 +476,8 @@ class _SessionBuilder:
             seen.clear()
             context.clear()
 
-        undoer = self.memory.rewind
-        undoers: dict[RewindScope, Undoer] = {"memory": undoer} if undoer else {}
+        found: dict[RewindScope, Undoer | None] = {"files": self.files, "memory": self.memory.rewind}
+        undoers = {scope: undoer for scope, undoer in found.items() if undoer is not None}
         return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled)
 
     def _resumed(self, info: SessionInfo) -> Resumed:

@@ -53,6 +53,16 @@ class SandboxSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """Files as they were before and after each turn, for `/undo` and `/rewind`."""
+
+    enabled: bool = True
+    keep_days: int = 14
+    max_mb: int = 2_000
+    """Of all workspaces together; the oldest go first."""
+
+
+@dataclass(frozen=True, slots=True)
 class TuiSettings:
     theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -141,6 +151,7 @@ class Settings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)

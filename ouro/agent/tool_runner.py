@@ -50,6 +50,8 @@ class ToolRunner:
     tools: Mapping[str, AnyTool]
     permissions: Permissions
     ask_user: AskUser
+    before_change: Callable[[], Awaitable[None]]
+    """Is awaited before a tool runs that may change files."""
     after_tool: Callable[[str], Awaitable[None]]
     """Is awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
 
@@ -129,6 +131,8 @@ class ToolBatch:
         try:
             tool, args = self._runner.parse(call)
             comment, limits = await self._permit(call, tool, args)
+            if tool.effect in (Effect.WRITE, Effect.RUN) and limits != "read":
+                await self._runner.before_change()
             self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
             result = await tool.run(args, self._context(call, limits))
         except OuroError as error:

@@ -32,14 +32,17 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
         await go(front_end, way)
 
 
-async def undo(front_end: FrontEnd, _argument: str) -> None:
-    _show_rewound(front_end, await front_end.session.rewind.undo())
+async def undo(front_end: FrontEnd, argument: str) -> None:
+    if argument not in ("", "conversation"):
+        raise UsageError("/undo also restores the files; /undo conversation leaves them as they are.")
+    scopes: tuple[RewindScope, ...] = () if argument else ("files",)
+    _show_rewound(front_end, await front_end.session.rewind.undo(scopes))
 
 
 async def redo(front_end: FrontEnd, _argument: str) -> None:
-    await front_end.session.rewind.redo()
+    lines = await front_end.session.rewind.redo()
     front_end.show_again()
-    front_end.say("Returned to where the conversation was.")
+    front_end.say(" ".join(["Returned to where the conversation was.", *lines]))
 
 
 async def fork(front_end: FrontEnd, argument: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.safety.checkpoints import Checkpoints, Restored, TurnFiles, clean_checkpoints, stored_checkpoints
     from ouro.safety.environment import child_environment
     from ouro.safety.guarded_memory import GIT_CONFIG, GuardedMemory
     from ouro.safety.permissions import Permissions

@@ -54,7 +54,7 @@ class CheckpointError(OuroError):
     """A checkpoint could not be taken or read."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """One file in two trees; mode `000000` where it is not there."""
 
     path: str
@@ -79,12 +79,14 @@ class Restored(msgspec.Struct, frozen=True):
     """Files left as the user has them, and why."""
 
 
-class Turn(msgspec.Struct, frozen=True):
+class TurnFiles(msgspec.Struct, frozen=True):
     """A turn with its checkpoints; an empty commit where there is none."""
 
     number: int
     before: str = ""
     after: str = ""
+    undone: str = ""
+    """Set where the turn's changes of files have been undone."""
 
 
 class Checkpoints:
@@ -98,7 +100,7 @@ class Checkpoints:
 
     def __init__(self, root: Path, folder: Path, session: str) -> None:
         self.root = Path(os.path.realpath(root))
-        self._folder = folder
+        self.folder = folder
         self._session = session
         self.skipped: set[str] = set()
         """Files and nested repositories that the last checkpoint left out."""
@@ -119,9 +121,9 @@ class Checkpoints:
             self._git("update-ref", f"{_REFS}/turns/{self._session}/{number}/{moment}", commit)
             return commit
 
-    def turns(self) -> tuple[Turn, ...]:
+    def turns(self) -> tuple[TurnFiles, ...]:
         """The turns of this session that have checkpoints, oldest first."""
-        if not (self._folder / "objects").is_dir():
+        if not (self.folder / "objects").is_dir():
             return ()
         found: dict[int, dict[str, str]] = {}
         lines = self._git("for-each-ref", "--format=%(objectname) %(refname)", f"{_REFS}/turns/{self._session}/")
@@ -129,33 +131,44 @@ class Checkpoints:
             commit, ref = line.split(" ", 1)
             number, moment = ref.split("/")[-2:]
             found.setdefault(int(number), {})[moment] = commit
-        return tuple(Turn(number, **found[number]) for number in sorted(found))
+        return tuple(TurnFiles(number, **found[number]) for number in sorted(found))
 
-    def changes(self, turn: Turn) -> tuple[Change, ...]:
+    def changes(self, turn: TurnFiles) -> tuple[FileChange, ...]:
         """The files that changed during a turn; none where it has no end."""
         if not (turn.before and turn.after):
             return ()
         unsure = self._left_out(turn.before) | self._left_out(turn.after)
         return tuple(change for change in self._changes(turn.before, turn.after) if change.path not in unsure)
 
-    def diff(self, turn: Turn) -> str:
+    def diff(self, turn: TurnFiles) -> str:
         """What changed since before a turn, as a unified diff."""
         with self._locked():
             return self._git("diff", "--no-ext-diff", "--no-color", "-M", turn.before, self._tree(), "--", strip=False)
 
-    def undo(self, turns: Sequence[Turn], path: str = "") -> Restored:
+    def _mark(self, turns: Sequence[TurnFiles], *, undone: bool) -> None:
+        for turn in turns:
+            ref = f"{_REFS}/turns/{self._session}/{turn.number}/undone"
+            self._git("update-ref", *((ref, turn.before) if undone else ("-d", ref)))
+
+    def undo(self, turns: Sequence[TurnFiles], path: str = "") -> Restored:
         """Bring the files back to before `turns`, the last turn first; what the user changed since then stays.
 
         Args:
             path: only this file, relative to the workspace.
         """
         ways = [(turn.after, turn.before) for turn in sorted(turns, key=lambda turn: -turn.number)]
-        return self._carry_out(ways, path)
+        restored = self._carry_out(ways, path)
+        if not path:
+            self._mark(turns, undone=True)
+        return restored
 
-    def redo(self, turns: Sequence[Turn], path: str = "") -> Restored:
+    def redo(self, turns: Sequence[TurnFiles], path: str = "") -> Restored:
         """Do again what `undo` has undone."""
         ways = [(turn.before, turn.after) for turn in sorted(turns, key=lambda turn: turn.number)]
-        return self._carry_out(ways, path)
+        restored = self._carry_out(ways, path)
+        if not path:
+            self._mark(turns, undone=False)
+        return restored
 
     def _carry_out(self, ways: Sequence[tuple[str, str]], path: str) -> Restored:
         """Take the files from one commit to the other, way by way."""
@@ -185,7 +198,7 @@ class Checkpoints:
         done = tuple(name for name in paths if name not in merged and name not in left)
         return Restored(done, tuple(name for name in merged if name not in left), left)
 
-    def _restore(self, change: Change) -> str:
+    def _restore(self, change: FileChange) -> str:
         """Put the new side of a change in place; returns why not, `merged`, or nothing."""
         file = self.root / change.path
         if os.path.realpath(file.parent) != str(file.parent):
@@ -216,11 +229,11 @@ class Checkpoints:
             self._write(file, change.new_mode, wanted)
         return ""
 
-    def _merge(self, own: bytes, change: Change, other: bytes) -> bytes | None:
+    def _merge(self, own: bytes, change: FileChange, other: bytes) -> bytes | None:
         """The user's text with the change in it; None where both touch the same lines, or it is no text."""
         if {change.old_mode, change.new_mode} & {_ABSENT[0], "120000"} or b"\0" in own or b"\0" in other:
             return None
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             names = []
             for name, data in (("own", own), ("base", self._blob(change.old_blob)), ("other", other)):
                 Path(folder, name).write_bytes(data)
@@ -244,12 +257,12 @@ class Checkpoints:
             raise CheckpointError(f"The checkpoint has no content for {name}.")
         return output
 
-    def _changes(self, start: str, end: str) -> Iterator[Change]:
+    def _changes(self, start: str, end: str) -> Iterator[FileChange]:
         fields = self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end, strip=False).split("\0")
         for meta, path in zip(fields[::2], fields[1::2], strict=False):
             old_mode, new_mode, old_blob, new_blob, _ = meta[1:].split(" ")
             if "160000" not in (old_mode, new_mode):
-                yield Change(path, old_mode, old_blob, new_mode, new_blob)
+                yield FileChange(path, old_mode, old_blob, new_mode, new_blob)
 
     def _left_out(self, commit: str) -> set[str]:
         return set(self._git("log", "-1", "--format=%B", commit).split("\n")[2:])
@@ -277,25 +290,28 @@ class Checkpoints:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """The repository, made where it is missing; one process at a time uses its index."""
-        ensure_private_dir(self._folder)
-        with lock_file(self._folder / "lock", timeout=_TIMEOUT):
-            if not (self._folder / "HEAD").exists():
+        home = Path.home()
+        if self.root == home or home.is_relative_to(self.root):
+            raise CheckpointError(f"{self.root} holds your home folder: start ouro in the folder of a project.")
+        ensure_private_dir(self.folder)
+        with lock_file(self.folder / "lock", timeout=_TIMEOUT):
+            if not (self.folder / "HEAD").exists():
                 self._git("init", "--quiet", "--template=")
-                (self._folder / "info").mkdir(exist_ok=True)
-                (self._folder / "info" / "exclude").write_text(_EXCLUDED)
-                (self._folder / "info" / "attributes").write_text(_ATTRIBUTES)
-                (self._folder / "workspace").write_text(str(self.root))
+                (self.folder / "info").mkdir(exist_ok=True)
+                (self.folder / "info" / "exclude").write_text(_EXCLUDED)
+                (self.folder / "info" / "attributes").write_text(_ATTRIBUTES)
+                (self.folder / "workspace").write_text(str(self.root))
             yield
 
     def _git(self, *arguments: str, data: bytes = b"", strip: bool = True) -> str:
         code, output = self._run(list(arguments), data)
         if code:
-            raise CheckpointError(f"git {arguments[0]} failed in {self._folder} (exit code {code}).")
+            raise CheckpointError(f"git {arguments[0]} failed in {self.folder} (exit code {code}).")
         text = os.fsdecode(output)
         return text.strip() if strip else text
 
     def _run(self, arguments: list[str], data: bytes) -> tuple[int, bytes]:
-        return run_checkpoint_git(self._folder, self.root, arguments, data)
+        return run_checkpoint_git(self.folder, self.root, arguments, data)
 
 
 def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"") -> tuple[int, bytes]:
@@ -371,17 +387,22 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
     return tuple(sorted(found, key=lambda one: -one.last))
 
 
-def clean_checkpoints(base: Path, *, days: float, max_bytes: int, now: Callable[[], float] = time.time) -> int:
+def clean_checkpoints(
+    base: Path, *, days: float, max_bytes: int, keep: Path | None = None, now: Callable[[], float] = time.time
+) -> int:
     """Delete the oldest checkpoints: of workspaces without one for `days`, and until the rest is below `max_bytes`.
 
     Within a workspace, the refs older than `days` and what only they hold.
+
+    Args:
+        keep: the folder of a workspace that is in use.
 
     Returns:
         How many bytes are free again.
     """
     freed, total = 0, 0
     for one in stored_checkpoints(base):
-        if now() - one.last > days * 86400 or total + one.bytes > max_bytes:
+        if one.folder != keep and (now() - one.last > days * 86400 or total + one.bytes > max_bytes):
             shutil.rmtree(one.folder, ignore_errors=True)
             freed += one.bytes
             continue

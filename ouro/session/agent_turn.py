@@ -11,6 +11,7 @@ from ouro.agent.loop import LoopAgent, Prompt
 from ouro.events import Emit, Event, TodosChanged, TurnFinished
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
+from ouro.session.file_undo import FileUndo
 from ouro.session.turn import SessionTasks
 from ouro.tools.todo import Plan
 
@@ -37,11 +38,15 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     """Adds to the message, and receives the events of the turn."""
     plan: Plan
     tasks: SessionTasks
+    files: FileUndo | None
+    """Checkpoints of the files; None where they are off."""
     after_turn: Callable[[], Awaitable[None]]
     """Is awaited when a turn was not interrupted."""
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended."""
+        if self.files is not None:
+            self.files.turn_began()
         context = [await self.environment.changes(), await self.memory.before_turn(text)]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos = self.plan.items
@@ -58,7 +63,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         try:
             finished = await self.agent.run(prompt, on_event)
         finally:
+            if self.files is not None:
+                self.files.turn_ended()
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
+        if self.files is not None:
+            await self.files.settled()
         await self.after_turn()
         return finished

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ouro.memory.backend import WholeSession
     from ouro.memory.transcript import TranscriptEntry
 
+_FILES: tuple[RewindScope, ...] = ("files",)
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
 """The beginning of a message that holds a shell line of the user and its output: not a message that was typed."""
 
@@ -71,6 +72,10 @@ class Undoer(Protocol):
     """Finds what turns did in one scope (files, long-term memory) since a message of the current branch."""
 
     async def find(self, number: int) -> Undoable | None: ...
+
+    async def redo(self) -> Sequence[str]:
+        """Do again what was undone of turns that are on the current branch again; returns what to tell the user."""
+        ...
 
 
 class Rewind(msgspec.Struct, frozen=True, eq=False):
@@ -162,22 +167,27 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         await self._go(number)
 
-    async def undo(self) -> Rewound:
-        """Undo the last message of the user, and all that followed it."""
+    async def undo(self, scopes: Collection[RewindScope] = _FILES) -> Rewound:
+        """Undo the last message of the user, all that followed it, and what it did in `scopes`."""
         self._check()
         while not (points := self.points()) and self.has_earlier:
             await self.earlier()
         if not points:
             raise UsageError("There is nothing to undo: the session has no messages.")
-        return await self.rewind(points[-1].number)
+        return await self.rewind(points[-1].number, scopes)
 
-    async def redo(self) -> None:
-        """Undo the last rewind, where no message was sent since; as often as there were rewinds."""
+    async def redo(self) -> Sequence[str]:
+        """Undo the last rewind, where no message was sent since; as often as there were rewinds.
+
+        Returns:
+            What to tell the user.
+        """
         self._check()
         undone = self.memory.transcript.undone
         if not undone:
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         await self._go(undone[-1])
+        return [line for undoer in self.undoers.values() for line in await undoer.redo()]
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or the part before message `number`; return the id of the copy, empty if that is empty."""

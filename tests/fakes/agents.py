@@ -23,7 +23,7 @@ def make_runner(
     tools: Mapping[str, AnyTool], permissions: Permissions, tasks: SessionTasks | None = None
 ) -> ToolRunner:
     """A ToolRunner with nothing to do after a tool."""
-    return ToolRunner(tools, permissions, (tasks or SessionTasks()).ask_user, _nothing)
+    return ToolRunner(tools, permissions, (tasks or SessionTasks()).ask_user, _unchanged, _nothing)
 
 
 def make_compactor(
@@ -89,6 +89,10 @@ async def events_of(work) -> list[Event]:
     events: list[Event] = []
     await work(events.append)
     return events
+
+
+async def _unchanged() -> None:
+    await asyncio.sleep(0)
 
 
 async def _nothing(_tool: str) -> None:

@@ -220,7 +220,7 @@ def test_the_repository_of_the_user_is_untouched(kept, root):
 
 
 def test_two_sessions_share_a_workspace(kept, root):
-    other = Checkpoints(root, kept._folder, "s2")
+    other = Checkpoints(root, kept.folder, "s2")
     turn(kept, 1, lambda: (root / "one").write_text("1\n"))
     turn(other, 1, lambda: (root / "two").write_text("2\n"))
     kept.undo(kept.turns())
@@ -244,7 +244,7 @@ def test_without_git_it_says_so(kept, monkeypatch, tmp_path):
 
 
 def test_old_and_too_many_are_deleted(kept, root, tmp_path):
-    base = kept._folder.parent
+    base = kept.folder.parent
     turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
     assert [one.workspace for one in stored_checkpoints(base)] == [str(root)]
     assert clean_checkpoints(base, days=30, max_bytes=1 << 30) == 0

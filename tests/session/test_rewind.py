@@ -365,6 +365,9 @@ class Files:
             raise ToolError("git is gone")
         return SimpleNamespace(what=self.what, undo=partial(self.take_back, number)) if self.what else None
 
+    async def redo(self):
+        return ()
+
     async def take_back(self, number):
         self.taken.append(number)
         if self.failing:

@@ -213,6 +213,10 @@ class MemoryRewind:
             return None
         return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_all(commits))
 
+    async def redo(self) -> Sequence[str]:
+        """Nothing: what was undone in memory stays undone."""
+        return ()
+
     async def _undo_all(self, commits: Sequence[Commit]) -> Sequence[str]:
         messages: list[str] = []
         gone: set[str] = set()

@@ -1,0 +1,145 @@
+"""FileUndo: checkpoints around the turns of a session, and the way back to the files of an earlier one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import OuroError
+from ouro.memory.manager import MemoryManager
+from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
+from ouro.session.turn import SessionTasks
+from ouro.utils.log import log
+from ouro.utils.text import plural
+
+FIRST_TIMEOUT = 20.0
+"""Seconds that the first change of a turn waits for its checkpoint; the first one of a large folder takes long."""
+_NAMED = 3
+_CLEAN_EVERY = 86_400.0
+
+
+class UndoableFiles(msgspec.Struct, frozen=True):
+    """The files that some turns changed."""
+
+    what: str
+    undo: Callable[[], Awaitable[Sequence[str]]]
+
+
+class FileUndo(msgspec.Struct, eq=False):
+    """Takes checkpoints beside the turns; a turn that changes nothing waits for none."""
+
+    checkpoints: Checkpoints
+    transcript: MemoryManager
+    tasks: SessionTasks
+    keep_days: int
+    max_bytes: int
+    _number: int = 0
+    """The message of the current turn."""
+    _before: asyncio.Task[bool] | None = None
+    _after: asyncio.Task[bool] | None = None
+    _changes: bool = False
+    """The current turn may have changed files."""
+    _is_off: bool = False
+    _told: set[str] = msgspec.field(default_factory=set)
+
+    def turn_began(self) -> None:
+        """Start the checkpoint of the files as they are now."""
+        self._changes = False
+        self._number = self.transcript.next_number
+        if not self._is_off:
+            self._before = asyncio.create_task(self._take("before", self._after), name="checkpoint")
+
+    async def before_change(self) -> None:
+        """Wait until the files are kept as they were before the turn."""
+        self._changes = True
+        if self._before is not None:
+            done, _ = await asyncio.wait([self._before], timeout=FIRST_TIMEOUT)
+            if not done:
+                self._warn("The first checkpoint of this folder takes long: changes of this turn cannot be undone.")
+
+    def turn_ended(self) -> None:
+        """Start the checkpoint of the files after the turn."""
+        if self._changes and self._before is not None:
+            self._after = asyncio.create_task(self._take("after", self._before), name="checkpoint")
+
+    async def settled(self) -> None:
+        """Wait for the checkpoints of the turns so far."""
+        tasks = [task for task in (self._before, self._after) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def find(self, number: int) -> UndoableFiles | None:
+        """What the turns since message `number` of the current branch did to files; None if nothing."""
+        turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
+        changed = {change.path for turn in turns for change in await asyncio.to_thread(self.checkpoints.changes, turn)}
+        if not changed:
+            return None
+
+        async def undo() -> Sequence[str]:
+            return _told_of(await asyncio.to_thread(self.checkpoints.undo, turns), "Restored")
+
+        return UndoableFiles(plural(len(changed), "file"), undo)
+
+    async def redo(self) -> Sequence[str]:
+        """Do again what was undone of the turns that are on the current branch; returns what to tell the user."""
+        turns = await self._turns(lambda turn: bool(turn.undone))
+        return _told_of(await asyncio.to_thread(self.checkpoints.redo, turns), "Changed again") if turns else ()
+
+    async def _turns(self, wanted: Callable[[TurnFiles], bool]) -> list[TurnFiles]:
+        await self.settled()
+        on_branch = {entry.number for entry in self.transcript.transcript.entries}
+        turns = await asyncio.to_thread(self.checkpoints.turns)
+        return [turn for turn in turns if turn.number in on_branch and wanted(turn)]
+
+    async def _take(self, moment: str, earlier: asyncio.Task[bool] | None) -> bool:
+        if earlier is not None and not await earlier:
+            return False
+        number = self._number
+        try:
+            await asyncio.to_thread(self.checkpoints.take, number, "before" if moment == "before" else "after")
+            if moment == "before":
+                await asyncio.to_thread(self._clean)
+        except (OSError, OuroError) as error:
+            self._is_off = True
+            self._warn(f"Changes of files cannot be undone in this session: {error}")
+            return False
+        if skipped := sorted(self.checkpoints.skipped - self._told):
+            self._told.update(skipped)
+            more = f" and {len(skipped) - _NAMED} more" if len(skipped) > _NAMED else ""
+            log.info("not in checkpoints: %s%s", ", ".join(skipped[:_NAMED]), more)
+        return True
+
+    def _clean(self) -> None:
+        """Delete old checkpoints, once a day."""
+        base = self.checkpoints.folder.parent
+        stamp = base / "cleaned"
+        if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
+            stamp.touch(mode=0o600)
+            clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self.tasks.warn(text)
+
+
+def checkpoints_folder(base: Path, root: Path) -> Path:
+    """Where the checkpoints of a workspace are kept: its name, and a hash of its path."""
+    from hashlib import sha256
+
+    return base / f"{root.name[:40]}-{sha256(str(root).encode(errors='surrogateescape')).hexdigest()[:12]}"
+
+
+def _told_of(restored: Restored, verb: str) -> list[str]:
+    lines = [f"{verb}: {_listed(restored.paths)}."] if restored.paths else []
+    if restored.merged:
+        lines.append(f"Your own changes stay in {_listed(restored.merged)}.")
+    return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
+
+
+def _listed(paths: Collection[str]) -> str:
+    names = list(paths)
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -1,0 +1,138 @@
+"""Undo and redo of the files that turns changed, in whole sessions."""
+
+import asyncio
+
+import pytest
+
+from ouro.assemble import Options, open_session
+from ouro.llm import ScriptedModel, call
+from ouro.session import OpenRequest
+
+
+async def opened(repository, *script, resume="", **options):
+    model = ScriptedModel(script)
+    return await open_session(Options(repository, ready_model=model, mode="auto", **options), OpenRequest(resume))
+
+
+async def say(session, text):
+    return [event async for event in session.send(text)]
+
+
+def write(path, content):
+    return call("write", path=path, content=content)
+
+
+async def test_undo_takes_back_what_tools_and_shell_lines_did_and_redo_does_it_again(repository):
+    (repository / "old.txt").write_text("old\n")
+    line = "echo more > made.txt && rm old.txt"
+    session = await opened(repository, write("a.py", "1\n"), "Done.", call("shell", command=line), "Done.")
+    await say(session, "write a.py")
+    await say(session, "run it")
+    assert (repository / "made.txt").exists()
+    assert not (repository / "old.txt").exists()
+
+    undone = await session.rewind.undo()
+    assert undone.text == "run it"
+    assert undone.notices == ("Restored: made.txt, old.txt.",)
+    assert not (repository / "made.txt").exists()
+    assert (repository / "old.txt").read_text() == "old\n"
+    assert (repository / "a.py").exists()
+
+    assert await session.rewind.redo() == ["Changed again: old.txt, made.txt."]
+    assert (repository / "made.txt").exists()
+    await session.rewind.undo()
+    await session.rewind.undo()
+    assert not (repository / "a.py").exists()
+    await session.close()
+
+
+async def test_a_rewind_offers_the_files_and_leaves_them_if_not_chosen(repository):
+    session = await opened(repository, write("a.py", "1\n"), "Done.", "Fine.")
+    await say(session, "write a.py")
+    await say(session, "thanks")
+    first, second = session.rewind.points()
+    assert dict(await session.rewind.can_rewind(first.number)) == {"files": "1 file"}
+    assert dict(await session.rewind.can_rewind(second.number)) == {}
+    await session.rewind.rewind(first.number)
+    assert (repository / "a.py").exists()
+    await session.rewind.redo()
+    assert (repository / "a.py").exists()
+    await session.rewind.rewind(first.number, ("files",))
+    assert not (repository / "a.py").exists()
+    await session.close()
+
+
+async def test_turns_of_a_branch_that_was_left_are_not_undone_again(repository):
+    session = await opened(repository, write("a.py", "1\n"), "Done.", write("b.py", "2\n"), "Done.")
+    await say(session, "write a.py")
+    await session.rewind.undo()
+    (repository / "a.py").write_text("mine\n")
+    await say(session, "write b.py instead")
+    await session.rewind.undo()
+    assert (repository / "a.py").read_text() == "mine\n"
+    assert not (repository / "b.py").exists()
+    await session.close()
+
+
+async def test_after_a_resume_earlier_turns_can_be_undone(repository):
+    session = await opened(repository, write("a.py", "1\n"), "Done.")
+    await say(session, "write a.py")
+    await session.close()
+    again = await opened(repository, resume=session.id)
+    await again.rewind.undo()
+    assert not (repository / "a.py").exists()
+    await again.close()
+
+
+async def test_an_edit_of_the_user_stays_and_is_named(repository):
+    session = await opened(repository, write("a.py", "1\n"), "Done.")
+    await say(session, "write a.py")
+    (repository / "a.py").write_text("mine\n")
+    notices = (await session.rewind.undo()).notices
+    assert notices == ("a.py is left as it is: you have changed it since.",)
+    assert (repository / "a.py").read_text() == "mine\n"
+    await session.close()
+
+
+async def test_a_turn_that_is_interrupted_can_be_undone(repository):
+    session = await opened(repository, call("shell", command="echo x > a.py; echo began; sleep 60"))
+
+    async def turn():
+        async for event in session.send("run"):
+            if type(event).__name__ == "ToolProgress":
+                session.interrupt()
+
+    async with asyncio.timeout(30):
+        await turn()
+    assert (repository / "a.py").exists()
+    await session.rewind.undo()
+    assert not (repository / "a.py").exists()
+    await session.close()
+
+
+@pytest.mark.parametrize("options", [{"ephemeral": True}, {"settings": {"checkpoints.enabled": False}}])
+async def test_it_can_be_off(repository, home, options):
+    session = await opened(repository, write("a.py", "1\n"), "Done.", **options)
+    await say(session, "write a.py")
+    await session.rewind.undo()
+    assert (repository / "a.py").exists()
+    assert not (home / ".ouro" / "checkpoints").exists()
+    await session.close()
+
+
+async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(repository, monkeypatch):
+    monkeypatch.setattr("ouro.safety.checkpoints.MAX_FILES", 0)
+    session = await opened(repository, write("a.py", "1\n"), "Done.", write("b.py", "1\n"), "Done.")
+    await say(session, "write a.py")
+    await say(session, "write b.py")
+    assert (repository / "b.py").exists()
+    heard = []
+
+    async def listen():
+        async for event in session.events():
+            heard.append(getattr(event, "text", ""))
+
+    listening = asyncio.create_task(listen())
+    await session.close()
+    await listening
+    assert sum("cannot be undone in this session" in text for text in heard) == 1
