@@ -55,7 +55,7 @@ from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext
-from ouro.session.file_undo import FileUndo, checkpoints_folder
+from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
@@ -71,6 +71,7 @@ from ouro.tools.todo import Plan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
 from ouro.utils.runtime import (
+    get_checkpoints_dir,
     get_history_dir,
     get_home,
     get_index_path,
@@ -432,8 +433,7 @@ class _SessionBuilder:
         settings, transcript = self.ground.settings.checkpoints, self.transcript
         if not settings.enabled or self.ground.options.ephemeral:
             return None
-        folder = checkpoints_folder(get_home() / "checkpoints", self.ground.options.cwd)
-        checkpoints = Checkpoints(self.ground.options.cwd, folder, transcript.session_id)
+        checkpoints = Checkpoints(self.ground.options.cwd, get_checkpoints_dir(), transcript.session_id)
         return FileUndo(checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000)
 
     async def _before_change(self) -> None:

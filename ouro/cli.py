@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "sessions": "list, show, export, import, rename, delete and repair sessions",
+    "checkpoints": "list and delete the files kept for undo",
     "usage": "show tokens and cost by model: today, this month, all",
     "models": "list usable models, and why others are not usable; set one up",
     "memory": "list, search, change, import, export and check long-term memory",

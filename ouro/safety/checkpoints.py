@@ -54,7 +54,7 @@ class CheckpointError(OuroError):
     """A checkpoint could not be taken or read."""
 
 
-class FileChange(msgspec.Struct, frozen=True):
+class TreeChange(msgspec.Struct, frozen=True):
     """One file in two trees; mode `000000` where it is not there."""
 
     path: str
@@ -94,13 +94,14 @@ class Checkpoints:
 
     Args:
         root: the workspace.
-        folder: where the checkpoints of this workspace are kept; sessions share it.
+        base: where the checkpoints of all workspaces are kept; the sessions of one share a folder there.
         session: the id of the session.
     """
 
-    def __init__(self, root: Path, folder: Path, session: str) -> None:
+    def __init__(self, root: Path, base: Path, session: str) -> None:
         self.root = Path(os.path.realpath(root))
-        self.folder = folder
+        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+        self.folder = base / f"{self.root.name[:40]}-{digest}"
         self._session = session
         self.skipped: set[str] = set()
         """Files and nested repositories that the last checkpoint left out."""
@@ -133,7 +134,7 @@ class Checkpoints:
             found.setdefault(int(number), {})[moment] = commit
         return tuple(TurnFiles(number, **found[number]) for number in sorted(found))
 
-    def changes(self, turn: TurnFiles) -> tuple[FileChange, ...]:
+    def changes(self, turn: TurnFiles) -> tuple[TreeChange, ...]:
         """The files that changed during a turn; none where it has no end."""
         if not (turn.before and turn.after):
             return ()
@@ -198,7 +199,7 @@ class Checkpoints:
         done = tuple(name for name in paths if name not in merged and name not in left)
         return Restored(done, tuple(name for name in merged if name not in left), left)
 
-    def _restore(self, change: FileChange) -> str:
+    def _restore(self, change: TreeChange) -> str:
         """Put the new side of a change in place; returns why not, `merged`, or nothing."""
         file = self.root / change.path
         if os.path.realpath(file.parent) != str(file.parent):
@@ -229,7 +230,7 @@ class Checkpoints:
             self._write(file, change.new_mode, wanted)
         return ""
 
-    def _merge(self, own: bytes, change: FileChange, other: bytes) -> bytes | None:
+    def _merge(self, own: bytes, change: TreeChange, other: bytes) -> bytes | None:
         """The user's text with the change in it; None where both touch the same lines, or it is no text."""
         if {change.old_mode, change.new_mode} & {_ABSENT[0], "120000"} or b"\0" in own or b"\0" in other:
             return None
@@ -257,12 +258,12 @@ class Checkpoints:
             raise CheckpointError(f"The checkpoint has no content for {name}.")
         return output
 
-    def _changes(self, start: str, end: str) -> Iterator[FileChange]:
+    def _changes(self, start: str, end: str) -> Iterator[TreeChange]:
         fields = self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end, strip=False).split("\0")
         for meta, path in zip(fields[::2], fields[1::2], strict=False):
             old_mode, new_mode, old_blob, new_blob, _ = meta[1:].split(" ")
             if "160000" not in (old_mode, new_mode):
-                yield FileChange(path, old_mode, old_blob, new_mode, new_blob)
+                yield TreeChange(path, old_mode, old_blob, new_mode, new_blob)
 
     def _left_out(self, commit: str) -> set[str]:
         return set(self._git("log", "-1", "--format=%B", commit).split("\n")[2:])

@@ -1,11 +1,10 @@
-"""FileUndo: checkpoints around the turns of a session, and the way back to the files of an earlier one."""
+"""FileUndo: checkpoints before and after the turns of a session, and the undo of what turns did to files."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -30,7 +29,7 @@ class UndoableFiles(msgspec.Struct, frozen=True):
 
 
 class FileUndo(msgspec.Struct, eq=False):
-    """Takes checkpoints beside the turns; a turn that changes nothing waits for none."""
+    """Takes checkpoints in the background; a turn that changes nothing waits for none."""
 
     checkpoints: Checkpoints
     transcript: MemoryManager
@@ -44,7 +43,7 @@ class FileUndo(msgspec.Struct, eq=False):
     _changes: bool = False
     """The current turn may have changed files."""
     _is_off: bool = False
-    _told: set[str] = msgspec.field(default_factory=set)
+    _said: set[str] = msgspec.field(default_factory=set)
 
     def turn_began(self) -> None:
         """Start the checkpoint of the files as they are now."""
@@ -79,14 +78,14 @@ class FileUndo(msgspec.Struct, eq=False):
             return None
 
         async def undo() -> Sequence[str]:
-            return _told_of(await asyncio.to_thread(self.checkpoints.undo, turns), "Restored")
+            return _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns), "Restored")
 
         return UndoableFiles(plural(len(changed), "file"), undo)
 
     async def redo(self) -> Sequence[str]:
         """Do again what was undone of the turns that are on the current branch; returns what to tell the user."""
         turns = await self._turns(lambda turn: bool(turn.undone))
-        return _told_of(await asyncio.to_thread(self.checkpoints.redo, turns), "Changed again") if turns else ()
+        return _lines_of(await asyncio.to_thread(self.checkpoints.redo, turns), "Changed again") if turns else ()
 
     async def _turns(self, wanted: Callable[[TurnFiles], bool]) -> list[TurnFiles]:
         await self.settled()
@@ -106,8 +105,8 @@ class FileUndo(msgspec.Struct, eq=False):
             self._is_off = True
             self._warn(f"Changes of files cannot be undone in this session: {error}")
             return False
-        if skipped := sorted(self.checkpoints.skipped - self._told):
-            self._told.update(skipped)
+        if skipped := sorted(self.checkpoints.skipped - self._said):
+            self._said.update(skipped)
             more = f" and {len(skipped) - _NAMED} more" if len(skipped) > _NAMED else ""
             log.info("not in checkpoints: %s%s", ", ".join(skipped[:_NAMED]), more)
         return True
@@ -121,19 +120,12 @@ class FileUndo(msgspec.Struct, eq=False):
             clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
 
     def _warn(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._said:
+            self._said.add(text)
             self.tasks.warn(text)
 
 
-def checkpoints_folder(base: Path, root: Path) -> Path:
-    """Where the checkpoints of a workspace are kept: its name, and a hash of its path."""
-    from hashlib import sha256
-
-    return base / f"{root.name[:40]}-{sha256(str(root).encode(errors='surrogateescape')).hexdigest()[:12]}"
-
-
-def _told_of(restored: Restored, verb: str) -> list[str]:
+def _lines_of(restored: Restored, verb: str) -> list[str]:
     lines = [f"{verb}: {_listed(restored.paths)}."] if restored.paths else []
     if restored.merged:
         lines.append(f"Your own changes stay in {_listed(restored.merged)}.")

@@ -70,6 +70,10 @@ def get_log_path() -> Path:
     return get_home() / "logs" / "ouro.log"
 
 
+def get_checkpoints_dir() -> Path:
+    return get_home() / "checkpoints"
+
+
 def ensure_private_dir(folder: Path) -> Path:
     """Make `folder` and its parents below ouro's home, readable by the user alone (0700); returns it."""
     home = get_home()

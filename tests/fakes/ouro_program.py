@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -168,10 +169,19 @@ class OuroProgram:
         return json.loads(self.headless("sessions", "list", "--all", "--json").out)
 
     def number_in(self, name: str, terminal: OuroTerminal) -> int:
-        """What a command has written into a file of the folder, once it has."""
+        """The process whose number a command has written into a file of the folder, once it has.
+
+        In a sandbox it has another number there than here.
+        """
         file = self.folder / name
         terminal.until(lambda: file.exists() and file.read_text().endswith("\n"))
-        return int(file.read_text())
+        number = file.read_text().strip()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                numbers = (process / "status").read_text().partition("NSpid:")[2].partition("\n")[0].split()
+                if numbers[1:] and numbers[-1] == number and (process / "cwd").readlink() == self.folder:
+                    return int(process.name)
+        return int(number)
 
     def close(self) -> None:
         """End what still runs."""

@@ -28,7 +28,7 @@ def root(tmp_path) -> Path:
 
 @pytest.fixture
 def kept(tmp_path, root) -> Checkpoints:
-    return Checkpoints(root, tmp_path / ".ouro" / "checkpoints" / "work", "s1")
+    return Checkpoints(root, tmp_path / ".ouro" / "checkpoints", "s1")
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
@@ -220,7 +220,7 @@ def test_the_repository_of_the_user_is_untouched(kept, root):
 
 
 def test_two_sessions_share_a_workspace(kept, root):
-    other = Checkpoints(root, kept.folder, "s2")
+    other = Checkpoints(root, kept.folder.parent, "s2")
     turn(kept, 1, lambda: (root / "one").write_text("1\n"))
     turn(other, 1, lambda: (root / "two").write_text("2\n"))
     kept.undo(kept.turns())
