@@ -1,12 +1,11 @@
 """X6: a shell line that does anything is asked. Each list is one way around the judge of an earlier version."""
 
 import os
-import random
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from fuzz_judge import Judge, fuzz
 
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 
@@ -288,47 +287,17 @@ def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, argumen
 
 # -- the judge against bash
 
-COMMANDS = """
-    ls cat head tail wc grep sed awk sort uniq find echo printf test [ cd git jq diff cut tr rg set command env tree
-    xargs
-""".split()
-PIECES = [
-    *COMMANDS, "touch made", "tee made", "rm a.txt", "mkdir made", "> made", ">> a.txt", ">| made", "&> made",
-    "<> made", "2>&1", ">/dev/null", "2>/dev/null", "-n", "-e", "-o", "-o made", "-i", "-i s/one/x/", "w made",
-    "'w made'", "1w made", "-f", "-f a.txt", "-a", "-W", "--", "-", ";", "\n", "\\", "\\\n", "|", "||", "&&", "&", "(",
-    ")", "{", "}", "!", "$(", "`", "'", '"', "$'", "\\'", "$", "${", "#", "a.txt", "made", "*.txt", "*", "-x", "-exec",
-    "{}", "\\;", "+", "-delete", "-fprint made", "s/one/two/", "s/one/touch made/e", "'s/a/b/w made'", "p", "1p",
-    "'{print}'", "'{print > \"made\"}'", "x=1", "PATH=.", "$x", "$HOME", "if true; then", "fi", "for x in 1; do",
-    "done", "<<A\n", "\nA\n", "-v", "'a[$(touch made)]'", "--output=made", "--output", "log", "diff", "status",
-    "-C", "src", "..", "~", "~/x", "eval", "bash -c", "~+", "\t", " \\ ", "\\t", ",", "=", "[", "]", "[[", "]]", "time",
-    "exec",
-]  # fmt: skip
+
+@pytest.mark.parametrize(
+    "line", ['echo "$\\\n(touch made)"', "echo $\\\n(touch made)", 'cat "a$\\\n{x}"', "uniq a*", "echo */*", "cat */*"]
+)
+def test_x6_a_line_that_the_fuzzer_found_is_asked(root, line):
+    (root / "link").symlink_to("../")
+    assert isinstance(decision(root, line), Ask)
 
 
-def state(root: Path) -> list[tuple[str, bytes]]:
-    """The files in the workspace, and those beside it and in the home folder."""
-    folders = (root, Path.home())
-    found = [path for folder in folders for path in sorted(folder.rglob("*")) if ".git" not in path.parts]
-    return [(str(path), path.read_bytes() if path.is_file() else b"") for path in found]
-
-
-def test_x6_no_line_that_is_allowed_unasked_has_an_effect(root):
-    """Random lines of pieces that matter to bash. The first that changes a file is printed.
-
-    `OURO_FUZZ_SECONDS` sets the time, `OURO_FUZZ_SEED` the lines.
-    """
-    random_lines = random.Random(os.environ.get("OURO_FUZZ_SEED", "ouro"))
-    permissions = Permissions(Workspace(root), "ask")
-    before, ran, end = state(root), 0, time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        parts = [random_lines.choice(PIECES) for _ in range(random_lines.randint(1, 7))]
-        line = "".join([random_lines.choice(COMMANDS), *(random_lines.choice(("", " ", " ")) + part for part in parts)])
-        if not isinstance(permissions.decide("shell", Effect.RUN, [line]), Allow):
-            continue
-        ran += 1
-        subprocess.run(
-            ["timeout", "-k", "0.1", "1", "bash", "-c", "--", line],
-            cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        assert state(root) == before, f"this line ran unasked and changed files: {line!r}"
+def test_x6_fuzzed_lines_that_are_allowed_unasked_have_no_effect(tmp_path, home):
+    """`OURO_FUZZ_SECONDS` sets the time, `OURO_FUZZ_SEED` the lines; longer: `python -m tests.fuzz_judge`."""
+    found, ran = fuzz(Judge(tmp_path / "scratch", home), SECONDS, os.environ.get("OURO_FUZZ_SEED", "ouro"))
+    assert found == []
     assert ran > SECONDS  # the lines are not all refused

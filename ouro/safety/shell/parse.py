@@ -272,6 +272,8 @@ class _Lexer:
             elif char == "\\" and (not quoted or following in ("$", "`", '"', "\\", "\n")):
                 if not following:
                     self._hide("it cannot be parsed")
+                elif following == "\n":
+                    self._opaque("it goes on with a word in the next line")  # bash runs "$\ NEWLINE (touch x)"
                 draft.text += following.replace("\n", "")
                 self._at += 2
             elif char == "'" and not quoted:

@@ -78,6 +78,9 @@ class Places:
             for start in self.named(before_pattern(word.text)):
                 yield start
                 yield from map(self.workspace.resolve, self._matches(start, word))
+            above = word.text.rpartition("/")[0]
+            if re.search(r"[*?\[]", above):
+                yield from self.of_word(Word(above, exact=False, glob=True))  # bash lists these folders
 
     def strange_match(self, word: Word) -> str:
         """Why what a file pattern matches cannot be judged: a name like an option, or too many; else empty."""

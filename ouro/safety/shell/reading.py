@@ -55,7 +55,7 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
         if not is_listed or (script and not script.fullmatch(word.text)):
             return word.text
     for number, word in enumerate(operands):
-        is_second = row.operands == "file" and number
+        is_second = row.operands == "file" and (number or word.glob)
         if not _is_path(word, name in PATTERNS_FIRST) or word.text.startswith("@") or is_second:
             return word.text
     if name == "cd":

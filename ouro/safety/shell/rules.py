@@ -159,7 +159,7 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
     elif command.name == "diff" and any(path.is_dir() for word in found for path in places.of_word(word)):
         yield Need("command", command.text, command)  # it compares folders and follows links
     else:
-        for word in found:
+        for word in (*found, *(word for word in command.arguments if word.glob)):
             if outside := next(filter(places.is_outside, places.of_word(word)), None):
                 yield Need("read", places.workspace.shown(outside), paths=(outside,))
 

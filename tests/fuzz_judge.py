@@ -1,0 +1,319 @@
+"""A fuzzer of the shell judge against bash: `python -m tests.fuzz_judge --seconds 600 --seed 7`.
+
+Random lines are judged in mode `ask`. Each line that is allowed unasked is run by bash, without the sandbox, in a
+scratch folder. It fails if a file changes, if a program leaves its mark that no allowed line may start, or if
+something outside of the workspace is opened. A failing line is shortened and printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ouro.safety import Allow, Effect, Permissions, Workspace
+from ouro.safety.environment import child_environment
+from ouro.safety.shell.tables import _GIT_LETTERS, _GIT_LONG, _GIT_VALUED, GIT_LISTS, GIT_READS, readers
+
+SECRET = "canary-5c1f0b"
+STUBS = """
+    mark sh bash dash zsh ksh python python3 perl ruby node php less more pager man vi vim ed editor curl wget nc ssh
+    scp gpg sudo make gcc cc pip npm docker tar systemctl kill pkill xdg-open
+""".split()
+_IN_OPEN, _IN_ACCESS, _IN_NONBLOCK = 0x20, 0x01, 0x800
+_SHRINK_TRIES = 400
+_BASH = shutil.which("bash") or "/bin/bash"
+_RUN = 'ulimit -f 4000 -t 2; for line; do timeout -s KILL 2 "$0" -c -- "$line"; done'
+_BATCH = 16
+
+FILES = {
+    "a.txt": "one\ntwo 2\nthree,3\n", "a2.txt": "one\n2\n", "b.csv": "x,y\n1,2\n", "data.json": '{"a": [1, "b"]}\n',
+    "prog.awk": 'BEGIN { system("mark") }\n', "prog.sed": "1e mark\nw made\n", "prog.jq": "import \"x\" as x; .\n",
+    "names": "../outside/key.txt\n", "src/x.py": "import os\n", "src/deep/y.txt": "y\n",
+    "opts/--output=made": "", "opts/-o": "", "opts/made": "x\n", "opts/a.txt": "one\n", "mark me": "one\n",
+}  # fmt: skip
+LINKS = {"out": "../outside", "src/key": "../../outside/key.txt", "link": "src/deep"}
+PATHS = [
+    "a.txt", "a.txt", "a2.txt", "b.csv", "data.json", "src", ".", "src/x.py", "a*", "*.txt", "src/*", "*", "?.txt",
+    "[a-b]*", "*/*", "src/../a.txt", "link/../x.py", "link/..", "out", "out/key.txt", "src/key", "..", "-", "--",
+    "../outside/key.txt", "~/.ssh/id_rsa", "$HOME/.ssh/id_rsa", "~+/a.txt", "made", "prog.awk", "prog.sed", "names",
+    "@names", "/dev/null", "/dev/stdin", "/proc/self/cwd/../outside/key.txt", "opts/*", "opts", "opts/--output=made",
+    "-o", "-f", "+1", "./-o", "HEAD", "HEAD:a.txt", ":a.txt", "'mark me'", "o*", "/", "~", "/*/../made", "x=~/.ssh",
+]  # fmt: skip
+VALUES = [
+    "1", "2", "0", "x", ",", "one", "made", "a.txt", "%s", "'%n %f'", "always", "+%s", "names", "'a[$(mark)]'",
+    "'|mark'", "../outside/key.txt", "src", "out", "*.txt", "/", "json", "-", "--", "-o", "''", "'{}'", "ext::mark",
+    "@names",
+]  # fmt: skip
+SED = [
+    "p", "d", "q", "=", "1", "$", ",", "!", ";", "\n", " ", "{", "}", "w made", "w", "e", "e mark", "r out/key.txt",
+    "R names", "W made", "s/one/mark/", "s/one/mark/e", "s,o,x,w made", "s/o/x/g;w made", "/one/", "\\,one,", "\\",
+    "y/o/x/", "a\\", "i x", "F", "s|a|b|;e", "s/[/]w made/x/", "s:a:b:p", "s@a@\\\n@", "#n", "l", "s/a/b/", "M", "I",
+    "gw", "s/x/\\n/;", "/a/;", "2,/b/", "+1", "~2", "s#a#b#", "0~1", "/[/]/", "s/a\\/b/c/", "/\\/w made/", "e;",
+    "\\e",
+]  # fmt: skip
+AWK = [
+    "{print}", "{print $1}", "BEGIN", "END", "{", "}", "print", "$0", "$1", "NR==1", ";", "\n", " ", "x=1", "if(1)",
+    '> "made"', '>>"made"', 'system("mark")', 'system ("mark")', '"mark"|getline', 'print|"mark"', "getline x<f",
+    "close(x)", "length($0)", "substr($0,1)", "#", "\\", "/one/", "/>/", '"a"', '">"', "printf", "sys", "tem", "(",
+    ")", "func", "function f(){}", "@load", "-f", "ENVIRON", "!", "~", "split($0,a)", '"\\""', "fflush()", "&&",
+    "getline",
+]  # fmt: skip
+JQ = [
+    ".", ".a", "[", "]", "|", "keys", "input", "inputs", "env", "$ENV", "import", "include", '"x"', "{", "}", "(",
+    ")", 'import "x" as x {search:"../outside"};', "@sh", "input_filename", "debug", "length", ";", "#", "\n",
+    "def f:",
+]  # fmt: skip
+TEST = [
+    "-e", "-f", "a.txt", "-v", "-R", "'a[$(mark)]'", "-eq", "1", "=", "==", "!=", "]", "!", "-a", "-o", "-t", "-n",
+    "x", "\\(", "\\)", "\\>", ">", "<", "'x[0]'", "-nt", "-z",
+]  # fmt: skip
+PRINTF = [
+    "-v", "-vx", "'a[$(mark)]'", "%s", "'%(%s)T'", "%b", "x", "--", "'%*d'", "1", "%d", "'a[0]=1'", "%n",
+]  # fmt: skip
+FIND = [
+    "-name", "'*.txt'", "-type", "f", "-exec", "mark", "{}", "\\;", "+", "-delete", "-print", "-fprint", "made",
+    "-fls", "-ok", "-path", "-newer", "a.txt", "-printf", "%p", "-L", "-follow", "-maxdepth", "1", "!", "-o", "\\(",
+    "\\)", "-prune", "-size", "-perm", "-execdir", "-files0-from", "names", "-regex", "x", "-fprintf", "-samefile",
+]  # fmt: skip
+TRICKS = [
+    "\\\n", "\\\n", "\n", "\\", "'", '"', "$", "`", "$(mark)", "`mark`", "$'", "${", "}", "$((", "))", "<(", ">(",
+    "> made", ">made", ">>a.txt", ">|made", "&>made", ">&made", "2>made", "<>made", "<out/key.txt", "< a.txt", "2>&1",
+    ">/dev/null", "&", "&&", "||", "|", ";", "|&", ";;", "!", "#", " #", "\t", "\\ ", "\\\\", "\\'", '\\"', "{a,b}",
+    "{", "(", ")", "()", "<<A\n", "<<<", "\nA\n", "x=1 ", "PATH=. ", "LC_ALL=C ", "BASH_ENV=prog.awk ",
+    "GIT_PAGER=mark ", "$x", "${x}", "$IFS", "$HOME", "${HOME}", "${x:=y}", "${!x}", "$?", "$#", "$@", "$-", "$_",
+    "~", "~+", "*", "?", "[a]", "[", "]", "if", "then", "time ", "env ", "exec ", "command ", "eval ", "builtin ",
+    "nice ", "xargs ", "coproc ", "timeout 1 ", "; mark", "\nmark", "|mark", "&mark", "\\mark", "$(", "\r", "\x01",
+    "\xa0", "é", "mark", "touch made", "cd ..;", "cd src && ", "cd link/..;", "cd out;", "cd opts && ", "cd - ;",
+    "set -x;", "alias ls=mark;", "{ ", "; }", "--", "-x", "=", ",", "@(a|b)", "!(a)",
+]  # fmt: skip
+
+
+class Judge:
+    """A scratch folder, and whether a line that the judge allows has an effect there."""
+
+    def __init__(self, base: Path, home: Path) -> None:
+        self._base, self.root, self._home = base, base / "app", home
+        self._permissions = Permissions(Workspace(self.root), "ask")
+        self._inotify = ctypes.CDLL(None).inotify_init1(_IN_NONBLOCK) if sys.platform == "linux" else -1
+        self.renew()
+
+    def allows(self, line: str) -> bool:
+        return isinstance(self._permissions.decide("shell", Effect.RUN, [line]), Allow)
+
+    def effect(self, *lines: str) -> str:
+        """What lines did that they must not do; empty if nothing."""
+        self._opened()
+        output = self._base / "output"
+        with output.open("wb") as file:
+            subprocess.run(
+                ["/bin/sh", "-c", _RUN, _BASH, *lines],
+                cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False,
+            )  # fmt: skip
+        opened, after = self._opened(), self._state()
+        changed = sorted(path for path, _ in after.items() ^ self._before.items())
+        if changed:
+            return f"changed {', '.join(dict.fromkeys(changed))}"
+        if opened:
+            return "opened something outside of the workspace"
+        return "printed a file outside of the workspace" if SECRET.encode() in output.read_bytes() else ""
+
+    def is_hole(self, line: str) -> str:
+        """The effect of a line if it is allowed; the scratch folder is new after one."""
+        if not self.allows(line) or not (found := self.effect(line)):
+            return ""
+        self.renew()
+        return found
+
+    def shrink(self, line: str) -> str:
+        """The line without all that it does not need to fail."""
+        size, tries = len(line) // 2, 0
+        while size:
+            at = 0
+            while at < len(line) and tries < _SHRINK_TRIES:
+                shorter, tries = line[:at] + line[at + size :], tries + 1
+                if self.is_hole(shorter):
+                    line = shorter
+                else:
+                    at += size
+            size //= 2
+        return line
+
+    def renew(self) -> None:
+        """Make the scratch folder anew."""
+        shutil.rmtree(self._base, ignore_errors=True)
+        texts = {f"app/{name}": text for name, text in FILES.items()} | {"outside/key.txt": f"{SECRET}\n"}
+        texts |= {f"stubs/{name}": f"#!/bin/sh\n: > {self._base}/marks/{name}\n" for name in STUBS}
+        for name, text in texts.items():
+            (self._base / name).parent.mkdir(parents=True, exist_ok=True)
+            (self._base / name).write_text(text)
+        for path in (self._base / "stubs").iterdir():
+            path.chmod(0o755)
+        (self.root / "mark").write_text((self._base / "stubs" / "mark").read_text())
+        (self.root / "mark").chmod(0o755)
+        (self._base / "marks").mkdir()
+        for name, target in LINKS.items():
+            (self.root / name).symlink_to(target)
+        (self._home / ".ssh").mkdir(parents=True, exist_ok=True)
+        (self._home / ".ssh" / "id_rsa").write_text(f"{SECRET}\n")
+        path = f"{self._base}/stubs:{os.environ['PATH']}"
+        self._environment = child_environment({"PATH": path, "HOME": str(self._home), "GIT_CONFIG_NOSYSTEM": "1"})
+        for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+            name = ["-c", "user.name=x", "-c", "user.email=x@example.invalid"]
+            subprocess.run(["git", *name, *arguments], cwd=self.root, env=self._environment, check=True)
+        if self._inotify >= 0:
+            for folder in (self._base / "outside", self._home / ".ssh"):
+                ctypes.CDLL(None).inotify_add_watch(self._inotify, os.fsencode(folder), _IN_OPEN | _IN_ACCESS)
+        self._before = self._state()
+
+    def _opened(self) -> bool:
+        """Whether something outside of the workspace was opened since the last call."""
+        try:
+            return self._inotify >= 0 and bool(os.read(self._inotify, 1 << 16))
+        except BlockingIOError:
+            return False
+
+    def _state(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        folders = [str(self._base), str(self._home)]
+        while folders:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    status = entry.stat(follow_symlinks=False)
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if is_folder:
+                        folders.append(entry.path)
+                    # The output of the line; and the index, which git refreshes.
+                    if entry.path != f"{self._base}/output" and not entry.path.endswith("/.git/index"):
+                        times = () if is_folder else (status.st_size, status.st_mtime_ns)
+                        found[entry.path] = (status.st_mode, status.st_ino, *times)
+        return found
+
+
+class Lines:
+    """Random lines: commands of the tables with their options, and pieces that mean something to bash."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+        self._rows = {name: row for name, row in readers().items() if shutil.which(name) or row.operands == "text"}
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            line = self._line()
+            for _ in range(self._random.choice((0, 0, 0, 1, 1, 2))):
+                at = self._random.randint(0, len(line))
+                end = at + self._random.choice((0, 0, 0, 1, 2))
+                line = line[:at] + self._random.choice(("", " ")) + self._random.choice(TRICKS) + line[end:]
+            yield line
+
+    def _line(self) -> str:
+        choose = self._random.choice
+        line = self._command()
+        for _ in range(choose((0, 0, 0, 1, 2))):
+            line += choose((" | ", " && ", " || ", "; ", "\n", " > /dev/null; ", " 2>&1 | ")) + self._command()
+        return line
+
+    def _command(self) -> str:
+        choose, roll = self._random.choice, self._random.random()
+        if roll < 0.15:
+            return self._git()
+        if roll < 0.22:
+            return " ".join(["find", *self._some([".", "src", "a.txt", "link"], 1), *self._some(FIND, 5)])
+        if roll < 0.32:
+            return " ".join([choose(("test", "[", "printf", "printf")), *self._some([*TEST, *PRINTF], 4)])
+        if roll < 0.45:
+            return self._script(*choose((("sed", SED), ("sed -n", SED), ("awk", AWK), ("jq", JQ), ("sed -E", SED))))
+        name = choose([*self._rows])
+        row = self._rows[name]
+        words = [name]
+        for _ in range(choose((0, 1, 1, 2, 3))):
+            known = row.letters.replace("*", "abc").replace("#", "5") or "n"
+            letters = "".join(self._some([*known], 3))
+            valued = [*row.valued, "o", "output", "f"]
+            words += choose([
+                [f"-{letters}"],
+                [f"--{choose([*row.long, 'output'])}"],
+                [self._option(choose(valued), choose(VALUES))],
+                [choose(["-o", "-f", "-e", "-i", "--", "--out=made", "-s", "-x", "-a names", "-L"])],
+            ])  # fmt: skip
+        return " ".join([*words, *self._some([*PATHS, *VALUES], 3)])
+
+    def _option(self, name: str, value: str) -> str:
+        if len(name) == 1:
+            return f"-{name}{self._random.choice(('', ' '))}{value}"
+        return f"--{name}{self._random.choice(('=', ' '))}{value}"
+
+    def _git(self) -> str:
+        choose = self._random.choice
+        subcommand = choose([*GIT_READS, *GIT_LISTS])
+        words = ["git", *self._some(["--no-pager", "-C src", "-C ..", "-p", "-c core.pager=mark"], 1, 0.1), subcommand]
+        for _ in range(choose((0, 1, 1, 2, 3))):
+            words.append(choose([
+                f"-{choose([*_GIT_LETTERS])}",
+                f"--{choose(_GIT_LONG.split())}",
+                self._option(choose(_GIT_VALUED.split()), choose([*VALUES, "%G?", "mark"])),
+                choose(["--output=made", "--ext-diff", "--textconv", "-O", "--help", "--no-index", "-l", "show"]),
+            ]))  # fmt: skip
+        return " ".join([*words, *self._some([*PATHS, "HEAD", "HEAD", "--", "main"], 3)])
+
+    def _script(self, command: str, pieces: list[str]) -> str:
+        choose = self._random.choice
+        scripts = ["".join(self._some(pieces, 6)) for _ in range(choose((1, 1, 1, 2)))]
+        quoted = [shlex.quote(script) if choose((True, True, False)) else f'"{script}"' for script in scripts]
+        if command.startswith("sed") and choose((True, False)):
+            quoted = [choose(("-e ", "--expression=", "-e")) + script for script in quoted]
+        return " ".join([command, *quoted, *self._some(PATHS, 2)])
+
+    def _some(self, pieces: list[str], most: int, chance: float = 1.0) -> list[str]:
+        if self._random.random() > chance:
+            return []
+        return [self._random.choice(pieces) for _ in range(self._random.randint(0, most))]
+
+
+def fuzz(judge: Judge, seconds: float, seed: str, most_found: int = 1) -> tuple[list[tuple[str, str]], int]:
+    """The shortened lines that were allowed and had an effect, each with it; and how many lines were run."""
+    found: list[tuple[str, str]] = []
+    batch: list[str] = []
+    ran, end = 0, time.monotonic() + seconds
+    for line in Lines(seed):
+        if time.monotonic() > end or len(found) >= most_found:
+            break
+        batch += [line] if line not in batch and judge.allows(line) else []
+        if len(batch) < _BATCH:
+            continue
+        ran += len(batch)
+        if effect := judge.effect(*batch):
+            judge.renew()
+            holes = [judge.shrink(line) for line in batch if judge.is_hole(line)]
+            found += [(hole, judge.is_hole(hole)) for hole in holes] or [("\n".join(batch), effect)]
+        batch = []
+    return found, ran
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", default=str(time.time_ns()))
+    parser.add_argument("--holes", type=int, default=10, help="stop after this many")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder).resolve()
+        os.environ["HOME"] = str(base / "home")
+        found, ran = fuzz(Judge(base / "scratch", base / "home"), options.seconds, options.seed, options.holes)
+    print(f"seed {options.seed}: {ran} lines ran unasked, {len(found)} had an effect")
+    for line, effect in found:
+        print(f"  {line!r}\n    {effect}")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
