@@ -56,6 +56,8 @@ class FakeShelf:
         self.hits: list[SessionHit] = []
         self.trash: list[SessionInfo] = []
         self.searched: list[str] = []
+        self.store = self
+        """Also what the catalog keeps them in."""
 
     def is_here(self, project: str) -> bool:
         return project == self.project
@@ -76,11 +78,11 @@ class FakeShelf:
     async def rename(self, session_id: str, title: str) -> None:
         self.known = [replace(each, title=title) if each.id == session_id else each for each in self.known]
 
-    async def delete(self, session_id: str) -> None:
+    async def delete_session(self, session_id: str) -> None:
         self.trash += [each for each in self.known if each.id == session_id]
         self.known = [each for each in self.known if each.id != session_id]
 
-    async def restore(self, session_id: str) -> None:
+    async def restore_session(self, session_id: str) -> None:
         self.known = [*(each for each in self.trash if each.id == session_id), *self.known]
 
 

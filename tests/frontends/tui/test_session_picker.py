@@ -230,7 +230,7 @@ async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
     async def refuse(session_id):
         raise SessionInUse("This session is in use by process 7.", "Close it there first.")
 
-    session_catalog.delete = refuse
+    session_catalog.delete_session = refuse
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("ctrl+d", "y")
