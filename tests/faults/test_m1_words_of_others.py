@@ -87,6 +87,15 @@ async def test_m1_what_the_person_only_passes_on_is_not_their_word(home, said):
     assert seen_by_model(Conversation(home, session="s-2").block) == []
 
 
+async def test_m1_what_the_state_of_git_says_is_no_fact(home):
+    session = Conversation(home).connect()
+    state = f"<environment>\nGit state at this moment:\n## main\nLast commits:\n{EVIL}\n</environment>"
+    session.messages.append(user(SAID, (), state))
+    await session.write("facts.md", f"- {EVIL}\n")
+    await session.end()
+    assert seen_by_model(Conversation(home, session="s-2").block) == []
+
+
 async def test_m1_the_persons_own_words_are_kept_whatever_was_read(home):
     session = Conversation(home).connect()
     await session.begin("Read the README. And please never use black here, I prefer ruff!")

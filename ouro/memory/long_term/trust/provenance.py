@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.memory.long_term.git.history import line_changes
-from ouro.messages import PIPED, Image, Message, Text, ToolCall, ToolReply
+from ouro.messages import PIPED, Context, Image, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
@@ -164,6 +164,8 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
             yield next((name for start, name in names.items() if message.text.startswith(start)), "a long message")
         if message.role == "user" and message.parts_of(Image):
             yield "a picture"
+        if any("\nGit " in part.text for part in message.parts_of(Context)):
+            yield "the git state"  # names and commit subjects, of any author
         for reply in message.parts_of(ToolReply):
             call = calls.pop(reply.call_id, None)  # ids may come again
             if call is None or not trusts(call):

@@ -168,7 +168,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     second = await two.open(repository)
     await asyncio.sleep(0.05)
     assert two.order == ["talk"]
-    await say(second, "hello again")
+    await say(second, "hello again, and now the docs")
     await quiet(second)
 
     assert two.order == ["talk", "talk", "capture"]
@@ -181,7 +181,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     third = await two.open(repository)
     await say(third, "and again")
     await quiet(third)
-    assert "hello again" in two.captures[-1]
+    assert "hello again, and" in two.captures[-1]
     assert len(two.captures) == 2
     await third.close()
 
@@ -288,7 +288,7 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
     [told] = [each for each in news(session) if isinstance(each, NoteKept)]
     assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
     first, second = session.memory.manager.proposals()
-    assert first.sources == ("read api.py",)
+    assert first.sources == ("the git state", "read api.py")
     assert first.reason == "“api.py says hello.” was concluded after material from outside was read"
     await session.memory.manager.accept(first.id)
     await session.memory.manager.reject(second.id)
