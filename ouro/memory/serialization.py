@@ -17,7 +17,7 @@ from ouro.display import Body as DisplayBody
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos, TodoState
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord, Record, SessionHeader
 from ouro.memory.sessions.yaml_text import cleaned
-from ouro.messages import Context, Image, Message, Part, Role, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.safety import is_secret_name
 
 BYTES_BACK = "bytes_back"
@@ -93,7 +93,8 @@ class ReplyFields(msgspec.Struct):
 
 
 class MessageFields(msgspec.Struct):
-    role: Role
+    role: Literal["user", "assistant", "tool"]
+    """Never system: ouro writes no such message, so that of a planted file must not be sent as one."""
     message: int = 0
     """Its number; 0: a user added it by hand without one."""
     at: str = ""
