@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, confirm, undo_hint
-from ouro.commands.render import CodeSpan, CommandText, Title, View, line, table
+from ouro.commands.render import CodeSpan, CommandText, Title, View, line, print_document, table
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import write_document
@@ -34,7 +33,7 @@ async def export(context: ActionContext, file: str, force: bool) -> Answer | Non
     else:
         text = await context.memory(lambda memory: long_term.as_markdown(memory.editor))
     if path is None:
-        sys.stdout.write(text)
+        print_document([text])
         return None
     await asyncio.to_thread(write_document, path, [text], force=force)
     size = len(text.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -110,6 +111,11 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
 def as_json(value: Any) -> str:
     """Indented JSON."""
     return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
+
+
+def print_document(pieces: Iterable[str]) -> None:
+    """Write a document to stdout: unchanged into a pipe or file, without terminal control on a terminal."""
+    sys.stdout.writelines(map(clean, pieces) if sys.stdout.isatty() else pieces)
 
 
 def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ from msgspec.structs import asdict
 from ouro.commands.action import Answer, confirm
 from ouro.commands.export import document, format_of
 from ouro.commands.export.session_document import local_time
-from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
 from ouro.errors import SessionInUse, UsageError
 from ouro.memory.backend import MessageRecord, SessionInfo, SummaryRecord
 from ouro.memory.sessions.session_catalog import find_session
@@ -87,7 +86,7 @@ async def export(
     chosen = to or ("json" if context.as_json else format_of(path) if path else "markdown")
     pieces = document(await context.store.read_whole(info.id), chosen)
     if path is None:
-        sys.stdout.writelines(pieces)
+        print_document(pieces)
         return None
     write_document(path, pieces, force=force)
     return Answer({"file": output, "format": chosen}, [line(f"Wrote {output}.")])

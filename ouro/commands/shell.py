@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess, places_in
 from ouro.commands.builtin import ACTIONS
-from ouro.commands.render import View, as_json, as_text, columns
+from ouro.commands.render import View, as_json, as_text, columns, print_document
 from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import Event, Level
@@ -141,7 +141,7 @@ class ShellContext:
     def print_answer(self, answer: Answer) -> None:
         """Print an answer as JSON or as text."""
         if text := as_json(answer.value) if self.as_json else as_text(answer.view):
-            sys.stdout.write(f"{text}\n")
+            print_document([text, "\n"])
 
     def progress(self, text: str) -> None:
         """Replace the progress line on a terminal; empty: remove it."""
