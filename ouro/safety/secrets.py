@@ -130,8 +130,12 @@ _RULES = {
     "token": re.compile(
         r"\b(?P<secret>(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{20,}|gh[opsur]_\w{30,}|github_pat_\w{30,}|gl[a-z]{2,5}-[\w-]{20,}"
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w*\d)[\w-]{20,}"
-        r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,})",
+        r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?:pub)?key-[0-9a-f]{32}\b|[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\b"
+        # Discord: the number of the bot in base64, a time, a signature.
+        r"|(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){4,6}\w{0,3}\.[\w-]{6}\.[\w-]{27,}|mfa\.[\w-]{60,})",
     ),
+    "telegram": re.compile(r"(?<!\d)(?P<secret>\d{8,10}:AA[\w-]{33})(?![\w-])"),
+    "discord": re.compile(r"\bdiscord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/(?P<secret>[\w-]{60,})"),
     # The shape of most tokens: a short word, then a long run of upper and lower case letters and digits.
     "prefixed": re.compile(
         r"\b(?P<secret>[A-Za-z][A-Za-z0-9]{1,9}(?:[_-][a-z]{2,6}\d?)?[_-](?=[a-z0-9_-]*[A-Z])(?=[A-Z0-9_-]*[a-z])"
