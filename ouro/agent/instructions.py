@@ -33,7 +33,7 @@ def _first_of_each_folder(files: Iterable[Path]) -> Iterator[str]:
     for path in files:
         if path.parent not in taken and (text := _read(path)):
             taken.add(path.parent)
-            yield f'<instructions file="{path}">\n{text}\n</instructions>'
+            yield clean(f'<instructions file="{path}">\n{text}\n</instructions>')
 
 
 class NestedInstructions:

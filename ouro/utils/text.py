@@ -9,6 +9,8 @@ _CONTROL_SEQUENCES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff\ud800-\udfff]"
+    # One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
+    "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
 
 

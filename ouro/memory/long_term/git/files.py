@@ -249,13 +249,7 @@ def decode_text(data: bytes) -> str:
         raise FileRefused(f"not UTF-8 (byte {error.start})") from error
 
 
-_TWO_SELECTORS = re.compile("([\ufe00-\ufe0f])[\ufe00-\ufe0f]+")
-
-
 def visible_text(text: str) -> tuple[str, int]:
-    """`text` without invisible characters (M12), and how many they were.
-
-    One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
-    """
-    seen = clean(_TWO_SELECTORS.sub(r"\1", text))
+    """`text` without invisible characters (M12), and how many they were."""
+    seen = clean(text)
     return seen, len(text) - len(seen)
