@@ -35,7 +35,7 @@ def front_end_with(points=POINTS, branches=(), picks=()):
 async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_prompt():
     front_end = front_end_with()
     await dispatch(front_end, "/undo")
-    assert front_end.session.rewind.went == [("undo",)]
+    assert front_end.session.rewind.went == [("undo", "files")]
     assert front_end.drafts == [("and\nthe docs", ())]
     assert front_end.said == [("info", "/redo returns to it.")]
 
@@ -44,6 +44,15 @@ async def test_redo_shows_the_conversation_as_it_was():
     front_end = front_end_with()
     await dispatch(front_end, "/redo")
     assert (front_end.session.rewind.went, front_end.drafts) == ([("redo",)], [("", ())])
+    assert front_end.said == [("info", "Returned to where the conversation was. Changed again: a.py.")]
+
+
+async def test_undo_of_the_conversation_leaves_the_files():
+    front_end = front_end_with()
+    await dispatch(front_end, "/undo conversation")
+    assert front_end.session.rewind.went == [("undo",)]
+    await dispatch(front_end, "/undo everything")
+    assert front_end.session.rewind.went == [("undo",)]
 
 
 async def test_rewind_with_a_number_counts_messages_from_the_last():

@@ -51,14 +51,15 @@ class FakePast:
     async def visit(self, number: int) -> None:
         self.went.append(("visit", number))
 
-    async def undo(self) -> Rewound:
+    async def undo(self, scopes=("files",)) -> Rewound:
         if not self.listed:
             raise UsageError("There is nothing to undo: the session has no messages.")
-        self.went.append(("undo",))
+        self.went.append(("undo", *scopes))
         return Rewound(self.listed[-1].text)
 
-    async def redo(self) -> None:
+    async def redo(self) -> list[str]:
         self.went.append(("redo",))
+        return ["Changed again: a.py."]
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         self.went.append(("fork", number, title))
