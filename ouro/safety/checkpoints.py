@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import OuroError
-from ouro.utils.files import lock_file, open_folder, replace_file
+from ouro.utils.files import lock_file, open_folder, replace_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
 Moment = Literal["before", "after"]
@@ -298,10 +298,9 @@ class Checkpoints:
         with lock_file(self.folder / "lock", timeout=_TIMEOUT):
             if not (self.folder / "HEAD").exists():
                 self._git("init", "--quiet", "--template=")
-                (self.folder / "info").mkdir(exist_ok=True)
-                (self.folder / "info" / "exclude").write_text(_EXCLUDED)
-                (self.folder / "info" / "attributes").write_text(_ATTRIBUTES)
-                (self.folder / "workspace").write_text(str(self.root))
+                write_private(self.folder / "info" / "exclude", _EXCLUDED)
+                write_private(self.folder / "info" / "attributes", _ATTRIBUTES)
+                write_private(self.folder / "workspace", os.fsencode(self.root))
             yield
 
     def _git(self, *arguments: str, data: bytes = b"", strip: bool = True) -> str:
@@ -327,7 +326,15 @@ def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data:
 
     options = [word for setting in _CONFIG for word in ("-c", setting)]
     foreign = [word for name in os.environ if name.startswith("GIT_") for word in ("-u", name)]
-    command = ["env", *foreign, *(f"{name}={value}" for name, value in _ENVIRONMENT.items())]
+    command = [
+        "sh",
+        "-c",
+        'umask 077; exec "$@"',
+        "sh",
+        "env",
+        *foreign,
+        *(f"{name}={value}" for name, value in _ENVIRONMENT.items()),
+    ]
     command += ["git", f"--git-dir={folder}", f"--work-tree={root}", *options, *arguments]
     try:
         running = Git(root).execute(command, istream=PIPE, as_process=True, shell=False, start_new_session=True)
@@ -383,7 +390,7 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
     for folder in base.iterdir() if base.is_dir() else ():
         with suppress(OSError):
             size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-            workspace = (folder / "workspace").read_text()
+            workspace = os.fsdecode((folder / "workspace").read_bytes())
             found.append(StoredCheckpoints(folder, workspace, size, (folder / "index").stat().st_mtime))
     return tuple(sorted(found, key=lambda one: -one.last))
 

@@ -96,17 +96,17 @@ class Confinement:
             self._temp = None
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
+        root = str(self._root)
         hidden = [
             place
             for place in existing(protected.reserved())
-            if not self._root.is_relative_to(place) and place.parts[1:2] not in (("proc",), ("sys",), ("dev",))
+            if not str(place).startswith(("/proc", "/sys", "/dev")) and not f"{root}/".startswith(f"{place}/")
         ]
-        programs = existing(Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
-        places = (Path.home(), self._root, *self._also_writable, *self._memory, *programs)
-        in_private = [
-            place for place in existing((*places, *(place.parent for place in programs))) if _is_private(place)
-        ]
-        visible = (*in_private, *existing(self._visible))
+        programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if _is_private(folder)]
+        places = (*map(str, (Path.home(), self._root, *self._also_writable, *self._memory)), *programs)
+        beside = (os.path.dirname(folder) for folder in programs)  # noqa: PTH120 - the libraries of an environment
+        in_private = [Path(place) for place in (*places, *beside) if _is_private(place)]
+        visible = existing((*in_private, *self._visible))
         policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
         if limits == "read":
             return policy
@@ -127,6 +127,6 @@ class Confinement:
         )
 
 
-def _is_private(place: Path) -> bool:
+def _is_private(place: str) -> bool:
     """Whether a place is in a folder that is empty inside, and would not be seen there."""
-    return any(place != Path(folder) and place.is_relative_to(folder) for folder in EMPTY_INSIDE)
+    return place.startswith(tuple(f"{folder}/" for folder in EMPTY_INSIDE))

@@ -10,6 +10,7 @@ import os
 import platform
 import socket
 import struct
+from functools import cache
 from pathlib import Path
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -39,6 +40,7 @@ _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 """Offsets in `struct seccomp_data`; of an argument the lower half, as both processors are little-endian."""
 
 
+@cache
 def seccomp_filter(*, internet: bool, connects: bool, machine: str = "") -> bytes:
     """The filter as an array of `struct sock_filter`; empty on a processor without a table.
 
