@@ -40,7 +40,6 @@ _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 """Offsets in `struct seccomp_data`; of an argument the lower half, as both processors are little-endian."""
 
 
-@cache
 def seccomp_filter(*, internet: bool, connects: bool, machine: str = "") -> bytes:
     """The filter as an array of `struct sock_filter`; empty on a processor without a table.
 
@@ -49,8 +48,11 @@ def seccomp_filter(*, internet: bool, connects: bool, machine: str = "") -> byte
         connects: `connect` is allowed.
     """
     machine = machine or platform.machine()
-    if machine not in _ARCHITECTURES:
-        return b""
+    return _program(internet, connects, machine) if machine in _ARCHITECTURES else b""
+
+
+@cache
+def _program(internet: bool, connects: bool, machine: str) -> bytes:
     column = list(_ARCHITECTURES).index(machine)
     families = [socket.AF_UNIX, *((socket.AF_INET, socket.AF_INET6) if internet else ())]
     denied = sorted(numbers[column] for numbers in _DENIED.values())
