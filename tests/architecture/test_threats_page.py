@@ -9,7 +9,7 @@ ROW = re.compile(r"^\| ((?:[A-Z]\d+(?:, )?)+) \| [^|]+ \| ([^|]+) \|$", re.MULTI
 
 def rows() -> list[tuple[list[str], list[str]]]:
     text = (PROJECT / "docs" / "threats.md").read_text()
-    return [(ids.split(", "), re.findall(r"`(test_\w+\.py)`", files)) for ids, files in ROW.findall(text)]
+    return [(ids.split(", "), re.findall(r"`((?:\.\./\w+/)?test_\w+\.py)`", files)) for ids, files in ROW.findall(text)]
 
 
 def test_each_fault_is_in_a_test_of_a_file_that_the_page_names():
@@ -19,6 +19,16 @@ def test_each_fault_is_in_a_test_of_a_file_that_the_page_names():
         missing += [each for each in ids if not re.search(rf"def test_(\w+_)?{each.lower()}_", tests)]
     assert len(rows()) > 25
     assert missing == []
+
+
+def test_each_file_in_a_row_tests_a_fault_of_that_row():
+    found = []
+    for ids, files in rows():
+        for file in files:
+            text = (PROJECT / "tests" / "faults" / file).read_text()
+            if not any(re.search(rf"def test_(\w+_)?{each.lower()}_", text) for each in ids):
+                found.append((ids, file))
+    assert found == []
 
 
 def test_each_file_of_faults_is_on_the_page():

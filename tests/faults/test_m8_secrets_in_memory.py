@@ -7,8 +7,11 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import SecretInMemory, ToolError
-from ouro.memory.long_term.git.values import SkippedFile
+from ouro.memory.long_term.git.values import FileEdit, SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.trust.approval import ChangeState, TurnApproval
+from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.messages import user
 from ouro.safety import GuardedMemory, SecretMask, Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
@@ -96,3 +99,10 @@ def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, 
 
     assert (tmp_path / "app.env").read_text() == OWN
     assert sorted(each.name for each in store.folder.glob("*.md")) == ["facts.md"]
+
+
+@pytest.mark.parametrize("edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")])
+def test_m8_a_secret_that_a_turn_left_in_a_file_is_refused_though_its_call_was_approved(tmp_path, mask, edit):
+    provenance = Provenance([user("remember it")], lambda _: False)
+    approval = TurnApproval(provenance, tmp_path, mask.kind_of_secret, asks=False)
+    assert approval.after_turn(edit, is_approved=True, was_approved=True).state is ChangeState.REFUSED

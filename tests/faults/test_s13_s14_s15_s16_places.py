@@ -102,6 +102,19 @@ def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
     assert YamlFileMemoryStore(root).obstacle() == f"{root} belongs to another user"
 
 
+def test_s13_a_folder_of_another_user_is_refused_though_the_file_in_it_is_one_s_own(root, folder, monkeypatch):
+    own = (folder / "session.yaml").stat().st_ino
+    fstat = os.fstat
+
+    def of_another(descriptor):
+        found = fstat(descriptor)
+        return found if found.st_ino == own else os.stat_result((*found[:4], 4242, *found[5:]))
+
+    monkeypatch.setattr(os, "fstat", of_another)
+    with pytest.raises(SessionError, match="belongs to another user"):
+        wait(YamlFileMemoryStore(root).load_session(HEADER.id))
+
+
 def test_s13_whatever_is_made_is_the_user_s_alone(root, folder):
     before = os.umask(0)
     try:

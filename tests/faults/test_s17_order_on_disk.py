@@ -34,9 +34,9 @@ def calls(monkeypatch) -> list[str]:
         made.append(f"fsync {'a new file' if name(descriptor).startswith('..') else name(descriptor)}")
         return fsync(descriptor)
 
-    def renamed(source, target):
+    def renamed(source, target, **folders):
         made.append(f"rename {Path(target).name}")
-        return rename(source, target)
+        return rename(source, target, **folders)
 
     append = AsyncFileIO.write
 
@@ -169,3 +169,13 @@ def test_s17_a_crash_before_the_header_was_written_leaves_nothing_in_the_way(hom
     wait(store.create_session(HEADER))
     wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
     assert len(wait(store.list_sessions())) == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc")
+def test_s17_a_file_that_takes_the_place_of_another_is_on_disk_before_it_does(tmp_path, calls):
+    from ouro.utils.files import write_private
+
+    write_private(tmp_path / "config.yaml", "mode: ask\n")
+    flushed = next(number for number, made in enumerate(calls) if made.startswith("fsync .config.yaml."))
+    assert flushed < next(number for number, made in enumerate(calls) if made.startswith("rename"))
+    assert calls[-1] == f"fsync {tmp_path.name}"

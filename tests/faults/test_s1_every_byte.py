@@ -62,7 +62,7 @@ def test_the_session_has_every_kind_of_record(folder, data):
     assert tail == b""
 
 
-async def test_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_and_no_other(data, tmp_path):
+async def test_s1_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_and_no_other(data, tmp_path):
     whole, _ = split(data)
     ends = [block.offset + block.size for block in whole]
     path = tmp_path / "session.yaml"
@@ -85,7 +85,7 @@ async def test_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_a
     os.close(descriptor)
 
 
-def test_what_another_program_writes_behind_a_cut_record_is_read_and_the_cut_one_is_not_believed(data):
+def test_s1_what_another_program_writes_behind_a_cut_record_is_read_and_the_cut_one_is_not_believed(data):
     whole, _ = split(data)
     ends = [block.offset + block.size for block in whole]
     for cut in range(ends[0], len(data)):
@@ -98,7 +98,7 @@ def test_what_another_program_writes_behind_a_cut_record_is_read_and_the_cut_one
 
 
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.7, 0.9, 0.999])
-def test_a_session_that_is_cut_opens_with_all_whole_records(folder, data, part):
+def test_s1_a_session_that_is_cut_opens_with_all_whole_records(folder, data, part):
     cut = int(len(data) * part)
     kept = sum(block.offset + block.size <= cut + 1 for block in split(data)[0])
     path = folder / "session.yaml"

@@ -206,3 +206,60 @@ def test_x10_a_folder_swapped_for_a_link_leads_no_writer_out(swapped):
     outside = swapped.parent / "outside"
     assert written > 0
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret.txt": SECRET}
+
+
+def swap(folder: Path) -> None:
+    """Put a link to the folder outside in the place of a folder."""
+    folder.rename(folder.with_name("real"))
+    folder.symlink_to("../outside")
+
+
+@pytest.fixture
+def swapped_when_checked(root, monkeypatch) -> Workspace:
+    """Its folder `d` becomes a link to the outside as soon as a path has been resolved and checked."""
+    for folder in (root / "d/sub", root.parent / "outside/sub"):
+        folder.mkdir(parents=True)
+    (root / "d/sub/secret.txt").write_text("harmless\n")
+    (root / "d/secret.txt").write_text("harmless\n")
+    (root.parent / "outside/sub/secret.txt").write_text(SECRET)
+    workspace, check = Workspace(root), Workspace.check
+
+    def check_then_swap(self, path, access):
+        check(self, path, access)
+        if not (root / "d").is_symlink():
+            swap(root / "d")
+
+    monkeypatch.setattr(Workspace, "check", check_then_swap)
+    return workspace
+
+
+@pytest.mark.parametrize("path", ["d/secret.txt", "d/sub/secret.txt"])
+def test_x10_a_folder_swapped_after_the_check_leads_no_reader_out(swapped_when_checked, path):
+    with pytest.raises(ToolError), swapped_when_checked.open(path) as file:
+        assert file.read() == b"harmless\n"
+
+
+@pytest.mark.parametrize("path", ["d/secret.txt", "d/sub/secret.txt", "d/new.txt", "d/sub/new.txt", "d/more/new.txt"])
+def test_x10_a_folder_swapped_after_the_check_leads_no_writer_out(swapped_when_checked, path):
+    from ouro.utils.text_files import save
+
+    outside = swapped_when_checked.root.parent / "outside"
+    before = sorted(outside.rglob("*"))
+    with pytest.raises(ToolError), swapped_when_checked.place(path, "write", create_parents=True) as place:
+        save(place.folder, place.name, b"ours\n", expected=place.stat())
+    assert sorted(outside.rglob("*")) == before
+    assert (outside / "sub/secret.txt").read_text() == SECRET
+
+
+def test_x10_a_file_swapped_for_a_link_after_the_check_is_not_opened(root, monkeypatch):
+    workspace, demand = Workspace(root), Workspace._demand_regular
+
+    def demand_then_swap(self, path, found):
+        demand(self, path, found)
+        if not (root / "a.txt").is_symlink():
+            (root / "a.txt").unlink()
+            (root / "a.txt").symlink_to("../outside/secret.txt")
+
+    monkeypatch.setattr(Workspace, "_demand_regular", demand_then_swap)
+    with pytest.raises(ToolError):
+        workspace.open("a.txt")

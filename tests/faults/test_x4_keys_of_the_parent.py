@@ -1,7 +1,13 @@
-"""X4: shell lines that look for keys in the environment. (Other processes' memory is the sandbox's part.)"""
+"""X4: shell lines that look for keys in the environment, their own and that of ouro."""
+
+import os
+import subprocess
 
 import pytest
 from fakes.shells import ShellBench
+from msgspec.structs import replace
+
+from ouro.safety import Confinement
 
 KEYS = {
     "ANTHROPIC_API_KEY": "sk-ant-aaaaaaaaaaaaaaaaaaaaaaaa",
@@ -34,3 +40,20 @@ async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
     await bench.run("for i in $(seq 20000); do echo our-own-key; done")
     (spooled,) = bench.spool.iterdir()
     assert b"our-own-key" not in spooled.read_bytes()
+
+
+async def test_x4_no_key_in_the_environment_of_ouro_reaches_a_confined_command(tmp_path):
+    bench = ShellBench(tmp_path)
+    bench.shell._confinement = confinement = Confinement(bench.root, tmp_path / "state")
+    if confinement.chosen().sandbox.tier != "bubblewrap":
+        pytest.skip("as root, only bubblewrap hides the processes of the machine")
+    # The environment of ouro cannot be changed while it runs: another process has one with a key.
+    parent = subprocess.Popen(["sleep", "60"], env={**os.environ, **KEYS})
+    try:
+        bench.context = replace(bench.context, limits="read")
+        result = await bench.run(f"cat /proc/*/environ | tr '\\0' '\\n'; cat /proc/{parent.pid}/environ; ps eww")
+    finally:
+        parent.kill()
+        parent.wait()
+    assert "PATH=" in result.text
+    assert not [name for name, value in KEYS.items() if value in result.text]

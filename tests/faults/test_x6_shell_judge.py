@@ -289,7 +289,16 @@ def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, argumen
 
 
 @pytest.mark.parametrize(
-    "line", ['echo "$\\\n(touch made)"', "echo $\\\n(touch made)", 'cat "a$\\\n{x}"', "uniq a*", "echo */*", "cat */*"]
+    "line",
+    [
+        'echo "$\\\n(touch made)"',
+        "echo $\\\n(touch made)",
+        'cat "a$\\\n{x}"',
+        "uniq a*",
+        "echo */*",
+        "cat */*",
+        "od -w ../x",
+    ],
 )
 def test_x6_a_line_that_the_fuzzer_found_is_asked(root, line):
     (root / "link").symlink_to("../")

@@ -43,7 +43,7 @@ paste | sz | serial | d delimiters | files
 comm | 123z | nocheck-order check-order total | | files
 join | i | ignore-case header nocheck-order | 1 2 a e j o t v | files
 strings | an | all | n t min-len | files
-od | bcdox | | A t N j w | files
+od | bcdox | | A t N j | files
 hexdump | Cbcdox | | n s | files
 md5sum sha1sum sha256sum sha512sum cksum | bt | | | files
 readlink realpath | femnqsz | canonicalize no-symlinks quiet relative | relative-to | files

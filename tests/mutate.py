@@ -1,0 +1,278 @@
+"""Takes the defences of docs/threats.md out, one at a time, and expects a red test: `python -m tests.mutate [CODE …]`.
+
+It works on a copy of the tree. A defence that can be taken out unnoticed, and an entry whose text is not found
+exactly once any more, are failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).parents[1]
+_LIMIT = 150
+"""Seconds for the tests of one defence; a test that hangs without it has noticed, too."""
+
+
+class Defence(NamedTuple):
+    """A line of defence: `old` in `file` becomes `new`, and one of `tests` below tests/faults fails."""
+
+    code: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+SHELL, MEMORY, SESSIONS = "ouro/safety/shell", "ouro/memory/long_term", "ouro/memory/sessions"
+DEFENCES = (
+    # sessions
+    Defence("S1", f"{SESSIONS}/session_file.py", 'return records, b"" if _BLANK.match(tail) else tail',
+            'return [*records, *_raw_records(tail, offset + position, len(tail))], b""', "test_s1_s2_s3_cut_saves.py"),
+    Defence("S2", f"{SESSIONS}/session_file.py", "os.ftruncate(raw.fileno(), size)", "pass",
+            "test_s1_s2_s3_cut_saves.py"),
+    Defence("S3", f"{SESSIONS}/session_file.py", "set_tail_aside(folder, raw.fileno())\n        size", "size",
+            "test_s1_s2_s3_cut_saves.py"),
+    Defence("S4", f"{SESSIONS}/session_file.py", "lock_descriptor(self._descriptor, timeout=0)", "pass",
+            "test_s4_two_writers.py"),
+    Defence("S6", f"{SESSIONS}/yaml_text.py", 'raise _distrust(event, "an alias")', "add(None)",
+            "test_s6_hostile_yaml.py"),
+    Defence("S6", f"{SESSIONS}/yaml_text.py", " or depth > MAX_DEPTH:", ":", "test_s6_hostile_yaml.py"),
+    Defence("S6", "ouro/utils/yaml.py", "if self._depth >= MAX_DEPTH:", "if False:", "test_s6_hostile_yaml.py"),
+    Defence("S7", f"{SESSIONS}/session_file.py", "length, is_whole=False)", "length)",
+            "test_s7_s8_s9_s10_records.py test_s1_s2_s3_cut_saves.py"),
+    Defence("S13", f"{SESSIONS}/session_file.py", "flags | os.O_NOFOLLOW | os.O_NONBLOCK", "flags | os.O_NONBLOCK",
+            "test_s13_s14_s15_s16_places.py"),
+    Defence("S13", f"{SESSIONS}/session_file.py", "if found.st_mode & 0o077:", "if False:",
+            "test_s13_s14_s15_s16_places.py"),
+    Defence("S13", f"{SESSIONS}/session_file.py", "if os.fstat(place).st_uid != os.getuid():", "if False:",
+            "test_s13_s14_s15_s16_places.py"),
+    Defence("S16", f"{SESSIONS}/session_folders.py", "if session_id in names:", "if (place / session_id).exists():",
+            "test_s13_s14_s15_s16_places.py"),
+    Defence("S17", f"{SESSIONS}/session_file.py", "os.fsync(raw.fileno())", "pass", "test_s17_order_on_disk.py"),
+    Defence("S17", "ouro/utils/files.py", "os.fsync(descriptor)\n            status", "status",
+            "test_s17_order_on_disk.py"),
+    # memory
+    Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),
+    Defence("M2", f"{MEMORY}/prompt_block.py", "\\n{quoted(text)}\\n", "\\n{text}\\n", "test_m2_words_that_pose.py"),
+    Defence("M3", f"{MEMORY}/trust/approval.py", "if agent_was_idle and not has_pending else", "if True else",
+            "test_m3_memory_from_outside.py"),
+    Defence("M3", f"{MEMORY}/trust/approval.py", "return MemoryChange(edit, ChangeState.FOREIGN)",
+            "return MemoryChange(edit, ChangeState.TRUSTED)", "test_m3_memory_from_outside.py"),
+    Defence("M4", f"{SHELL}/memory.py", "elif not isinstance(reading(command), tuple) or command.settings:",
+            "elif False:", "test_m4_commands_that_write_memory.py"),
+    Defence("M4", f"{SHELL}/memory.py", "if reason := folder.tampered():", 'if reason := "":',
+            "test_m4_commands_that_write_memory.py"),
+    Defence("M5", f"{MEMORY}/git/repository.py", "lock_descriptor(descriptor)", "pass",
+            "test_m5_concurrent_commits.py"),
+    Defence("M6", f"{MEMORY}/git/process.py", "if name.startswith(\"GIT_\") and name not in environment]",
+            "if False]", "test_m6_odd_repositories.py"),
+    Defence("M7", f"{MEMORY}/git/process.py", '"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", ', "",
+            "test_m7_hostile_git_settings.py"),
+    Defence("M8", f"{MEMORY}/trust/approval.py",
+            'if kind := self.finds_secret(f"{edit.name}\\n{edit.after or \'\'}"):', 'if kind := "":',
+            "test_m8_secrets_in_memory.py"),
+    Defence("M9", f"{MEMORY}/git/files.py", "if found.st_nlink > 1:", "if False:", "test_m9_links_and_devices.py"),
+    Defence("M9", f"{MEMORY}/git/files.py", "if self.folder.is_symlink():", "if False:",
+            "test_m9_links_and_devices.py"),
+    Defence("M9", f"{MEMORY}/git/files.py", "if stat.S_ISLNK(found.st_mode):", "if False:",
+            "test_m9_links_and_devices.py"),
+    Defence("M10", f"{MEMORY}/git/files.py", "return _without_twins(sorted(found, key=lambda file: file.name))",
+            "return sorted(found, key=lambda file: file.name)", "test_m10_huge_and_odd_files.py"),
+    Defence("M12", f"{MEMORY}/git/files.py", 'seen = clean(_TWO_SELECTORS.sub(r"\\1", text))', "seen = text",
+            "test_m12_invisible_text.py"),
+    # commands and file tools
+    Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -IN_MEMORY // 2]", "pass", "test_x1_endless_output.py"),
+    Defence("X1", "ouro/tools/truncate.py", "if data := data[: self._room]:", "if data:", "test_x1_endless_output.py"),
+    Defence("X2", "ouro/tools/shell_process.py", "for pid in self._members()[0] - {self._process.pid}:",
+            "for pid in ():", "test_x2_processes_that_stay.py"),
+    Defence("X2", "ouro/tools/shell_process.py", "    _bound_processes(process.pid)\n    return", "    return",
+            "test_x2_processes_that_stay.py"),
+    Defence("X3", "ouro/tools/shell_process.py", "start_new_session=True,", "", "test_x3_no_terminal.py"),
+    Defence("X3", "ouro/tools/shell_process.py", "stdin=asyncio.subprocess.DEVNULL,", "", "test_x3_no_terminal.py"),
+    Defence("X4", "ouro/safety/environment.py", "_looks_secret(name, value) or ", "", "test_x4_keys_of_the_parent.py"),
+    Defence("X4", "ouro/safety/environment.py", " or _SECRET_VALUE.search(value)", "", "test_x4_keys_of_the_parent.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'self._opaque("it goes on with a word in the next line")', "pass",
+            "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'self._opaque("it uses the output of a command")\n            script',
+            "script", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'self._opaque(f"it uses `{operator}`")', "pass", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/reading.py", " and (number or word.glob)", " and False", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/reading.py", "if letter not in row.letters:", "if False:", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/tables.py", 're.compile(r"(?!-v).*", re.DOTALL)', 're.compile(r".*", re.DOTALL)',
+            "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/rules.py", "(setting := places.program_of_git(command))", '(setting := "")',
+            "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/floor.py", "reasons = (_final(command), ", "reasons = (", "test_x6_hidden_commands.py"),
+    Defence("X7", "ouro/frontends/tui/widgets/question_panel.py", "self._listens_from = time.monotonic() + self.GRACE",
+            "self._listens_from = 0.0", "test_s5_x7_screen.py -k x7"),
+    Defence("X8", "ouro/tools/shell_process.py", "if not cwd.exists():", "if False:",
+            "test_x8_folders_that_are_gone.py"),
+    Defence("X9", "ouro/tools/files_seen.py", "if seen.size != len(found.data) or not same:", "if False:",
+            "test_x9_parallel_edits.py"),
+    Defence("X9", "ouro/tools/files_seen.py", "stack.enter_context(lock)", "pass", "test_x9_parallel_edits.py"),
+    Defence("X10", "ouro/safety/workspace.py", "self.check(real, access)\n            yield FilePlace",
+            "yield FilePlace", "test_x10_file_tools.py"),
+    Defence("X10", "ouro/safety/workspace.py", "        if not self._covers(path):", "        if False:",
+            "test_x10_file_tools.py"),
+    Defence("X10", "ouro/safety/workspace.py", 'if access == "write" and (reason := self._protection(path)):',
+            'if reason := "":', "test_x10_file_tools.py"),
+    Defence("X10", "ouro/safety/workspace.py", "if not stat.S_ISREG(found.st_mode):", "if False:",
+            "test_x10_file_tools.py"),
+    Defence("X10", "ouro/safety/workspace.py", "if area is None or protected.is_under(folder, area))", ")",
+            "test_x10_places_of_keys.py"),
+    Defence("X10", "ouro/agent/tool_runner.py", "while isinstance(decision, Ask) and decision != answered:",
+            "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
+    # models
+    Defence("L1", "ouro/llm/reply.py", "if self.reason is None:", "if False:", "test_l1_l2_streams_that_break.py"),
+    Defence("L1", "ouro/llm/http_stream.py", "await self._check_kind(response)", "pass",
+            "test_l1_l2_streams_that_break.py"),
+    Defence("L1", "ouro/llm/reply.py", 'raise EmptyAnswer("The model returned no text and no tool call.")',
+            "return self.message()", "test_l1_l2_streams_that_break.py"),
+    Defence("L2", "ouro/llm/reply.py", 'block.kind == "call" and not cut:', 'block.kind == "call":',
+            "test_l1_l2_streams_that_break.py test_l3_l6_l9_in_a_turn.py"),
+    Defence("L3", "ouro/llm/reply.py", "while call_id in taken or not _USABLE_ID.fullmatch(call_id):",
+            "if not call_id:", "test_l3_calls_that_are_wrong.py test_l3_l6_l9_in_a_turn.py"),
+    Defence("L3", "ouro/agent/tool_runner.py", "if call.malformed:", "if False:", "test_l3_l6_l9_in_a_turn.py"),
+    Defence("L4", "ouro/llm/provider_errors.py", "redact(words, endpoint.api_key).split()", "words.split()",
+            "test_l4_l5_l6_refusals.py"),
+    Defence("L5", "ouro/llm/reply.py", "if wait > MAX_WAIT:\n                    break", "pass",
+            "test_l4_l5_l6_refusals.py"),
+    Defence("L7", "ouro/llm/http_stream.py", "limit = self._timeouts.idle", "limit = None",
+            "test_l7_l8_l9_l10_waiting_and_stopping.py"),
+    Defence("L8", "ouro/llm/http_stream.py", '"follow_redirects": False', '"follow_redirects": True',
+            "test_l7_l8_l9_l10_waiting_and_stopping.py"),
+    Defence("L9", "ouro/llm/reply.py", "if self._size > MAX_CHARACTERS:", "if False:",
+            "test_l7_l8_l9_l10_waiting_and_stopping.py"),
+    # terminal
+    Defence("U1", "ouro/utils/text.py", "return _INVISIBLE.sub(_replacement, text)", "return text",
+            "test_u1_u2_u3_u6_transcript.py test_u1_errors.py"),
+    Defence("U1", "ouro/utils/text.py", 'text = _CONTROL_SEQUENCES.sub("", text)', "pass",
+            "test_u1_u2_u3_u6_transcript.py test_u1_errors.py"),
+    # sandbox
+    Defence("B1", "ouro/safety/sandbox/bubblewrap.py", '"--unshare-pid", ', "", "test_b1_b3_sandbox_escapes.py"),
+    Defence("B1", "ouro/safety/sandbox/seccomp.py", "denied.append(_CONNECT[column])", "pass",
+            "test_b1_b3_sandbox_escapes.py"),
+    Defence("B1", "ouro/safety/sandbox/bubblewrap.py", 'command += ("--ro-bind", "/dev/null", str(place))', "pass",
+            "test_b1_b3_sandbox_escapes.py"),
+    Defence("B3", "ouro/safety/sandbox/bubblewrap.py", 'command += _bound("--ro-bind", policy.protected)', "pass",
+            "test_b1_b3_sandbox_escapes.py"),
+    # folders that are not trusted
+    Defence("F1", "ouro/safety/trust.py", "if known.get(_name(root, path)) != _content_hash(path))",
+            "if not known)", "test_f1_f2_untrusted_folder.py test_f1_f8_instructions.py"),
+    Defence("F1", "ouro/utils/git.py", 'flag for name in filters for flag in ("-c", f"{name}=")', "flag for flag in ()",
+            "test_f1_hostile_git.py"),
+    Defence("F8", "ouro/safety/trust.py", "        and resolved.is_relative_to(root)\n", "",
+            "test_f1_f8_instructions.py"),
+    # keys and packages
+    Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known:", "for pattern in ():",
+            "test_k1_secrets_written.py"),
+    Defence("K3", "ouro/llm/litellm_worker.py", 'os.environ["LITELLM_MODE"] = "PRODUCTION"', "pass",
+            "test_k3_litellm_import.py"),
+    Defence("K3", "ouro/llm/litellm_worker.py", 'os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"', "pass",
+            "test_k3_litellm_import.py"),
+    Defence("K4", "pyproject.toml", '"litellm==', '"litellm>=', "test_k4_locked_packages.py"),
+)  # fmt: skip
+
+
+def stale(project: Path = PROJECT) -> Iterator[str]:
+    """Why entries of the table do not fit the tree any more."""
+    for defence in DEFENCES:
+        count = (project / defence.file).read_text().count(defence.old)
+        if count != 1:
+            yield f"{defence.code}: {defence.old!r} is {count} times in {defence.file}"
+        missing = [name for name in _files(defence) if not (project / name).is_file()]
+        yield from (f"{defence.code}: {name} does not exist" for name in missing)
+
+
+def _files(defence: Defence) -> list[str]:
+    return [f"tests/faults/{name}" for name in re.findall(r"\S+\.py", defence.tests)]
+
+
+class Copy:
+    """A copy of the tree, with a Python that imports it also in the processes that tests start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "tree"
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=PROJECT, capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        for name in filter(None, listed.stdout.split("\0")):
+            if (PROJECT / name).is_file():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / name).write_bytes((PROJECT / name).read_bytes())
+        venv.create(self.folder / ".venv", symlinks=True)
+        (packages,) = (self.folder / ".venv").glob("lib/python*/site-packages")
+        own = [path for path in sys.path if path.endswith("site-packages")]
+        (packages / "tree.pth").write_text("\n".join([str(self.folder), *own]) + "\n")
+
+    def is_red(self, tests: str) -> bool:
+        """Whether one of the tests fails. Raises RuntimeError: they cannot be run."""
+        words = [f"tests/faults/{word}" if word.endswith(".py") else word for word in tests.split()]
+        python = self.folder / ".venv" / "bin" / "python"
+        command = [str(python), "-m", "pytest", "-q", "-x", "-p", "no:randomly", *words]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        environment |= {"PYTHONDONTWRITEBYTECODE": "1", "OURO_FUZZ_SECONDS": "3"}
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=environment, start_new_session=True, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=_LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.communicate()
+            return True
+        if process.returncode not in (0, 1):
+            raise RuntimeError(output[-2000:])
+        return process.returncode == 1
+
+    def is_noticed(self, defence: Defence) -> bool:
+        """Whether a test fails without the defence."""
+        path = self.folder / defence.file
+        whole = path.read_text()
+        path.write_text(whole.replace(defence.old, defence.new))
+        try:
+            return self.is_red(defence.tests)
+        finally:
+            path.write_text(whole)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutate", description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("codes", nargs="*", metavar="CODE", help="only the defences of these faults, such as X10")
+    parser.add_argument("--list", action="store_true", help="print the table and run nothing")
+    options = parser.parse_args()
+    chosen = [defence for defence in DEFENCES if not options.codes or defence.code in options.codes]
+    if options.list:
+        print("\n".join(f"{item.code:4} {item.file}: {item.old.partition(chr(10))[0]}" for item in chosen))
+        return 0
+    failures = list(stale())
+    print("\n".join(failures), end="\n" if failures else "")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Copy(Path(folder).resolve())
+        for tests in dict.fromkeys(defence.tests for defence in chosen):
+            if copy.is_red(tests):
+                failures.append(tests)
+                print(f"red with all defences: {tests}", flush=True)
+        for defence in chosen:
+            began = time.monotonic()
+            result = "red" if defence.tests not in failures and copy.is_noticed(defence) else "UNNOTICED"
+            failures += [defence.code] if result != "red" else []
+            shown = defence.old.partition("\n")[0][:70]
+            print(f"{defence.code:4} {result:9} {time.monotonic() - began:5.1f} s  {defence.file}: {shown}", flush=True)
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
