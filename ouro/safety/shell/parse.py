@@ -273,7 +273,7 @@ class _Lexer:
                 if not following:
                     self._hide("it cannot be parsed")
                 elif following == "\n":
-                    self._opaque("it goes on with a word in the next line")  # bash runs "$\ NEWLINE (touch x)"
+                    self._opaque("a word of it continues in the next line")  # bash runs "$\ NEWLINE (touch x)"
                 draft.text += following.replace("\n", "")
                 self._at += 2
             elif char == "'" and not quoted:
