@@ -165,7 +165,8 @@ def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> I
 def _start(
     program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    command = [*_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
+    watched = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()  # it ends if ouro is killed
+    command = [*watched, *_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
     command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
     if plan.place.is_file():
         # Opened here and passed as stdin, so that it is the file that was checked.

@@ -71,6 +71,10 @@ def spec_of(tool: AnyTool) -> ToolSpec:
     return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))  # type: ignore[arg-type]  # mypy takes no metaclass for hashable
 
 
+_MAX_FOLDERS = 200
+"""In one path: 900 made the checks of a path take minutes."""
+
+
 def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
     """The arguments of a call as the tool's `Args`; numbers and booleans in quotes are understood.
 
@@ -83,6 +87,10 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
         raise ToolError(f"Wrong arguments for {tool.name}: {error}.") from error
     if any("\0" in target for target in tool.targets(args)):
         raise ToolError(f"Wrong arguments for {tool.name}: a path or command contains a NUL character.")
+    if tool.effect in (Effect.READ, Effect.WRITE) and any(
+        path.count("/") > _MAX_FOLDERS for path in tool.targets(args)
+    ):
+        raise ToolError(f"Wrong arguments for {tool.name}: a path has more than {_MAX_FOLDERS} folders.")
     return args
 
 
