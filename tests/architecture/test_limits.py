@@ -16,8 +16,8 @@ MAX_FIELDS = 12
 MAX_PARAMETERS = 7
 MIN_MODULE_LINES = 60
 """Below this, a module needs a second importer or one in another folder."""
-MAX_LINES = 58_900
-MAX_MODULES = 356
+MAX_LINES = 53_000
+MAX_MODULES = 295
 """What there is now: lower both when code is deleted. The goal is 47,000 lines in 320 modules."""
 
 ONE_FILE_EACH = (

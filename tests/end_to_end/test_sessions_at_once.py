@@ -19,6 +19,12 @@ def git(folder, *arguments):
     subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True)
 
 
+def delete(folder):
+    """All of it, also where a process writes there meanwhile."""
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
     (ouro.home / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
     voices = TwoVoices(talk=lambda _request: "Understood.")
@@ -44,7 +50,7 @@ def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
     screen.until_shows(f"Remembered (repo): {TOX}")  # learned by one of them
     (own / BREAD.file_name).write_text(note_text(BREAD))  # written by hand
     assert all(BREAD.text in each for each in told("how long do sourdough loaves rise?"))
-    shutil.rmtree(cache)  # and no note has changed since
+    delete(cache)  # and no note has changed since
     assert all(TOX in each for each in told("how are the tests of this project run?")[:2])
 
     git(tmp_path, "clone", "-q", own, "elsewhere")
@@ -53,7 +59,7 @@ def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
     git(tmp_path / "elsewhere", "commit", "-q", "-m", "learned elsewhere")
     git(own, "pull", "-q", str(tmp_path / "elsewhere"), "HEAD")
     (own / BREAD.file_name).write_text(note_text(BREAD).replace("fourteen", "twenty"))
-    shutil.rmtree(cache)
+    delete(cache)
     assert all(LOCKS.text in each for each in told("optimistic locking for user updates?"))
     for each in told("sourdough loaves, how long do they rise now?"):
         assert ("rise for twenty hours" in each, "fourteen" in each) == (True, False)
