@@ -76,8 +76,8 @@ DEFENCES = (
             "test_m5_concurrent_commits.py"),
     Defence("M6", f"{MEMORY}/git/process.py", "if name.startswith(\"GIT_\") and name not in environment]",
             "if False]", "test_m6_odd_repositories.py"),
-    Defence("M7", f"{MEMORY}/git/process.py", '"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", ', "",
-            "test_m7_hostile_git_settings.py"),
+    Defence("M7", f"{MEMORY}/git/process.py", 'environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)} | (',
+            "environment = {} | (", "test_m7_hostile_git_settings.py"),
     Defence("M8", f"{MEMORY}/trust/approval.py",
             'if kind := self.finds_secret(f"{edit.name}\\n{edit.after or \'\'}"):', 'if kind := "":',
             "test_m8_secrets_in_memory.py"),
@@ -144,7 +144,7 @@ DEFENCES = (
     Defence("L4", "ouro/llm/provider_errors.py", "redact(words, endpoint.api_key).split()", "words.split()",
             "test_l4_l5_l6_refusals.py"),
     Defence("L5", "ouro/llm/reply.py", "if wait > MAX_WAIT:\n                    break", "pass",
-            "test_l4_l5_l6_refusals.py"),
+            "../llm/test_retry.py"),
     Defence("L7", "ouro/llm/http_stream.py", "limit = self._timeouts.idle", "limit = None",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
     Defence("L8", "ouro/llm/http_stream.py", '"follow_redirects": False', '"follow_redirects": True',
@@ -153,8 +153,6 @@ DEFENCES = (
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
     # terminal
     Defence("U1", "ouro/utils/text.py", "return _INVISIBLE.sub(_replacement, text)", "return text",
-            "test_u1_u2_u3_u6_transcript.py test_u1_errors.py"),
-    Defence("U1", "ouro/utils/text.py", 'text = _CONTROL_SEQUENCES.sub("", text)', "pass",
             "test_u1_u2_u3_u6_transcript.py test_u1_errors.py"),
     # sandbox
     Defence("B1", "ouro/safety/sandbox/bubblewrap.py", '"--unshare-pid", ', "", "test_b1_b3_sandbox_escapes.py"),

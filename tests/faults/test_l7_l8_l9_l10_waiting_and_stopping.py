@@ -26,6 +26,13 @@ async def test_l7_a_stream_that_opens_and_says_nothing_is_given_up(wire):
     assert isinstance(error, TransientModelError)
 
 
+async def test_l7_a_stream_that_stops_in_the_middle_is_given_up(wire):
+    wire.server.script([Reply("one two three four five six", fault="stall", after=1)])
+    async with asyncio.timeout(10):
+        error, _ = await wire.failure(timeouts=Timeouts(first=30, idle=0.3))
+    assert isinstance(error, TransientModelError)
+
+
 async def test_l7_a_server_that_is_not_there_is_unavailable(wire):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

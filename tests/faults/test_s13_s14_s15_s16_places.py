@@ -12,6 +12,7 @@ from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, times
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import find_session
+from ouro.memory.sessions.session_file import read_file
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
 from ouro.utils.runtime import get_home
@@ -102,17 +103,16 @@ def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
     assert YamlFileMemoryStore(root).obstacle() == f"{root} belongs to another user"
 
 
-def test_s13_a_folder_of_another_user_is_refused_though_the_file_in_it_is_one_s_own(root, folder, monkeypatch):
-    own = (folder / "session.yaml").stat().st_ino
+def test_s13_a_folder_of_another_user_is_refused_though_the_file_in_it_is_one_s_own(folder, monkeypatch):
     fstat = os.fstat
 
     def of_another(descriptor):
         found = fstat(descriptor)
-        return found if found.st_ino == own else os.stat_result((*found[:4], 4242, *found[5:]))
+        return os.stat_result((*found[:4], 4242, *found[5:])) if stat.S_ISDIR(found.st_mode) else found
 
     monkeypatch.setattr(os, "fstat", of_another)
     with pytest.raises(SessionError, match="belongs to another user"):
-        wait(YamlFileMemoryStore(root).load_session(HEADER.id))
+        read_file(folder)
 
 
 def test_s13_whatever_is_made_is_the_user_s_alone(root, folder):
