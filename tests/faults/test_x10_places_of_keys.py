@@ -46,6 +46,18 @@ def test_x10_a_rule_for_a_folder_does_not_cover_them(keys, home, mode):
         keys.open("~/.aws/credentials")
 
 
+@pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+@pytest.mark.parametrize("tool", ["write", "edit", "apply_patch"])
+@pytest.mark.parametrize("path", ["~/.aws/credentials", "~/.ouro/models.yaml"])
+def test_x10_a_rule_for_a_folder_does_not_let_them_be_changed(keys, mode, tool, path):
+    permissions = Permissions(keys, mode, allow=["write(~/**)", f"{tool}(~/**)"])
+    assert permissions.decide(tool, Effect.WRITE, ["~/notes/a.txt"]) == Allow()
+    assert isinstance(permissions.decide(tool, Effect.WRITE, [path]), Ask)
+    permissions.admit(Effect.WRITE, ["~"])
+    with pytest.raises(ToolError, match="outside the workspace"):
+        keys.open(path, "write")
+
+
 @pytest.mark.parametrize("line", ["grep -rn api_key ~", "rg api_key ~", "cp -r ~ .", "tar cf x.tar ~"])
 def test_x10_auto_asks_before_a_shell_line_reads_all_of_the_home_folder(keys, line):
     assert isinstance(Permissions(keys, "auto").decide("shell", Effect.RUN, [line]), Ask)
