@@ -101,6 +101,8 @@ DEFENCES = (
     Defence("X3", "ouro/tools/shell_process.py", "stdin=asyncio.subprocess.DEVNULL,", "", "test_x3_no_terminal.py"),
     Defence("X4", "ouro/safety/environment.py", "_looks_secret(name, value) or ", "", "test_x4_keys_of_the_parent.py"),
     Defence("X4", "ouro/safety/environment.py", " or _SECRET_VALUE.search(value)", "", "test_x4_keys_of_the_parent.py"),
+    Defence("X4", "ouro/safety/sandbox/confinement.py", 'if limits == "off":', "if True:",
+            "test_x4_keys_of_the_parent.py"),
     Defence("X6", f"{SHELL}/parse.py", 'self._opaque("a word of it continues in the next line")', "pass",
             "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/parse.py", 'self._opaque(f"it uses `{operator}`")', "pass", "test_x6_shell_judge.py"),
@@ -167,6 +169,8 @@ DEFENCES = (
             "if not known)", "test_f1_f2_untrusted_folder.py test_f1_f8_instructions.py"),
     Defence("F1", "ouro/utils/git.py", 'flag for name in filters for flag in ("-c", f"{name}=")', "flag for flag in ()",
             "test_f1_hostile_git.py"),
+    Defence("F2", "ouro/assemble.py", "raise TrustNeeded(root, store.untrusted(root, files))", "return True",
+            "../end_to_end/test_headless.py -k f2"),
     Defence("F8", "ouro/safety/trust.py", "        and resolved.is_relative_to(root)\n", "",
             "test_f1_f8_instructions.py"),
     # keys and packages
