@@ -181,7 +181,7 @@ def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, f
     ouro.server.script([*([] if is_vouched_for else [Reply(calls=[read])]), Reply(calls=[wrote]), Reply("Noted.")])
     talk = Talk(ouro)
     with git_held(ouro.home / "history.git"):
-        talk.say("What is it linted with? Keep it in mind.")
+        talk.say("Use ruff. Keep it in mind." if is_vouched_for else "What is it linted with? Keep it in mind.")
         talk.until("turn_finished")
         os.kill(talk.process.pid, signal.SIGKILL)
         talk.process.wait()
