@@ -29,7 +29,7 @@ class Host:
 
     def __init__(self, folder: Path, private: Path) -> None:
         self.folder, self.private = folder, private
-        self.workspace, self.home, self.outside = folder / "work", folder / "home", folder / "outside"
+        self.workspace, self.home, self.outside = folder / "project", folder / "home", folder / "outside"
         for place in (self.workspace / ".ouro", self.home / ".ssh", self.outside, private):
             place.mkdir(parents=True)
         subprocess.run(["git", "init", "-q", self.workspace], check=True)
@@ -199,11 +199,11 @@ ATTACKS = [
         printed("CLONED"),
     ),
     Attack("chroot", "os.chroot(os.environ['OUT']); print('CHANGED')", printed("CHANGED")),
-    Attack("hook", "$ echo evil > $WORK/.git/hooks/own", new("../work/.git/hooks/own"), LANDLOCK),
-    Attack("git configuration", "$ echo evil >> $WORK/.git/config", holds_evil("work/.git/config"), LANDLOCK),
+    Attack("hook", "$ echo evil > $WORK/.git/hooks/own", new("../project/.git/hooks/own"), LANDLOCK),
+    Attack("git configuration", "$ echo evil >> $WORK/.git/config", holds_evil("project/.git/config"), LANDLOCK),
     Attack("git folder replaced", "$ cd $WORK; mv .git g2; cp -r g2 .git; echo evil >> .git/config",
-           holds_evil("work/.git/config"), LANDLOCK),
-    Attack("own settings", "$ echo evil > $WORK/.ouro/config.yaml", holds_evil("work/.ouro/config.yaml"), LANDLOCK),
+           holds_evil("project/.git/config"), LANDLOCK),
+    Attack("own settings", "$ echo evil > $WORK/.ouro/config.yaml", holds_evil("project/.ouro/config.yaml"), LANDLOCK),
     Attack("key in a folder", "$ cat $HOME_/.ssh/id", leaked),
     Attack("key in a file", "$ cat $HOME_/.netrc", leaked),
     Attack("key by a link", "$ ln -s $HOME_/.ssh $WORK/l; cat $WORK/l/id", leaked),
