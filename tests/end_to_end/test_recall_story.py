@@ -83,7 +83,7 @@ def test_a_session_keeps_what_was_recalled_and_shows_it_again(ouro, own):
 def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
     screen = ouro.screen()
     screen.say("say: hello there")
-    screen.until_shows("hello there")
+    screen.until_shows("  hello there")
     put(own, BREAD)
     screen.say("say: how long do sourdough loaves rise?")
     screen.until_shows("1 memory · Ctrl+Y")
