@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
@@ -23,8 +23,7 @@ from ouro.config import explain_settings, load_settings, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
 from ouro.llm import Catalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import CONFIG_FILE, TrustStore, acting_files, choose_sandbox
-from ouro.session import OpenRequest, Session
+from ouro.safety import CONFIG_FILE, TrustStore, acting_files
 from ouro.settings import Settings
 from ouro.utils.git import find_root
 from ouro.utils.runtime import (
@@ -37,6 +36,9 @@ from ouro.utils.runtime import (
     get_trust_path,
     tilde,
 )
+
+if TYPE_CHECKING:
+    from ouro.session import Session
 
 _MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
@@ -52,6 +54,7 @@ def folder_settings() -> FolderSettings:
 async def unsaved_session() -> AsyncIterator[Session]:
     """A session without messages that is not saved; its costs are counted."""
     from ouro.assemble import Options, open_session
+    from ouro.session import OpenRequest
 
     session = await open_session(Options(Path.cwd().resolve()), OpenRequest())
     for notice in session.notices:
@@ -154,6 +157,8 @@ def _terminal(_folder: Path) -> Iterator[Finding]:
 
 
 def _sandbox(_folder: Path) -> Iterator[Finding]:
+    from ouro.safety import choose_sandbox
+
     if not load_settings().sandbox.enabled:
         yield "note", "off: commands have all your rights", "Set `sandbox.enabled: true`."
         return
