@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from ouro.safety.sandbox import choose_sandbox
 
 KEPT_VARIABLES = {
     "PATH",
@@ -23,6 +27,13 @@ KEPT_VARIABLES = {
 }
 
 
+@functools.cache
+def sandbox_works() -> bool:
+    """Whether commands can be confined on this machine; without it `auto` would ask in every test."""
+    with tempfile.TemporaryDirectory() as folder:
+        return choose_sandbox(Path(folder)).sandbox.tier != "none"
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory, monkeypatch) -> Path:
     """A home that is empty, an environment without keys, UTC."""
@@ -35,6 +46,8 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("PYTHONUTF8", "1")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    if not sandbox_works():
+        monkeypatch.setenv("OURO_SANDBOX_ENABLED", "false")
     (folder / ".gitconfig").write_text(
         "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
