@@ -171,7 +171,7 @@ DEFENCES = (
             "test_f1_hostile_git.py"),
     Defence("F2", "ouro/assemble.py", "raise TrustNeeded(root, store.untrusted(root, files))", "return True",
             "../end_to_end/test_headless.py -k f2"),
-    Defence("F8", "ouro/safety/trust.py", "        and resolved.is_relative_to(root)\n", "",
+    Defence("F8", "ouro/safety/trust_scope.py", "        and resolved.is_relative_to(root)\n", "",
             "test_f1_f8_instructions.py"),
     # keys and packages
     Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known:", "for pattern in ():",

@@ -26,7 +26,22 @@ if TYPE_CHECKING:
     )
     from ouro.safety.sandbox import Confinement, Sandbox, SandboxPolicy, choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values, shared_scanner
-    from ouro.safety.trust import CONFIG_FILE, TrustStore, acting_files, instruction_files
+    from ouro.safety.trust import TrustStore
+    from ouro.safety.trust_scope import (
+        CLAUDE_SETTINGS,
+        CONFIG_FILE,
+        EXTENSION_FOLDERS,
+        MAX_FILES,
+        MCP_FILE,
+        ExtensionKind,
+        FoundInstructions,
+        acting_files,
+        extension_files,
+        files_below,
+        instruction_files,
+        instructions_in,
+        with_imports,
+    )
     from ouro.safety.workspace import Access, FilePlace, Workspace
 
 __getattr__ = lazy_exports(__name__)

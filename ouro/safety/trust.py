@@ -11,13 +11,9 @@ from pathlib import Path
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular, write_private
-from ouro.utils.git import Git, GitError
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.runtime import tilde
 from ouro.utils.yaml import convert, read_yaml
 
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-_GIT_SECONDS = 2.0
-CONFIG_FILE = Path(".ouro") / "config.yaml"
 HEADER = """\
 # Folders whose instructions and settings ouro may obey, with the hashes of those files as they were then.
 # Take an entry out to be asked again.
@@ -28,50 +24,6 @@ HEADER = """\
 class TrustEntry:
     files: Mapping[str, str] = field(default_factory=dict)
     """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
-
-
-def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
-    """The files of a folder that ouro would obey: instructions, and the project's settings.
-
-    Instructions from `root` down to `cwd`, and those further down that git tracks.
-    Links that lead out of the folder and what is no regular file are left out: nothing may read those either.
-    """
-    root = root.resolve()
-    inner = (cwd or root).resolve()
-    found = instruction_files(root, inner)
-    below = [path for path in _tracked_below(root, inner) if path not in found and _is_acting(path, root)]
-    return (*found, *below, *(path for path in [root / CONFIG_FILE] if _is_acting(path, root)))
-
-
-def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
-    """The instructions of `root`, those of `folder`, and those on the way there, in this order."""
-    root, inner = root.resolve(), folder.resolve()
-    folders = [inner, *inner.parents]
-    way = folders[: folders.index(root) + 1] if root in folders else [root]
-    named = [parent / name for parent in reversed(way) for name in INSTRUCTION_FILES]
-    return tuple(path for path in named if _is_acting(path, root))
-
-
-def _tracked_below(root: Path, folder: Path) -> list[Path]:
-    """What git does not track came with a package, or was written by a tool: nobody chose it."""
-    if not os.path.lexists(root / ".git"):
-        return []
-    try:
-        names = Git(folder, _GIT_SECONDS).paths("--cached", "--", *(f":(glob)**/{name}" for name in INSTRUCTION_FILES))
-    except GitError:
-        return []
-    return sorted(folder / name for name in names)
-
-
-def _is_acting(path: Path, root: Path) -> bool:
-    resolved, own = path.resolve(), get_home().resolve()
-    # In the user's own folder `.ouro/` is not the project's but the user's.
-    return (
-        os.access(path, os.R_OK)
-        and resolved.is_file()
-        and resolved.is_relative_to(root)
-        and not resolved.is_relative_to(own)
-    )
 
 
 class TrustStore:

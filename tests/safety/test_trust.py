@@ -151,3 +151,47 @@ def test_what_cannot_be_written_is_said_and_holds_for_now(folder, home):
     with pytest.raises(ConfigError, match=r"trusted\.yaml cannot be written"):
         store.trust(folder, acting_files(folder))
     assert store.is_trusted(folder, acting_files(folder))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".ouro/commands/a.md",
+        ".claude/commands/git/a.md",
+        ".codex/prompts/a.md",
+        ".ouro/skills/a/SKILL.md",
+        ".agents/skills/a/scripts/run.sh",
+        ".claude/skills/a/SKILL.md",
+        ".claude/agents/a.md",
+        ".cursor/rules/a.mdc",
+        ".mcp.json",
+        "AGENTS.override.md",
+        "docs/style.md",
+    ],
+)
+def test_e4_extension_files_and_imports_act_and_a_change_is_asked_about(folder, store, name):
+    (folder / "AGENTS.md").write_text("See @docs/style.md and `@docs/code.md`.\n")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("one\n")
+    store.trust(folder, acting_files(folder))
+    path.write_text("two\n")
+    assert store.untrusted(folder, acting_files(folder)) == (path,)
+
+
+def test_settings_of_claude_code_act_where_they_have_hooks(folder):
+    (folder / ".claude").mkdir()
+    settings = folder / ".claude" / "settings.json"
+    settings.write_text('{"permissions": {"allow": ["Bash"]}}')
+    assert settings not in acting_files(folder)
+    for text in ('{"hooks": {"Stop": []}}', '{"\\u0068ooks": {"Stop": []}}', "{ // not JSON", "[1]"):
+        settings.write_text(text)
+        assert settings in acting_files(folder)
+
+
+def test_extension_files_that_lead_out_of_the_folder_do_not_act(folder, tmp_path):
+    (tmp_path / "secret.md").write_text("key")
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "commands").symlink_to(tmp_path)
+    (folder / "AGENTS.md").write_text("@../secret.md @~/secret.md\n")
+    assert acting_files(folder) == (folder / "AGENTS.md", folder / ".ouro" / "config.yaml")

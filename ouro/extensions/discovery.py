@@ -1,0 +1,116 @@
+"""Discovery: the extension files of a kind in the folders of the user, of the project, and of plugins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
+from ouro.utils.files import open_regular
+from ouro.utils.front_matter import split_front_matter
+from ouro.utils.runtime import get_home, tilde
+from ouro.utils.text import clean
+
+FileKind: TypeAlias = Literal["commands", "skills", "agents"]
+Source: TypeAlias = Literal["user", "project", "plugin"]
+MAX_BYTES = 200_000
+"""Of one extension file; a larger one is not used."""
+_NAME = re.compile(r"\w[\w-]*(:\w[\w-]*)*")
+_FORMAT = "Put `---`, `description: …`, `---` at its begin."
+
+
+class ExtensionFile(msgspec.Struct, frozen=True):
+    name: str
+    """As it is called: `review`; `git:commit` for `git/commit.md` in a folder of commands."""
+    path: Path
+    meta: Mapping[str, Any]
+    """The front matter; see `split_front_matter`."""
+    body: str
+    """The text behind it, without hidden characters."""
+    source: Source
+
+    @property
+    def description(self) -> str:
+        return " ".join(str(self.meta.get("description", "")).split())
+
+
+def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[ExtensionFile], list[str]]:
+    """The extension files of a kind, by name, and a line for each file that is not used. Blocks.
+
+    Args:
+        root: the root of the project.
+        trusted: whether the user trusts the project's files; if not, none of them is read.
+
+    Of two files with one name the first counts: the user's before the project's, then those of plugins. Files with
+    the same content, as in folders for several programs, count as one.
+    """
+    found: dict[str, ExtensionFile] = {}
+    problems: list[str] = []
+    for path, folder, source in _places(kind, root, trusted, problems):
+        if kind == "skills" and path.name != "SKILL.md":
+            continue
+        try:
+            file = _read(kind, path, folder, source)
+        except ValueError as error:
+            problems.append(f"{tilde(path)} is not used: {error}")
+            continue
+        first = found.setdefault(file.name.casefold(), file)
+        if (first.meta, first.body) != (file.meta, file.body):
+            what = f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is not."
+            problems.append(f"{what} Rename one.")
+    return sorted(found.values(), key=lambda file: file.name.casefold()), problems
+
+
+def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> Iterator[tuple[Path, Path, Source]]:
+    """Each file, the folder that its name counts from, and its source."""
+    for folder in user_folders(kind):
+        files = files_below(folder, kind)
+        if len(files) == MAX_FILES:
+            problems.append(f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used.")
+        yield from ((path, folder, "user") for path in files)
+    if trusted:
+        folders = [root.resolve() / name for name in EXTENSION_FOLDERS[kind]]
+        for path in extension_files(root, kind):
+            yield path, next(folder for folder in folders if path.is_relative_to(folder)), "project"
+
+
+def user_folders(kind: FileKind) -> list[Path]:
+    """The folders of the user for a kind: `~/.ouro/commands`, `~/.claude/commands`, …"""
+    names = EXTENSION_FOLDERS[kind]
+    return [
+        get_home() / name.removeprefix(".ouro/") if name.startswith(".ouro/") else Path.home() / name for name in names
+    ]
+
+
+def _read(kind: FileKind, path: Path, folder: Path, source: Source) -> ExtensionFile:
+    """Raises ValueError: the file cannot be used, with the reason and the remedy."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8")
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 text (byte {error.start}).") from error
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES:,} bytes. Move what is long to a file that it names.")
+    meta, body = split_front_matter(clean(text))
+    if kind != "commands" and not meta.get("description"):
+        raise ValueError(f"it has no description. {_FORMAT}")
+    return ExtensionFile(_name(kind, path, folder, meta), path, meta, body.strip(), source)
+
+
+def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
+    if kind == "commands":
+        name = ":".join(path.relative_to(folder).with_suffix("").parts)
+    else:
+        named = meta.get("name", "")
+        own = path.parent.name if kind == "skills" else path.stem
+        name = named if isinstance(named, str) and _NAME.fullmatch(named) else own
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"`{name}` is not a name: use letters, digits, `-` and `_`.")
+    return name

@@ -1,0 +1,193 @@
+"""Acting files: what of a folder ouro would obey. Instructions, settings, and the files of extensions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from ouro.utils.files import open_regular
+from ouro.utils.git import Git, GitError
+from ouro.utils.runtime import get_home
+
+INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+CONFIG_FILE = Path(".ouro") / "config.yaml"
+CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")
+MCP_FILE = Path(".mcp.json")
+
+ExtensionKind: TypeAlias = Literal["commands", "skills", "agents", "rules"]
+EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
+    "commands": (".ouro/commands", ".claude/commands", ".codex/prompts"),
+    "skills": (".ouro/skills", ".agents/skills", ".claude/skills"),
+    "agents": (".ouro/agents", ".claude/agents"),
+    "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
+}
+"""Where a project has extension files of a kind, in the order in which they count."""
+MAX_FILES = 2_000
+"""In one folder of extensions; the rest is neither asked about nor used."""
+MAX_DEPTH = 6
+MAX_IMPORT_DEPTH = 5
+MAX_IMPORTS = 100
+_MAX_READ = 200_000
+_GIT_SECONDS = 2.0
+_CODE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_IMPORT = re.compile(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
+
+
+class FoundInstructions(msgspec.Struct, frozen=True):
+    """A file of instructions, or one that another imports."""
+
+    path: Path
+    imported_by: Path | None = None
+
+
+def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
+    """The files of a folder that ouro would obey: instructions, extension files, and the project's settings.
+
+    Instructions from `root` down to `cwd`, those further down that git tracks, and what these import.
+    Links that lead out of the folder and what is no regular file are left out: nothing may read those either.
+    """
+    root = root.resolve()
+    inner = (cwd or root).resolve()
+    found = [*instruction_files(root, inner), *_tracked_below(root, inner)]
+    instructions = (item.path for item in with_imports(found, root)[0])
+    extensions = (path for kind in EXTENSION_FOLDERS for path in extension_files(root, kind))
+    hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
+    settings = (path for path in (root / CONFIG_FILE, root / MCP_FILE, *hooks) if _is_acting(path, root))
+    return tuple(dict.fromkeys((*instructions, *extensions, *settings)))
+
+
+def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
+    """The instructions of `root`, those of `folder`, and those on the way there, in this order."""
+    root, inner = root.resolve(), folder.resolve()
+    folders = [inner, *inner.parents]
+    way = folders[: folders.index(root) + 1] if root in folders else [root]
+    return tuple(path for parent in reversed(way) for path in instructions_in(parent, root))
+
+
+def instructions_in(folder: Path, root: Path) -> list[Path]:
+    """The instructions in this one folder. Both paths are resolved."""
+    return [path for name in INSTRUCTION_FILES if os.path.lexists(path := folder / name) and _is_acting(path, root)]
+
+
+def with_imports(files: Iterable[Path], inside: Path) -> tuple[list[FoundInstructions], list[str]]:
+    """Each file once, with what it imports (`@path`) behind it, and the imports that are not read, with the reason.
+
+    Args:
+        files: files of instructions.
+        inside: the folder that an imported file must be in.
+    """
+    found: dict[Path, FoundInstructions] = {}
+    refused: list[str] = []
+
+    def add(path: Path, by: Path | None, depth: int) -> None:
+        if path in found:
+            return
+        found[path] = FoundInstructions(path, by)
+        for name in imports_in(_read(path)):
+            target = Path(name).expanduser() if name.startswith("~/") else path.parent / name
+            if not target.is_file():
+                if name.endswith(".md"):
+                    refused.append(f"{path}: @{name} is not there")
+            elif not _is_acting(target, inside):
+                refused.append(f"{path}: @{name} is outside of {inside}")
+            elif depth >= MAX_IMPORT_DEPTH:
+                refused.append(f"{path}: @{name} is imported more than {MAX_IMPORT_DEPTH} deep")
+            elif len(found) >= MAX_IMPORTS:
+                refused.append(f"{path}: @{name} is one of more than {MAX_IMPORTS} imports")
+            else:
+                add(target.resolve(), path, depth + 1)
+
+    for path in files:
+        add(path, None, 0)
+    return list(found.values()), refused
+
+
+def imports_in(text: str) -> list[str]:
+    """The paths that a text imports: `@docs/style.md`, outside of code."""
+    return list(dict.fromkeys(_IMPORT.findall(_CODE.sub("", text))))
+
+
+def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
+    """The extension files of a project: of skills all files, of other kinds the Markdown files."""
+    root = root.resolve()
+    if root == Path.home().resolve():  # these are the user's own, not a project's
+        return []
+    return [
+        path for name in EXTENSION_FOLDERS[kind] for path in files_below(root / name, kind) if _is_acting(path, root)
+    ]
+
+
+def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
+    """The files of a kind in a folder, at most `MAX_FILES`, `MAX_DEPTH` deep, links followed, hidden ones left out."""
+    endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
+    found: list[Path] = []
+    seen: set[str] = set()
+
+    def walk(parent: Path, depth: int) -> Iterator[Path]:
+        real = os.path.realpath(parent)
+        if depth > MAX_DEPTH or real in seen:
+            return
+        seen.add(real)
+        try:
+            entries = sorted(os.scandir(parent), key=lambda entry: entry.name)
+        except OSError:
+            return
+        for entry in entries:
+            path = parent / entry.name
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield from walk(path, depth + 1)
+            elif entry.name.endswith(endings) and entry.is_file():
+                yield path
+
+    for path in walk(folder, 0):
+        found.append(path)
+        if len(found) == MAX_FILES:
+            break
+    return found
+
+
+def _tracked_below(root: Path, folder: Path) -> list[Path]:
+    """What git does not track came with a package, or was written by a tool: nobody chose it."""
+    if not os.path.lexists(root / ".git"):
+        return []
+    try:
+        names = Git(folder, _GIT_SECONDS).paths("--cached", "--", *(f":(glob)**/{name}" for name in INSTRUCTION_FILES))
+    except GitError:
+        return []
+    return [path for name in sorted(names) if _is_acting(path := folder / name, root)]
+
+
+def _is_acting(path: Path, root: Path) -> bool:
+    resolved, own = path.resolve(), get_home().resolve()
+    # In the user's own folder `.ouro/` is not the project's but the user's.
+    return (
+        os.access(path, os.R_OK)
+        and resolved.is_file()
+        and resolved.is_relative_to(root)
+        and not resolved.is_relative_to(own)
+    )
+
+
+def _has_hooks(path: Path) -> bool:
+    """Whether the file has, or may have, hooks: its permissions are not obeyed, and Claude Code changes those often."""
+    try:
+        settings = json.loads(_read(path) or "{}")
+    except ValueError:
+        return True
+    return not isinstance(settings, dict) or bool(settings.get("hooks"))
+
+
+def _read(path: Path) -> str:
+    try:
+        with open_regular(path) as file:
+            return file.read(_MAX_READ).decode("utf-8", "replace")
+    except OSError:
+        return ""
