@@ -190,8 +190,10 @@ def test_settings_of_claude_code_act_where_they_have_hooks(folder):
 
 
 def test_extension_files_that_lead_out_of_the_folder_do_not_act(folder, tmp_path):
-    (tmp_path / "secret.md").write_text("key")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("key")
     (folder / ".claude").mkdir()
-    (folder / ".claude" / "commands").symlink_to(tmp_path)
-    (folder / "AGENTS.md").write_text("@../secret.md @~/secret.md\n")
+    (folder / ".claude" / "commands").symlink_to(outside)
+    (folder / "AGENTS.md").write_text("@../outside/secret.md @~/secret.md\n")
     assert acting_files(folder) == (folder / "AGENTS.md", folder / ".ouro" / "config.yaml")
