@@ -74,6 +74,17 @@ def get_checkpoints_dir() -> Path:
     return get_home() / "checkpoints"
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process with this number runs, also one of another user."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # of another user
+    return True
+
+
 def ensure_private_dir(folder: Path) -> Path:
     """Make `folder` and its parents below ouro's home, readable by the user alone (0700); returns it."""
     home = get_home()

@@ -1,5 +1,6 @@
 """S4: two processes and one session."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -141,3 +142,18 @@ def test_s4_the_lock_file_of_a_dead_process_does_not_lock(root):
     (folder / "lock").write_text("1 2020-01-01T00:00:00.000Z\n")
 
     SessionLock(folder).release()
+
+
+def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_program(root):
+    folder = next(root.glob("2*"))
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        lock.write(f"{gone.pid} 2020-01-01T00:00:00.000Z\n")
+        lock.flush()
+        child = subprocess.Popen(["sleep", "0.3"], pass_fds=[lock.fileno()])
+
+    SessionLock(folder).release()
+
+    assert child.wait() == 0

@@ -25,6 +25,7 @@ import msgspec
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
 from ouro.utils.files import lock_descriptor
+from ouro.utils.runtime import is_running
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
@@ -42,6 +43,7 @@ _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[
 _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
 """Bytes per read when reading backwards: the first window is usually enough."""
 _READ_SIZE = 1 << 26
+_ORPHAN_TIMEOUT = 1.0
 
 
 class RawRecord(msgspec.Struct, frozen=True):
@@ -385,9 +387,9 @@ class SessionLock:
     def __init__(self, folder: Path) -> None:
         self._descriptor = _open_checked(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
         try:
-            lock_descriptor(self._descriptor, timeout=0)
+            self._lock()
         except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
+            holder = self._holder()
             os.close(self._descriptor)
             raise _in_use(holder) from error
         except OSError:
@@ -398,6 +400,19 @@ class SessionLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+    def _lock(self) -> None:
+        try:
+            lock_descriptor(self._descriptor, timeout=0)
+        except BlockingIOError:
+            pid = self._holder().partition(" ")[0]
+            if not pid.isdecimal() or is_running(int(pid)):
+                raise
+            # Its holder was killed while it started a child, which has the lock until it runs its program.
+            lock_descriptor(self._descriptor, timeout=_ORPHAN_TIMEOUT)
+
+    def _holder(self) -> str:
+        return os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
 
 
 def _in_use(holder: str) -> SessionInUse:

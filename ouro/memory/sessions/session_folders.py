@@ -15,7 +15,7 @@ from ouro.memory.serialization import BadRecordError, header_from
 from ouro.memory.sessions.session_file import FILE_NAME, opened, read_range, replace, split, sync_folder
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Image
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.runtime import ensure_private_dir, is_running
 
 OUTPUTS = "outputs"
 TRASH = ".trash"
@@ -198,15 +198,7 @@ def not_found(session_id: str, where: str = "") -> SessionNotFound:
 def _is_alive(name: str) -> bool:
     """Whether the process in this folder name still runs."""
     found = re.fullmatch(r".*\.([0-9]{1,9})\.[^.]*", name)
-    if found is None or int(found[1]) == 0:
-        return False
-    try:
-        os.kill(int(found[1]), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # of another user
-    return True
+    return found is not None and int(found[1]) > 0 and is_running(int(found[1]))
 
 
 def _id_of(folder: Path) -> str:

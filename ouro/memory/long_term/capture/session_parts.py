@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,6 +43,7 @@ MAX_SESSIONS = 3
 _MAX_CANDIDATES = 20
 _MAX_PARTS = 4
 """Parts of one session; the next start continues there."""
+_SAVE_ATTEMPTS = 20
 _MAX_ARGUMENT = 2_000
 _MAX_CONTEXT = 2_000
 
@@ -162,12 +164,21 @@ async def load_closed(store: MemoryStore, session_id: str) -> LoadedSession | No
 
 async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord) -> None:
     """Append a record to a session that is not open. Raises SessionError, SaveFailed or OSError."""
-    loaded = await store.load_session(session_id, reach="screen")
+    loaded = await _load_unused(store, session_id)
     try:
         if not loaded.read_only:
             await store.save_memory(session_id, record)
     finally:
         await store.close_session(session_id)
+
+
+async def _load_unused(store: MemoryStore, session_id: str) -> LoadedSession:
+    """Waits a second where other background work has the session open: the model's answer is paid already."""
+    for _ in range(_SAVE_ATTEMPTS):
+        with suppress(SessionInUse):
+            return await store.load_session(session_id, reach="screen")
+        await asyncio.sleep(1 / _SAVE_ATTEMPTS)
+    return await store.load_session(session_id, reach="screen")
 
 
 async def read_transcript(store: MemoryStore, session_id: str) -> tuple[SessionHeader, Transcript]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.runtime import ensure_private_dir, is_running
 
 
 class TurnMarks(msgspec.Struct, frozen=True):
@@ -40,7 +40,6 @@ class TurnMarks(msgspec.Struct, frozen=True):
         """Remove marks of sessions that were killed: all that is in memory is trusted."""
         with suppress(OSError):
             for mark in self.folder.iterdir():
-                try:
-                    os.kill(int(mark.read_text() or 0), 0)
-                except (OSError, ValueError):
+                pid = mark.read_text()
+                if not pid.isdecimal() or not is_running(int(pid)):
                     mark.unlink()
