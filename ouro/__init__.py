@@ -1,3 +1,15 @@
-"""ouro: a terminal coding agent that remembers."""
+"""ouro: a terminal coding agent that remembers. What programs use is imported at first use; see docs/api.md."""
+
+from typing import TYPE_CHECKING
+
+from ouro.utils.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from ouro.api import Agent, AgentOptions, AsyncAgent, tool
+    from ouro.errors import OuroError
+    from ouro.events import Permit, Reply
+    from ouro.frontends.headless.output import Result
 
 __version__ = "0.1.0"
+
+__getattr__ = lazy_exports(__name__)

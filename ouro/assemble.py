@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ from ouro.memory.long_term import (
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.options import Options
 from ouro.safety import (
     Checkpoints,
     Confinement,
@@ -82,33 +83,6 @@ from ouro.utils.runtime import (
 )
 
 Opener = Callable[[OpenRequest], Awaitable[Session]]
-
-
-class Options(msgspec.Struct, frozen=True):
-    """What the command line sets for every session of this process."""
-
-    cwd: Path
-    model: str = ""
-    mode: Mode | None = None
-    allow: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = {}
-    """Further settings that the command line has the last word on, by dotted name."""
-    add_dirs: tuple[Path, ...] = ()
-    ephemeral: bool = False
-    titles: bool = False
-    """A model finds titles, if the settings allow it: for front ends with a user."""
-    captures: bool = False
-    """Notes are captured in the background, if the settings allow it: for front ends with a user."""
-    trust: bool = False
-    memory: bool = True
-    """Long-term memory is read and written, if the settings allow it."""
-    ready_model: Model | None = None
-    """In place of the models of the catalog: the recorded one of `ouro demo`."""
-
-    def flags(self) -> dict[str, Any]:
-        """The settings that the command line has the last word on."""
-        own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
-        return {**own, **self.settings}
 
 
 class _Ground(msgspec.Struct):
@@ -392,6 +366,9 @@ class _SessionBuilder:
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
         found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
         tools = {tool.name: tool for tool in found}
+        for tool in ground.options.tools:
+            if tools.setdefault(tool.name, tool) is not tool:
+                raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
         runner = ToolRunner(
             tools, self.permissions, self.tasks.ask_user, self._before_change, self.memory.tool_finished
         )

@@ -250,7 +250,8 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
 
     @cache
     def make() -> OpenSession:
-        from ouro.assemble import Options, opener
+        from ouro.assemble import opener
+        from ouro.options import Options
 
         options = Options(
             cwd=_folder(args),

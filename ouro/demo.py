@@ -17,12 +17,13 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.assemble import Opener, Options, opener
+from ouro.assemble import Opener, opener
 from ouro.cli import look_in, run_full_screen
 from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.first_frame import can_draw
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Message, ToolCall, ToolReply, Usage
+from ouro.options import Options
 from ouro.session import OpenRequest
 from ouro.utils.log import start_log
 

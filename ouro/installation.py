@@ -53,7 +53,8 @@ def folder_settings() -> FolderSettings:
 @asynccontextmanager
 async def unsaved_session() -> AsyncIterator[Session]:
     """A session without messages that is not saved; its costs are counted."""
-    from ouro.assemble import Options, open_session
+    from ouro.assemble import open_session
+    from ouro.options import Options
     from ouro.session import OpenRequest
 
     session = await open_session(Options(Path.cwd().resolve()), OpenRequest())

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
 log = logging.getLogger("ouro")
+_own_handlers: list[logging.Handler] = []
 
 
 def start_log(debug: bool = False) -> None:
@@ -20,13 +21,13 @@ def start_log(debug: bool = False) -> None:
     # A failing log (full disk) must not print to the screen; what the user needs is an event.
     logging.raiseExceptions = False
     root = logging.getLogger()
-    root.handlers.clear()
-    root.addHandler(_handler())
+    root.handlers[:] = _own_handlers[:] = [_handler()]
     root.setLevel(logging.WARNING)
     log.setLevel(logging.DEBUG if debug else logging.INFO)
 
 
 def mask_log(mask: Callable[[str], str]) -> None:
+    """Remove secrets from what ouro logs, and from its file; other handlers of a program that uses ouro stay as is."""
 
     def masked(record: logging.LogRecord) -> bool:
         record.msg, record.args = mask(record.getMessage()), ()
@@ -34,8 +35,8 @@ def mask_log(mask: Callable[[str], str]) -> None:
             record.exc_text = mask(logging.Formatter().formatException(record.exc_info))
         return True
 
-    for handler in logging.getLogger().handlers:
-        handler.filters = [masked]
+    for place in (log, *_own_handlers):
+        place.filters = [masked]
 
 
 def _handler() -> logging.Handler:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ouro.errors import OuroError, UsageError
 
@@ -19,7 +22,13 @@ class AnswerMisfit(OuroError):
 
 
 class AnswerSchema:
-    def __init__(self, schema: Any) -> None:
+    """A JSON schema, and what makes a value of the wanted type out of JSON.
+
+    Raises:
+        UsageError: it is not a JSON schema.
+    """
+
+    def __init__(self, schema: Any, convert: Callable[[Any], Any] = lambda value: value) -> None:
         # jsonschema takes 60 ms to import, and only --schema needs it
         import jsonschema
         from referencing import Registry
@@ -30,6 +39,7 @@ class AnswerSchema:
         except jsonschema.SchemaError as error:
             raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
         self._schema = schema
+        self._convert = convert
         registry: Registry[Any] = Registry()  # an empty one: by default a $ref would be fetched from the network
         self._validator = kind(schema, registry=registry)
 
@@ -48,6 +58,22 @@ class AnswerSchema:
             raise UsageError(f"The schema {path} is not JSON: {error}.") from error
         return cls(schema)
 
+    @classmethod
+    def of(cls, kind: Any) -> AnswerSchema:
+        """The schema of a type (msgspec, dataclass, TypedDict, pydantic, `list[str]`), or a JSON schema as a mapping.
+
+        Raises:
+            UsageError: it has no JSON schema.
+        """
+        if isinstance(kind, Mapping):
+            return cls(kind)
+        if hasattr(kind, "model_json_schema"):  # pydantic
+            return cls(kind.model_json_schema(), kind.model_validate)
+        try:
+            return cls(msgspec.json.schema(kind), lambda value: msgspec.convert(value, kind))
+        except TypeError as error:
+            raise UsageError(f"{kind!r} cannot be the type of an answer: {error}") from error
+
     def add_to(self, prompt: str) -> str:
         return (
             f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no words around it, "
@@ -55,7 +81,7 @@ class AnswerSchema:
         )
 
     def parse(self, answer: str) -> Any:
-        """The JSON value of an answer.
+        """The value of an answer.
 
         Raises:
             AnswerMisfit: it is not JSON, or does not match the schema.
@@ -75,7 +101,10 @@ class AnswerSchema:
             raise UsageError(f"The schema refers to what it does not hold: {unresolvable}") from unresolvable
         if error is not None:
             raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
-        return value
+        try:
+            return self._convert(value)
+        except (msgspec.ValidationError, ValueError) as misfit:  # a check of the type's own
+            raise AnswerMisfit(str(misfit)[:500]) from misfit
 
 
 def asked_again(misfit: AnswerMisfit) -> str:

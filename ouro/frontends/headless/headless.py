@@ -15,7 +15,7 @@ from typing import Literal, TextIO
 from ouro import events
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event
-from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
+from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, asked_again
 from ouro.frontends.headless.input import (
     AnswerInput,
     Input,
@@ -28,7 +28,7 @@ from ouro.frontends.headless.input import (
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Progress, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
-from ouro.messages import Image, Usage
+from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
@@ -148,20 +148,14 @@ class HeadlessRun(TurnObserver):
         """Print an event; answer a question if there is no user."""
         self._output.event(event)
         self._progress.event(event)
+        self._result.add(event)
         match event:
-            case events.Replied(message):
-                self._result.turns += 1
-                self._result.usage += message.usage or Usage()
-                self._result.text = message.text
             case events.PermissionAsked() | events.QuestionAsked() if self._has_user:
                 self._open[event.question_id] = event
             case events.PermissionAsked() | events.QuestionAsked():
                 self._answer_without_user(event)
             case events.QuestionClosed():
                 self._open.pop(event.question_id, None)
-            case events.TurnFinished(outcome, detail):
-                self._result.outcome, self._result.detail = outcome, detail
-                self._result.text = self._result.text if outcome == "answered" else ""
             case _:
                 pass
         if self._output.pipe.gone:
@@ -194,7 +188,7 @@ class HeadlessRun(TurnObserver):
             text, images = self._schema.add_to(draft.text) if self._schema else draft.text, draft.images
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
-                misfit = self._check(result)
+                misfit = result.check(self._schema)
                 if misfit is None or self._is_over():
                     break
                 text, images = asked_again(misfit), ()
@@ -207,16 +201,6 @@ class HeadlessRun(TurnObserver):
             self._queue.stop()
             self._over.set()
             raise
-
-    def _check(self, result: Result) -> AnswerMisfit | None:
-        if self._schema is None or result.outcome != "answered":
-            return None
-        try:
-            result.data, result.misfit = self._schema.parse(result.text), ""
-        except AnswerMisfit as misfit:
-            result.misfit = misfit.message
-            return misfit
-        return None
 
     def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
         if isinstance(event, events.QuestionAsked):

@@ -9,6 +9,7 @@ from typing import Any, Literal, TextIO
 from ouro import events
 from ouro.events import Event
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
+from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.frontends.memory_lines import memory_line, receipt_to_json
 from ouro.messages import Usage
 from ouro.session import Session
@@ -55,6 +56,30 @@ class Result:
     """Model calls."""
     seconds: float = 0.0
     refusals: list[Refusal] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Take what belongs to the result out of an event of the turn."""
+        match event:
+            case events.Replied(message):
+                self.turns += 1
+                self.usage += message.usage or Usage()
+                self.text = message.text
+            case events.TurnFinished(outcome, detail):
+                self.outcome, self.detail = outcome, detail
+                self.text = self.text if outcome == "answered" else ""
+            case _:
+                pass
+
+    def check(self, schema: AnswerSchema | None) -> AnswerMisfit | None:
+        """Set `data` to the value of the answer; returns why there is none, for a model that can correct it."""
+        if schema is None or self.outcome != "answered":
+            return None
+        try:
+            self.data, self.misfit = schema.parse(self.text), ""
+        except AnswerMisfit as misfit:
+            self.misfit = misfit.message
+            return misfit
+        return None
 
     @property
     def exit_code(self) -> int:

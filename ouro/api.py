@@ -1,0 +1,428 @@
+"""The Python API: sessions of ouro for programs, sync (`Agent`) and async (`AsyncAgent`). See docs/api.md."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+
+from ouro.assemble import opener
+from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
+from ouro.events import Event, PermissionAsked, Permit, QuestionAsked, Reply
+from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
+from ouro.frontends.headless.output import Result
+from ouro.llm import Effort, Model
+from ouro.messages import Image
+from ouro.options import Options
+from ouro.safety import Mode
+from ouro.session import OpenRequest, Session
+from ouro.tools.function_tool import FunctionTool, make_function_tool
+from ouro.tools.read import picture
+from ouro.utils.log import log
+
+T = TypeVar("T")
+Picture = Image | Path | str | bytes
+"""An image: a file, or its bytes (png, jpeg, gif, webp)."""
+REFUSED = "The program that runs ouro allows this call neither by a rule nor by a callback, so it was refused."
+_CLOSED = "The agent is not open."
+_HOW_TO_OPEN = "Use it in a `with` block, or call open() first."
+
+
+class AgentOptions(TypedDict, total=False):
+    """Every option; what is left out is as in the settings."""
+
+    model: str | Model
+    """A name or a part of it; or an object that streams answers, such as `ScriptedModel`."""
+    effort: Effort
+    mode: Mode
+    """What runs unasked: `plan`, `ask`, `edit` or `auto`."""
+    resume: str
+    """A session to continue: an id, the start of one, words of its title, or `latest`."""
+    fork: bool
+    """Continue `resume` in a copy."""
+    save: bool
+    """Save the session; True by default."""
+    memory: bool
+    """Read and write long-term memory; True by default."""
+    trust: bool
+    """Whether files of the folder that ouro would obey (AGENTS.md, .ouro/config.yaml) are read. Without it, TrustNeeded
+    is raised where they are new."""
+    allow: Sequence[str]
+    """Rules that run unasked, such as `shell(pytest *)`."""
+    deny: Sequence[str]
+    max_turns: int
+    """Model calls in one turn."""
+    max_cost: float
+    """US dollars in the session."""
+    add_dirs: Sequence[str | Path]
+    """Further folders to work in."""
+    settings: Mapping[str, Any]
+    """Further settings by dotted name: `{"sandbox.network": True}`."""
+    tools: Sequence[FunctionTool]
+    """Functions with `@tool`."""
+    on_permission: Callable[[PermissionAsked], Permit | bool | Awaitable[Permit | bool]]
+    """Decides on calls that neither mode nor rules allow; without it they are refused."""
+    on_question: Callable[[QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str]]]
+    """Answers questions of the agent; without it they stay unanswered."""
+    on_background: Callable[[Event], None]
+    """Gets what happens outside of turns, such as a change of memory."""
+
+
+class AsyncAgent:
+    """One session of ouro for an async program. Use it with `async with`.
+
+    Raises:
+        OuroError: the session cannot be opened; the subclass says why (NoModelError, TrustNeeded, SessionNotFound).
+    """
+
+    def __init__(self, cwd: str | Path = ".", **options: Unpack[AgentOptions]) -> None:
+        if unknown := set(options) - set(AgentOptions.__annotations__):
+            raise TypeError(f"Agent has no option {', '.join(sorted(unknown))}.")
+        self._options = options
+        self._cwd = Path(cwd).expanduser().resolve()
+        self._session: Session | None = None
+        self._last_id = ""
+        self._background: asyncio.Task[None] | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session below, with all that the screens use; it may change between versions.
+
+        Raises:
+            UsageError: it is not open.
+        """
+        if self._session is None:
+            raise UsageError(_CLOSED, _HOW_TO_OPEN)
+        return self._session
+
+    @property
+    def session_id(self) -> str:
+        """Of the session, also once it is closed. Raises UsageError: it was never open."""
+        return self._last_id or self.session.id
+
+    async def open(self) -> Self:
+        if self._session is None:
+            options = self._options
+            trust = options.get("trust")
+            answered: Literal["unknown", "yes", "no"] = "unknown" if trust is None else "yes" if trust else "no"
+            open_session = await asyncio.to_thread(opener, _session_options(self._cwd, options))
+            request = OpenRequest(options.get("resume", ""), fork=options.get("fork", False), trust=answered)
+            self._session = await open_session(request)
+            self._last_id = self._session.id
+            self._background = asyncio.create_task(self._read_background(self._session))
+        return self
+
+    async def close(self) -> None:
+        """End what runs, and save the session; a closed agent stays closed."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        await session.close()  # this ends its events
+        if self._background is not None:
+            await self._background
+
+    async def send(self, prompt: str, images: Sequence[Picture] = ()) -> AsyncGenerator[Event, None]:
+        """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
+
+        Raises:
+            UsageError: a turn runs already, or an image is none.
+        """
+        session, pictures = self.session, [await asyncio.to_thread(_image, image) for image in images]
+        async with aclosing(session.send(prompt, pictures)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, PermissionAsked):
+                    session.answer(event.question_id, await self._permit(event))
+                elif isinstance(event, QuestionAsked):
+                    session.answer(event.question_id, await self._reply(event))
+
+    async def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
+        """The result of one turn, whatever its outcome.
+
+        Args:
+            schema: a type or a JSON schema that the answer has to match; `data` is then its value. The model is asked
+                again at most twice.
+        """
+        wanted = None if schema is None else AnswerSchema.of(schema)
+        started = time.monotonic()
+        result = Result(self.session.id, self.session.status().model)
+        text = wanted.add_to(prompt) if wanted else prompt
+        for _ in range(1 + MAX_ASKED_AGAIN):
+            async with aclosing(self.send(text, images)) as events:
+                async for event in events:
+                    result.add(event)
+            misfit = result.check(wanted)
+            if misfit is None:
+                break
+            text, images = asked_again(misfit), ()
+        result.seconds = time.monotonic() - started
+        return result
+
+    async def ask(self, prompt: str, answer: type[T], images: Sequence[Picture] = ()) -> T:
+        """The answer as a value of a type: `await agent.ask("How many tests are there?", int)`.
+
+        Raises:
+            AnswerMisfit: the answer does not match the type, after three tries.
+            AuthenticationFailed, LimitReached, ModelError: there is no answer.
+        """
+        result = await self.run(prompt, images, schema=answer)
+        if result.outcome != "answered":
+            raise _error_of(result)
+        if result.misfit:
+            raise AnswerMisfit(f"The answer does not match {answer!r}: {result.misfit}")
+        return cast("T", result.data)
+
+    def steer(self, text: str) -> None:
+        """Send a message to the turn that runs: delivered between two of its tool calls."""
+        self.session.steer(text)
+
+    def interrupt(self) -> bool:
+        """End the turn that runs; returns whether there was one."""
+        return self._session is not None and self._session.interrupt()
+
+    def set_mode(self, mode: Mode) -> None:
+        self.session.set_mode(mode)
+
+    async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
+        """Use another model, or another effort, from the next request on. Raises NoModelError."""
+        await self.session.set_model(name, effort)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    async def _permit(self, question: PermissionAsked) -> Permit:
+        on_permission = self._options.get("on_permission")
+        if on_permission is None:
+            return Permit("no", REFUSED)
+        decided = await _call(on_permission, question)
+        if isinstance(decided, bool):
+            return Permit("yes" if decided else "no")
+        if not isinstance(decided, Permit):
+            raise UsageError(f"on_permission returned {decided!r}.", "Return True, False or a Permit.")
+        return decided
+
+    async def _reply(self, question: QuestionAsked) -> Reply:
+        on_question = self._options.get("on_question")
+        answers = await _call(on_question, question) if on_question else ()
+        return Reply((answers,) if isinstance(answers, str) else tuple(answers))
+
+    async def _read_background(self, session: Session) -> None:
+        on_background = self._options.get("on_background")
+        async with aclosing(session.events()) as events:
+            async for event in events:
+                try:
+                    if on_background is not None:
+                        on_background(event)
+                except Exception:  # noqa: BLE001 (of the program that uses the API)
+                    log.exception("on_background failed")
+
+
+class Agent:
+    """One session of ouro for a program without an event loop. Use it with `with`. Its session runs in a thread.
+
+    The options are those of AsyncAgent, and so are the errors.
+    """
+
+    def __init__(self, cwd: str | Path = ".", **options: Unpack[AgentOptions]) -> None:
+        self._agent = AsyncAgent(cwd, **options)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+
+    @property
+    def session(self) -> Session:
+        """As of AsyncAgent; it lives in another thread."""
+        return self._agent.session
+
+    @property
+    def session_id(self) -> str:
+        return self._agent.session_id
+
+    def open(self) -> Self:
+        if self._thread is None:
+            ready: Future[None] = Future()
+            self._thread = threading.Thread(target=asyncio.run, args=(self._serve(ready),), name="ouro", daemon=True)
+            self._thread.start()
+            ready.result()
+        try:
+            self._wait(self._agent.open())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End what runs, and save the session."""
+        if self._thread is None:
+            return
+        try:
+            self._wait(self._agent.close())
+        finally:
+            self._stop()
+
+    def send(self, prompt: str, images: Sequence[Picture] = ()) -> Iterator[Event]:
+        """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
+
+        Raises:
+            UsageError: a turn runs already, or an image is none.
+        """
+        events = self._agent.send(prompt, images)
+        try:
+            while (event := self._wait(_next(events))) is not None:
+                yield event
+        finally:
+            self._wait(events.aclose())
+
+    def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
+        """As AsyncAgent.run."""
+        return self._wait(self._agent.run(prompt, images, schema=schema))
+
+    def ask(self, prompt: str, answer: type[T], images: Sequence[Picture] = ()) -> T:
+        """As AsyncAgent.ask."""
+        return self._wait(self._agent.ask(prompt, answer, images))
+
+    def steer(self, text: str) -> None:
+        """As AsyncAgent.steer; from any thread, or from a callback."""
+        self._soon(self._agent.steer, text)
+
+    def interrupt(self) -> None:
+        """End the turn that runs; from any thread, or from a callback."""
+        self._soon(self._agent.interrupt)
+
+    def set_mode(self, mode: Mode) -> None:
+        self._soon(self._agent.set_mode, mode)
+
+    def set_model(self, name: str = "", effort: Effort | None = None) -> None:
+        """As AsyncAgent.set_model."""
+        self._wait(self._agent.set_model(name, effort))
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_error: BaseException | type[BaseException] | TracebackType | None) -> None:
+        self.close()
+
+    async def _serve(self, ready: Future[None]) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        ready.set_result(None)
+        await self._end.wait()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise UsageError(_CLOSED, _HOW_TO_OPEN)
+        return self._loop
+
+    def _soon(self, function: Callable[..., Any], *args: Any) -> None:
+        self._running_loop().call_soon_threadsafe(function, *args)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs in the thread. Ctrl+C interrupts the turn, and then raises."""
+        try:
+            loop = self._running_loop()
+        except UsageError:
+            work.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self.interrupt()
+            future.exception()  # waits for the end of the turn: what it has streamed is saved
+            raise
+
+    def _stop(self) -> None:
+        if self._end is not None and self._thread is not None:
+            self._soon(self._end.set)
+            self._thread.join()
+        self._thread = self._loop = self._end = None
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *, name: str = "", asks: bool = False, reads: str = "", writes: str = ""
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    asks: bool = False,
+    reads: str = "",
+    writes: str = "",
+) -> Any:
+    """A decorator that makes a function a tool, for `tools=`; with or without arguments.
+
+    Args:
+        name: what the model calls it; by default the name of the function.
+        asks: `on_permission` decides on each call.
+        reads, writes: the argument that names the file that is read or changed: the rules on files apply to it.
+
+    Raises:
+        UsageError: there is no docstring, or a parameter has no type hint or one that has no JSON schema.
+    """
+
+    def make(function: Callable[..., Any]) -> FunctionTool:
+        return make_function_tool(function, name=name, asks=asks, reads=reads, writes=writes)
+
+    return make if function is None else make(function)
+
+
+def _session_options(cwd: Path, options: AgentOptions) -> Options:
+    model, tools = options.get("model", ""), tuple(options.get("tools", ()))
+    settings = {
+        "effort": options.get("effort"),
+        "permissions.ask": tuple(tool.name for tool in tools if tool.asks),
+        "permissions.deny": tuple(options.get("deny", ())),
+        "limits.max_turns": options.get("max_turns"),
+        "limits.max_cost": options.get("max_cost"),
+    }
+    return Options(
+        cwd=cwd,
+        model=model if isinstance(model, str) else "",
+        mode=options.get("mode"),
+        allow=tuple(options.get("allow", ())),
+        settings={**settings, **options.get("settings", {})},
+        add_dirs=tuple(Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())),
+        ephemeral=not options.get("save", True),
+        memory=options.get("memory", True),
+        ready_model=None if isinstance(model, str) else model,
+        tools=tuple(type(tool)(cwd) for tool in tools),
+    )
+
+
+async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _call(function: Callable[[Any], Any], event: Event) -> Any:
+    """Call a callback of the program: a coroutine here, a function in a thread, since it may wait for input."""
+    answer = await asyncio.to_thread(function, event)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _image(given: Picture) -> Image:
+    if isinstance(given, Image):
+        return given
+    if isinstance(given, bytes):
+        return picture("image", given)[0]
+    try:
+        return picture(Path(given).name, Path(given).expanduser().read_bytes())[0]
+    except OSError as error:
+        raise UsageError(f"The image {given} cannot be read: {error.strerror}.") from error
+
+
+def _error_of(result: Result) -> OuroError:
+    kinds: dict[str, type[OuroError]] = {"unauthorized": AuthenticationFailed, "limit": LimitReached}
+    return kinds.get(result.outcome, ModelError)(f"{result.outcome}: {result.detail}".removesuffix(": "))

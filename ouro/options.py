@@ -1,0 +1,42 @@
+"""What the command line, or a program, sets for every session that it opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.llm import Model
+from ouro.safety import Mode
+from ouro.tools.tool import AnyTool
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the command line sets for every session of this process."""
+
+    cwd: Path
+    model: str = ""
+    mode: Mode | None = None
+    allow: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = {}
+    """Further settings that the command line has the last word on, by dotted name."""
+    add_dirs: tuple[Path, ...] = ()
+    ephemeral: bool = False
+    titles: bool = False
+    """A model finds titles, if the settings allow it: for front ends with a user."""
+    captures: bool = False
+    """Notes are captured in the background, if the settings allow it: for front ends with a user."""
+    trust: bool = False
+    memory: bool = True
+    """Long-term memory is read and written, if the settings allow it."""
+    ready_model: Model | None = None
+    """In place of the models of the catalog: the recorded one of `ouro demo`."""
+    tools: tuple[AnyTool, ...] = ()
+    """Further tools, of the program that opens the sessions."""
+
+    def flags(self) -> dict[str, Any]:
+        """The settings that the command line has the last word on."""
+        own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
+        return {**own, **self.settings}

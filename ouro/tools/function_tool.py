@@ -1,0 +1,136 @@
+"""FunctionTool: a Python function as a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+
+from ouro.display import Display, Plain
+from ouro.errors import ToolError, UsageError
+from ouro.safety import Effect
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.truncate import shorten
+from ouro.utils.log import log
+from ouro.utils.text import one_line
+
+
+class FunctionTool(Tool[msgspec.Struct]):
+    """A Python function as a tool: its docstring is the description, its type hints are the schema."""
+
+    name: ClassVar[str]
+    effect: ClassVar[Effect]
+    asks: ClassVar[bool]
+    """The user is asked before each call."""
+    function: ClassVar[Callable[..., Any]]
+    path_argument: ClassVar[str]
+    """The argument that names the file that is read or changed; empty where there is none."""
+
+    def __init__(self, cwd: Path | None = None) -> None:
+        self._cwd = cwd or Path.cwd()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function itself."""
+        return type(self).function(*args, **options)
+
+    def title(self, args: msgspec.Struct) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(args).items())
+        return one_line(f"{self.name}({shown})")
+
+    def targets(self, args: msgspec.Struct) -> tuple[str, ...]:
+        return (str(getattr(args, self.path_argument)),) if self.path_argument else ()
+
+    async def run(self, args: msgspec.Struct, ctx: ToolContext) -> ToolResult:
+        function, given = type(self).function, msgspec.structs.asdict(args)
+        if self.path_argument:  # the file that permissions have judged, wherever the program itself works
+            given[self.path_argument] = os.path.realpath(self._cwd / Path(given[self.path_argument]).expanduser())
+        try:
+            if inspect.iscoroutinefunction(function):
+                value = await function(**given)
+            else:
+                value = await asyncio.to_thread(function, **given)
+        except ToolError:
+            raise
+        except Exception as error:
+            log.exception("the function of the tool %s failed", self.name)
+            raise ToolError(f"{self.name} failed: {type(error).__name__}: {error}") from error
+        return value if isinstance(value, ToolResult) else _result(value)
+
+
+def make_function_tool(
+    function: Callable[..., Any], *, name: str = "", asks: bool = False, reads: str = "", writes: str = ""
+) -> FunctionTool:
+    """A function as a tool.
+
+    Args:
+        name: what the model calls it; by default the name of the function.
+        asks: the user is asked before each call.
+        reads, writes: the argument that names the file that is read or changed: the rules on files apply to it.
+
+    Raises:
+        UsageError: a parameter has no type hint, or one that has no JSON schema.
+    """
+    name = name or function.__name__
+    if not (description := inspect.getdoc(function)):
+        raise UsageError(f"The tool `{name}` has no docstring.", "The model reads it: write what it does, and when.")
+    if reads and writes:
+        raise UsageError(f"The tool `{name}` has both `reads` and `writes`.", "`writes` allows reading, too.")
+    arguments = _arguments(name, function)
+    path_argument = writes or reads
+    if path_argument and path_argument not in arguments.__struct_fields__:
+        raise UsageError(f"The tool `{name}` has no argument `{path_argument}`.")
+    effect = Effect.WRITE if writes else Effect.READ if reads else Effect.NONE
+    members = {
+        "__doc__": description,
+        "name": name,
+        "effect": effect,
+        "Args": arguments,
+        "asks": asks,
+        "function": staticmethod(function),
+        "path_argument": path_argument,
+    }
+    made: FunctionTool = type(function.__name__, (FunctionTool,), members)()
+    return made
+
+
+def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise UsageError(f"The tool `{name}` has the parameter `{parameter}`.", "Name each argument by itself.")
+        if parameter.name not in hints:
+            raise UsageError(f"The parameter `{parameter.name}` of the tool `{name}` has no type hint.")
+        hint = _described(hints[parameter.name])
+        has_default = parameter.default is not parameter.empty
+        fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
+    made = msgspec.defstruct(f"{name}_arguments", fields, frozen=True, kw_only=True)
+    try:
+        msgspec.json.schema(made)
+    except TypeError as error:
+        raise UsageError(f"The parameters of the tool `{name}` have no JSON schema: {error}") from error
+    return made
+
+
+def _described(hint: Any) -> Any:
+    """The hint, with `Annotated[str, "words"]` as a description in the schema."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    kind, *notes = typing.get_args(hint)
+    told = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
+    return typing.Annotated[(kind, *told)]
+
+
+def _result(value: Any) -> ToolResult:
+    """What the function returned, as text for the model: JSON if it is no text."""
+    if value is None:
+        return ToolResult("Done.", Display("done"))
+    text = shorten(value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode())
+    summary = one_line(text.partition("\n")[0], 80)
+    return ToolResult(text, Display(summary, Plain(text) if summary != text else None))

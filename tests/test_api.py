@@ -1,0 +1,381 @@
+"""The Python API: the examples of docs/api.md as they stand, and what they do not show."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import re
+import subprocess
+import sys
+import threading
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import pydantic
+import pytest
+import yaml
+from fakes.model_server import Call, Reply, failure
+from PIL import Image as Pillow
+
+import ouro
+from ouro import Agent, AsyncAgent, tool
+from ouro.errors import AuthenticationFailed, LimitReached, ModelError, NoModelError, TrustNeeded, UsageError
+from ouro.events import PermissionAsked, Prompted, QuestionAsked, TextDelta, ToolFinished, TurnFinished
+from ouro.frontends.headless.answer_schema import AnswerMisfit
+from ouro.llm import ScriptedModel, ScriptedReply, call, calls
+
+EXAMPLES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs/api.md").read_text(), re.DOTALL)
+
+
+def answer(request):
+    """What the model of the examples answers."""
+    results = request.results
+    match re.sub(r"(?s)<environment>.*</environment>\s*|\n.*", "", request.prompt):
+        case "Read api.py and explain it." if not results:
+            return Reply("I look. ", calls=[Call("read", {"path": "api.py"})])
+        case "Write notes.md with a summary of this folder." if not results:
+            return Reply(calls=[Call("write", {"path": "notes.md", "content": "One file.\n"}),
+                                Call("shell", {"command": "git push"})])  # fmt: skip
+        case "Order two cups if they cost less than 30 euros.":
+            steps = [Call("price", {"article": "cup", "count": 2}), Call("order", {"article": "cup", "count": 2})]
+            return Reply(calls=[steps[len(results)]]) if len(results) < 2 else f"{results[0]}: {results[1]}"
+        case "Which functions are in api.py?":
+            return '[{"name": "hello", "arguments": ["name"]}]'
+        case "How many tests are there?":
+            return '{"tests": 0}'
+        case "Which word?":
+            return "Karst" if "Karst" in str(request.messages[1]) else "?"
+        case text:
+            return f"You said: {text}"
+
+
+@pytest.fixture
+def project(model_server, repository, home, monkeypatch):
+    """A repository with a picture in it, the working folder; the model is a server on loopback."""
+    (home / ".ouro").mkdir(mode=0o700)
+    entry = {"api_base": model_server.openai_url, "api_key": "k", "window": 100_000, "images": True}
+    models = {"default": "openai/test-model", "models": {"openai/test-model": entry}}
+    (home / ".ouro/models.yaml").write_text(yaml.safe_dump(models))
+    (home / ".ouro/models.yaml").chmod(0o600)
+    Pillow.new("RGB", (4, 4)).save(repository / "shot.png")
+    monkeypatch.chdir(repository)
+    model_server.script(answer)
+    return repository
+
+
+SHOWN = {
+    "What does api.py do?": "You said: What does api.py do?",
+    "Read api.py": "I look. [read: 5 lines]",
+    "Write notes.md": "git push: ",
+    "Order two cups": "2400: 2 cup ordered.",
+    "Which functions": "hello ['name']\n0\n",
+    "What is in this picture": "You said: What is in this picture?",
+    "Explain api.py": "You said: Explain api.py.You said: In one sentence?",
+    "Which word": "Karst",
+}
+
+
+@pytest.mark.parametrize("words", SHOWN)
+def test_the_examples_do_what_they_say(project, model_server, words):
+    [example] = [code for code in EXAMPLES if words in code]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(example, "docs/api.md", "exec", dont_inherit=True), {"__name__": "example"})
+    assert SHOWN[words] in printed.getvalue()
+    if words == "Write notes.md":
+        assert (project / "notes.md").read_text() == "One file.\n"
+        assert "Refused: Only files may be written." in model_server.requests[-1].results[1]
+    if words == "What is in this picture":
+        assert "data:image/png;base64," in str(model_server.requests[-1].messages[-1])
+
+
+def test_every_example_is_run():
+    assert len(EXAMPLES) == len(SHOWN)
+
+
+@pytest.fixture
+def agent_of(repository):
+    """Opens agents with a scripted model, without long-term memory."""
+
+    def make(*script, kind=Agent, **options):
+        model = script[0] if script and isinstance(script[0], ScriptedModel) else ScriptedModel(script)
+        return kind(repository, **{"model": model, "memory": False, **options})
+
+    return make
+
+
+WRITE = call("write", path="made.txt", content="x")
+
+
+async def test_an_async_agent_decides_with_a_coroutine(agent_of, repository):
+    async def decide(asked):
+        return asked.title == "write made.txt"
+
+    async with agent_of(WRITE, "Done.", kind=AsyncAgent, on_permission=decide) as agent:
+        kinds = [type(event) async for event in agent.send("go")]
+    assert (repository / "made.txt").read_text() == "x"
+    assert kinds[0] is Prompted
+    assert PermissionAsked in kinds
+    assert kinds[-1] is TurnFinished
+
+
+def test_without_a_callback_what_needs_the_user_is_refused(agent_of, repository):
+    model = ScriptedModel([WRITE, call("ask_user", question="Which?"), "Done."])
+    with agent_of(model) as agent:
+        events = list(agent.send("go"))
+    assert not (repository / "made.txt").exists()
+    assert "neither by a rule nor by a callback" in model.requests[1].messages[-1].parts[0].text
+    assert any(isinstance(event, QuestionAsked) for event in events)
+    assert events[-1] == TurnFinished("answered")
+
+
+def test_questions_of_the_agent_are_answered(agent_of):
+    model = ScriptedModel([call("ask_user", question="Which?"), "Done."])
+    with agent_of(model, on_question=lambda asked: f"{asked.question.text} B") as agent:
+        agent.run("go")
+    assert "Which? B" in model.requests[1].messages[-1].parts[0].text
+
+
+def test_what_a_callback_raises_reaches_the_program_and_ends_the_turn(agent_of, repository):
+    def decide(_asked):
+        raise RuntimeError("broken")
+
+    with agent_of(WRITE, "Again.", on_permission=decide) as agent:
+        with pytest.raises(RuntimeError, match="broken"):
+            agent.run("go")
+        assert not agent.session.running
+        assert agent.run("again").text == "Again."
+    with agent_of(WRITE, on_permission=lambda _asked: "yes") as agent, pytest.raises(UsageError, match="'yes'"):
+        agent.run("go")
+    assert not (repository / "made.txt").exists()
+
+
+def test_leaving_the_loop_early_interrupts_the_turn(agent_of):
+    with agent_of(calls(text="Let me see."), "Again.") as agent:
+        for event in agent.send("go"):
+            if isinstance(event, TextDelta):
+                break
+        assert agent.run("again").text == "Again."
+
+
+def test_interrupt_and_steer_come_from_other_threads(agent_of):
+    reached = threading.Event()
+
+    async def hold():
+        reached.set()
+        await asyncio.Event().wait()
+
+    with agent_of(ScriptedReply("Half", hold=hold)) as agent:
+        other = threading.Thread(target=lambda: reached.wait(10) and agent.interrupt())
+        other.start()
+        result = agent.run("go")
+        other.join()
+    assert (result.outcome, result.text, result.exit_code) == ("interrupted", "", 130)
+
+
+def test_a_callback_may_steer(agent_of):
+    model = ScriptedModel([WRITE, "Done."])
+    with agent_of(model, on_permission=lambda _asked: agent.steer("in English") or True) as agent:
+        list(agent.send("go"))
+    assert "in English" in str(model.requests[1].messages)
+
+
+CTRL_C = """
+import os, signal, sys, threading, asyncio
+from ouro import Agent
+from ouro.llm import ScriptedModel, ScriptedReply
+
+async def hold():
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.Event().wait()
+
+with Agent(".", model=ScriptedModel([ScriptedReply("Half", hold=hold), "Whole."]), memory=False) as agent:
+    try:
+        agent.run("go")
+    except KeyboardInterrupt:
+        print("interrupted", agent.session.running, agent.run("again").text)
+"""
+
+
+def test_ctrl_c_interrupts_the_turn_and_is_raised(repository):
+    done = subprocess.run(
+        [sys.executable, "-c", CTRL_C], cwd=repository, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted False Whole.\n", "", 0)
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Size(msgspec.Struct):
+    width: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Colour(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def known(cls, name):
+        if name != "red":
+            raise ValueError(f"{name} is no colour")
+        return name
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Point, '{"x": 1, "y": 2}', Point(1, 2)),
+        (Size, '{"width": 3}', Size(3)),
+        (Colour, '{"name": "red"}', Colour(name="red")),
+        (list[str], '["a"]', ["a"]),
+        (int, "7", 7),
+    ],
+)
+def test_an_answer_is_a_value_of_its_type(agent_of, kind, text, value):
+    with agent_of(text) as agent:
+        assert agent.ask("which?", kind) == value
+
+
+def test_a_check_of_the_type_itself_is_told_to_the_model(agent_of):
+    model = ScriptedModel(['{"name": "rod"}', '{"name": "red"}'])
+    with agent_of(model) as agent:
+        assert agent.ask("which?", Colour).name == "red"
+    assert "rod is no colour" in model.requests[1].messages[-1].text
+    assert "rod is no colour" in str(model.requests[1].messages)
+
+
+def test_an_answer_that_never_fits_is_an_error(agent_of):
+    with agent_of("-1", '{"width": -1}', "no") as agent, pytest.raises(AnswerMisfit, match="not JSON"):
+        agent.ask("how wide?", Size)
+    with agent_of() as agent, pytest.raises(UsageError, match="cannot be the type of an answer"):
+        agent.ask("what?", threading.Thread)
+
+
+def test_no_answer_is_an_error_of_its_kind(agent_of, project, model_server):
+    with agent_of(call("glob", pattern="*"), max_turns=1) as agent, pytest.raises(LimitReached, match="limit: "):
+        agent.ask("how many?", int)
+    for status, kind in ((401, AuthenticationFailed), (400, ModelError)):
+        model_server.script([failure(status, "no")])
+        with agent_of(model="test-model") as agent, pytest.raises(kind):
+            agent.ask("how many?", int)
+
+
+@tool(writes="path", name="stamp")
+def stamp_file(path: str, words: list[str]) -> None:
+    """Write words into a file."""
+    Path(path).write_text(" ".join(words))
+
+
+@tool
+async def fail(code: int) -> dict[str, int]:
+    """Fail, unless the code is 0."""
+    if code:
+        raise LookupError(f"no such code: {code}")
+    return {"code": code}
+
+
+def results_of(model):
+    return [part.text for message in model.requests[-1].messages if message.role == "tool" for part in message.parts]
+
+
+def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository):
+    script = [call("stamp", path="a.txt", words=["x"]), "Done."]
+    for options, outcome in (
+        ({"mode": "plan"}, "Plan mode is on"),
+        ({}, "neither by a rule"),
+        ({"mode": "edit"}, "Done."),
+    ):
+        model = ScriptedModel(script)
+        with agent_of(model, tools=[stamp_file], **options) as agent:
+            agent.run("go")
+        assert outcome in results_of(model)[0]
+    assert (repository / "a.txt").read_text() == "x"
+    stamp_file("b.txt", ["it", "stays", "a", "function"])
+
+
+def test_what_a_tool_returns_or_raises_reaches_the_model(agent_of):
+    model = ScriptedModel([calls(call("fail", code=3), call("fail", code=0), call("fail", code="x")), "Done."])
+    with agent_of(model, tools=[fail]) as agent:
+        failed = [event.failed for event in agent.send("go") if isinstance(event, ToolFinished)]
+    assert results_of(model)[:2] == ["fail failed: LookupError: no such code: 3", '{"code":0}']
+    assert "Expected `int`" in results_of(model)[2]
+    assert sorted(failed) == [False, True, True]
+    [spec] = [spec for spec in model.requests[0].tools if spec.name == "fail"]
+    assert (spec.description, spec.parameters["required"]) == ("Fail, unless the code is 0.", ["code"])
+
+
+def test_tools_that_cannot_be_are_refused_at_once(agent_of):
+    def no_hint(path):
+        """Do it."""
+
+    def no_words(path: str):
+        pass
+
+    def no_schema(path: threading.Thread):
+        """Do it."""
+
+    def many(*paths: str):
+        """Do it."""
+
+    for function, message in ((no_hint, "no type hint"), (no_words, "no docstring"), (no_schema, "no JSON schema"),
+                              (many, r"\*paths")):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            tool(function)
+    with pytest.raises(UsageError, match="no argument `file`"):
+        tool(reads="file")(stamp_file.function)
+    with pytest.raises(UsageError, match="two tools with the name `read`"):
+        agent_of(tools=[tool(name="read")(stamp_file.function)]).open()
+
+
+def test_errors_of_opening_are_raised_and_leave_no_thread(agent_of, repository, home):
+    (repository / "AGENTS.md").write_text("Obey.\n")
+    before = threading.active_count()
+    with pytest.raises(TrustNeeded):
+        agent_of("x").open()
+    with pytest.raises(NoModelError):
+        agent_of(model="", trust=False).open()
+    with pytest.raises(TypeError, match="modle"):
+        Agent(modle="x")
+    with pytest.raises(UsageError, match="not open"):
+        agent_of().run("x")
+    with pytest.raises(UsageError, match=r"gone\.png cannot be read"), agent_of(trust=True) as agent:
+        agent.run("look", images=["gone.png"])
+    assert threading.active_count() == before
+
+
+def test_a_closed_agent_leaves_the_session_to_others(agent_of):
+    first = agent_of("One.").open()
+    first.run("go")
+    first.close()
+    first.close()
+    with agent_of("Two.", resume=first.session_id, fork=True) as second:
+        assert second.run("go").session_id != first.session_id
+    with agent_of("Three.", resume="latest") as third:
+        assert third.run("go").session_id == second.session_id
+    with agent_of("Four.", save=False) as fourth:
+        assert fourth.run("go").session_id not in (first.session_id, second.session_id)
+
+
+def test_the_logging_of_the_program_stays_as_it_is(agent_of):
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        with agent_of("x") as agent:
+            agent.run("go")
+        assert handler.filters == []
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def test_the_door_of_the_package_names_what_there_is():
+    names = {"Agent", "AsyncAgent", "AgentOptions", "tool", "Permit", "Reply", "Result", "OuroError"}
+    assert all(hasattr(ouro, name) for name in names)
+    assert not hasattr(ouro, "nothing")
