@@ -55,11 +55,11 @@ def test_each_event_matches_it(event):
 
 def test_each_line_of_the_documentation_matches_it():
     given, written = PAGE.partition("## Events")[::2]
-    inputs = [
-        json.loads(line) for line in re.findall(r"^\{.*\}$", given.partition("## Standard input")[2], re.MULTILINE)
-    ]
-    lines = [json.loads(line) for line in re.findall(r"^\{.*\}$", written, re.MULTILINE)]
-    assert (len(inputs), len(lines)) == (5, 24)
+    _, _, given = given.partition("## Standard input")
+    inputs, lines = (
+        [json.loads(line) for line in re.findall(r"^\{.*\}$", text, re.MULTILINE)] for text in (given, written)
+    )
+    assert (len(inputs), len(lines)) == (5, 23)
     for line in lines:
         OUTPUT.validate(line)
     for line in inputs:
