@@ -139,7 +139,8 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
         "confirmed": f"Already remembered, now confirmed: {place} · {one_line(entry.text, 100)}",
     }
     undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
-    return Answer(done, [line(what[done.state], *undo)])
+    replaced = [line(f"Replaces: {one_line(old.text, 100)}") for old in done.replaced]
+    return Answer(done, [line(what[done.state], *undo), *replaced])
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:

@@ -19,10 +19,12 @@ from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, fi
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, parse_note
+from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import archived_files, timestamp
 from ouro.memory.long_term.notes.validity import Anchors
+from ouro.memory.long_term.supersession import on_subject, replaced_by, without_introduction
 from ouro.memory.long_term.trust.proposals import carried_over
+from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
@@ -35,12 +37,24 @@ _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 _WORD = re.compile(r"[^\W_]+")
 MAX_LINE = 200
 """Maximum characters of a core line."""
+_MAX_CORRECTION = 600
+"""Of a core line on the subject of another one."""
+CORE_TOKENS = 1_500
+"""Tokens of a core that is full, as it is in every prompt: what is remembered then becomes a note."""
+_MAX_RELATED = 4
+_NOT_IN_USE = {"archived", "replaced"}
 _NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
 _OWN = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
 _HERE = re.compile(
     r"\b(?:we|our|ours|us|team|here|(?:this|the) (?:project|repo|repository|codebase|code base|service|app))\b",
     re.IGNORECASE,
 )
+_OF_PROJECT = re.compile(
+    r"\s*(?:the|each|every|all|an?)\s+(?!answers?\b|repl(?:y|ies)\b|responses?\b|explanations?\b|summar)[^.]{2,80}?"
+    r"\b(?:must|should|may|can|cannot|never|always)\b",
+    re.IGNORECASE,
+)
+"""A rule about a thing (`The basket must …`), not about how the user is answered."""
 _DECIDED = re.compile(
     r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
     r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
@@ -72,38 +86,44 @@ class Placement(msgspec.Struct, frozen=True):
     is_note: bool
     why: str
     """The rule that decided."""
+    said: str = ""
+    """The text with its introduction (`No, that is wrong: …`)."""
 
 
 def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
     """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that matches decides:
 
     1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
-    2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, command,
-       package, symbol or tool, unless it says `I` or `my`: then it is about the user.
+    2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
+       the note is anchored to, unless it says `I` or `my`: then it is about the user.
     3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it says how to do
        something, else in facts.md.
     If no scope is given: `user` for text with `I` or `my`; `repo` for text that names code, says `we` or `this
-    project`, or is a decision or a fact; `user` for preferences. Without a repository, always `user`.
+    project`, or is a decision, a fact or a rule about a thing; `user` for preferences. Without a repository, always
+    `user`.
     """
     if scope is None and (named := _NAMED.match(text)):
         scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
-    text = text.strip()
+    said = text.strip()
+    text = without_introduction(said)
     is_own = bool(_OWN.search(text))
     entities = entities_in(text)
     is_long = len(text) > MAX_LINE or "\n" in text
-    is_note = is_long or bool(entities and not is_own)
+    anchored = next((entity for entity in entities if entity.startswith("file:")), "")
+    is_note = is_long or bool(anchored and not is_own)
     category = "decisions" if _DECIDED.search(text) else "facts"
     if category == "facts" and (_WANTED.search(text) or _ORDER.match(text)):
         category = "preferences"
-    is_about_repo = not is_own and bool(entities or _HERE.search(text) or category != "preferences")
+    is_here = _HERE.search(text) or _OF_PROJECT.match(text)
+    is_about_repo = not is_own and bool(entities or is_here or category != "preferences")
     chosen: Scope = scope or ("repo" if is_about_repo else "user")
     note = ""
     if chosen not in scopes and scope is None:
         chosen, note = "user", "; no project memory is in use here"
     if not is_note:
-        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}")
-    why = "it is longer than a line" if is_long else f"it names {entities[0].partition(':')[2]}"
-    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}")
+        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said)
+    why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
+    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said)
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:
@@ -123,10 +143,12 @@ class RememberResult(msgspec.Struct, frozen=True):
     """Why it went there."""
     undo: str = ""
     """The commit to undo; empty when nothing was written, or no commit could be made."""
+    replaced: tuple[MemoryEntry, ...] = ()
+    """What it corrects, and is no longer in use."""
 
 
 def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
-    """Remember a text; if it is remembered already, confirm it.
+    """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in the same commit.
 
     Raises:
         UsageError: it is empty or too long, or its file has unapproved changes.
@@ -139,14 +161,24 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
             "Nothing to remember: the text is empty.", commands=["memory remember Run the tests with pytest -q"]
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
-    known = same_as(chosen.text, all_entries(editor, archived=True))
+    entries = all_entries(editor, archived=True)
+    known = same_as(chosen.text, entries)
     if known is not None and known.scope == chosen.scope:
         if known.kind == "core":
             return RememberResult("confirmed", known)
         commit = confirm_note(editor, known)
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
-    entry_id, file, line, undo = (_add_note if chosen.is_note else _add_line)(editor, chosen)
+    in_use = [entry for entry in entries if _NOT_IN_USE.isdisjoint(entry.badges)]
+    chosen, replaced = _corrected(chosen, in_use, is_scope_named=bool(scope or _NAMED.match(text)))
+    on_it = on_subject(chosen.text, [entry for entry in in_use if entry.scope == chosen.scope])
+    chosen = _as_strong(chosen, replaced, on_it, editor.scope(chosen.scope).tokens)
+    if replaced:
+        entry_id, file, line, undo = _replace(editor, chosen, replaced)
+    elif chosen.is_note:
+        entry_id, file, line, undo = _add_note(editor, chosen, on_it)
+    else:
+        entry_id, file, line, undo = _add_line(editor, chosen)
     entry = MemoryEntry(
         id=entry_id,
         kind="note" if chosen.is_note else "core",
@@ -160,7 +192,54 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         turn=editor.moment.turn,
         source="user" if chosen.is_note else "person",
     )
-    return RememberResult("kept", entry, chosen.why, undo)
+    return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
+
+
+def _corrected(
+    chosen: Placement, entries: Sequence[MemoryEntry], *, is_scope_named: bool
+) -> tuple[Placement, list[MemoryEntry]]:
+    """The placement, in the scope of what the text corrects, and what it corrects there."""
+    replaced = replaced_by(chosen.said, entries)
+    if replaced and not is_scope_named and replaced[0].scope != chosen.scope:
+        chosen = replace(chosen, scope=replaced[0].scope, why="it replaces what is there")
+    return chosen, [entry for entry in replaced if entry.scope == chosen.scope]
+
+
+def _as_strong(
+    chosen: Placement, replaced: Sequence[MemoryEntry], on_it: Sequence[MemoryEntry], tokens: int
+) -> Placement:
+    """The placement: in the core, if a line of the core is on the subject, so that it is as strong as that line.
+
+    Other text becomes a note once the core has `CORE_TOKENS`.
+    """
+    line = next((entry for entry in (*replaced, *on_it) if entry.kind == "core"), None)
+    if line is not None and (chosen.is_note or line in replaced):
+        is_short = len(chosen.text) <= _MAX_CORRECTION
+        why = f"{line.file} is on the same subject"
+        return replace(chosen, is_note=False, category=line.category, why=why) if is_short else chosen
+    if chosen.is_note or line or tokens + estimate(chosen.text) <= CORE_TOKENS:
+        return chosen
+    category = note_category(chosen.text, chosen.category, chosen.scope)
+    return replace(chosen, is_note=True, category=category, why="the core is full")
+
+
+def _replace(editor: MemoryEditor, chosen: Placement, replaced: Sequence[MemoryEntry]) -> tuple[str, str, int, str]:
+    """Write a text in place of the entries that it corrects, in one commit. Returns as `_add_line`."""
+    subject = f"Remember: {one_line(chosen.text, 80)}"
+    changes = _without_lines(editor, chosen.scope, replaced)
+    notes = [entry for entry in replaced if entry.kind == "note"]
+    if chosen.is_note:
+        note = note_of(editor, chosen)
+        note = editor.notebook.linked(note, "supersede", notes[0].id) if notes else note
+        changes |= {**_archived(editor, chosen.scope, notes[1:]), note.file_name: note_text(note)}
+        done = editor.write(chosen.scope, changes, subject)
+        return note.id, note.file_name, 0, done.undo if done else ""
+    name = f"{chosen.category}.md"
+    text = appended(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
+    changes |= {**_archived(editor, chosen.scope, notes), name: text}
+    done = editor.write(chosen.scope, changes, subject)
+    line = len(text.splitlines())
+    return f"{chosen.scope}/{name}:{line}", name, line, done.undo if done else ""
 
 
 def checked(text: str) -> str:
@@ -226,8 +305,10 @@ def _add_line(editor: MemoryEditor, chosen: Placement) -> tuple[str, str, int, s
     return f"{chosen.scope}/{name}:{number}", name, number, done.undo if done else ""
 
 
-def _add_note(editor: MemoryEditor, chosen: Placement) -> tuple[str, str, int, str]:
-    written = editor.notebook.add(note_of(editor, chosen), "person")
+def _add_note(editor: MemoryEditor, chosen: Placement, on_subject: Sequence[MemoryEntry]) -> tuple[str, str, int, str]:
+    """Add a note, with edges to the notes on the same subject, so that recall finds it where it finds them."""
+    related = [entry.id for entry in on_subject if entry.kind == "note"][:_MAX_RELATED]
+    written = editor.notebook.add(editor.notebook.linked(note_of(editor, chosen), "add", "", related), "person")
     return written.note.id, written.note.file_name, 0, written.commit
 
 

@@ -17,12 +17,18 @@ from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile
 from ouro.memory.long_term.import_files import FORMAT, MARK, ImportMaterial, ImportPiece, is_project
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
-from ouro.memory.long_term.remember import Placement, appended, checked, folded, note_category, note_of, place
+from ouro.memory.long_term.remember import (
+    CORE_TOKENS,
+    Placement,
+    appended,
+    checked,
+    folded,
+    note_category,
+    note_of,
+    place,
+)
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, change_of, proposal_id
 from ouro.memory.tokens import estimate
-
-CORE_TOKENS = 1_500
-"""Tokens of core lines that an import adds to a scope, as the core is in every prompt; the rest becomes notes."""
 
 
 class Import(msgspec.Struct, frozen=True):

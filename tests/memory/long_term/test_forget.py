@@ -34,9 +34,9 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
 
 
 def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undone(desk, ouro, repository):
+    note = remember_text(desk, "tabs in api.py are 4 wide")
     remember_text(desk, "repo: tabs, always")
     remember_text(desk, "We always review tabs")
-    note = remember_text(desk, "tabs in api.py are 4 wide")
     done = forget_entries(desk, find_to_forget(desk, "tabs"))
     assert all_entries(desk) == []
     [change] = done

@@ -16,7 +16,10 @@ BOTH = ("user", "repo")
         ("We decided on optimistic locking", "repo", "decisions", False),
         ("The staging database is the heron", "repo", "facts", False),
         ("We never deploy on Fridays", "repo", "preferences", False),
-        ("Run the tests with `pytest -q`", "repo", "project-conventions", True),
+        ("Run the tests with `pytest -q`", "repo", "preferences", False),
+        ("No, that is wrong: the basket must never hold a negative price", "repo", "preferences", False),
+        ("The answers should be short", "user", "preferences", False),
+        ("We changed our mind: RabbitMQ runs the jobs", "repo", "facts", False),
         ("api.py must not import os", "repo", "corrections", True),
         ("We chose flask because api.py is small", "repo", "architectural-decisions", True),
         ("repo: answer in French", "repo", "preferences", False),
@@ -28,6 +31,23 @@ BOTH = ("user", "repo")
 def test_rules_put_a_text_in_its_place(text, scope, category, is_note):
     found = place(text, BOTH)
     assert (found.scope, found.category, found.is_note) == (scope, category, is_note)
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ("No, that is wrong: the basket must never be empty", "The basket must never be empty"),
+        ("We changed our mind: RabbitMQ replaces Redis", "RabbitMQ replaces Redis"),
+        ("Actually, that's not right. Deploys need two reviews", "Deploys need two reviews"),
+        ("Please remember that staging is the heron", "Staging is the heron"),
+        ("repo: no, use tabs", "Use tabs"),
+        ("No deploys on Fridays", "No deploys on Fridays"),
+        ("Stop using tox", "Stop using tox"),
+        ("No, never", "No, never"),
+    ],
+)
+def test_a_correction_becomes_the_rule_it_states(said, rule):
+    assert place(said, BOTH).text == rule
 
 
 def test_without_a_repository_all_is_the_users():

@@ -1,0 +1,121 @@
+"""What a statement corrects: the entries on its subject, and those that it replaces. By rules, without a model.
+
+A correction must never be weaker than what it corrects: it goes where that was, and that is removed with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ouro.memory.index import question_of, stem
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.entries import MemoryEntry
+
+_MIN_SHARED = 0.5
+"""Share of the words of the shorter statement from which on two statements have one subject."""
+_MIN_REPLACED = 0.6
+"""More is needed where a statement does not name what it replaces."""
+_MIN_COPY = 0.75
+"""From this share on, two entries say about the same."""
+_WRONG = r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
+_MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
+_INTRODUCTION = re.compile(
+    rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|hold\ on|not\ quite|{_WRONG}
+    |you(?:['’]re|\ are)\ wrong|{_MINDS}|(?:please\ )?(?:remember|note)(?:\ that|\ this)?)\b\s*
+    (?:[,;:.!—–-]+\s*|(?=that\b)))+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CONTRADICTS = re.compile(
+    rf"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b{_MINDS}\b|\b{_WRONG}\b", re.IGNORECASE | re.VERBOSE
+)
+_CHANGES = re.compile(r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE)
+_REPLACES = re.compile(
+    r"""(?:\breplac(?:es|ed|ing)|\bin\ (?:place|favou?r)\ of|\binstead\ of|\brather\ than|\bstop(?:ped)?\ using
+    |\bdropped|\bno\ longer(?:\ (?:use[sd]?|using|run|runs|on))?|,(?:\ and|\ but)?\ not|\bnever\ (?:with|use|using)
+    |\bgot\ rid\ of|\b(?:switch|mov|migrat|chang)(?:ed|es?|ing)?\ (?:\w+\ ){0,2}?from)
+    \s+(?:(?:the|an?|with|on|in|at|to)\ )*(?P<name>[\w.+\#/-]+)
+    |(?P<gone>[\w.+\#/-]+)\ (?:is|was|has\ been|are|were)\ (?:replaced|gone|dropped|removed|deprecated)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_NEGATIVE = re.compile(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
+_CUES = """
+    actually always anymore change changed correction deprecate drop favor favour gone instead long longer migrate mind
+    mistake move must need never now please prefer project rather remember remove replace should stop switch true use
+    want wrong
+    """.split()  # noqa: SIM905 (a list of this length reads better as words)
+_Item = TypeVar("_Item")
+
+
+def without_introduction(text: str) -> str:
+    """The statement itself: of `No, that is wrong: the basket must never …` the rule that it states.
+
+    The text as it is where nothing else is left.
+    """
+    found = _INTRODUCTION.match(text)
+    rest = text[found.end() :].strip() if found else ""
+    rest = rest.removeprefix("that ").strip()
+    return rest[0].upper() + rest[1:] if len(rest.split()) > 1 else text
+
+
+def on_subject(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """The entries that are on the subject of a statement, best first."""
+    return [entry for _, entry in _ranked(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)]
+
+
+def replaced_by(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """The entries that a statement replaces, best first; none where it corrects nothing, or it is not clear what.
+
+    Args:
+        text: as it was said, with its introduction.
+    """
+    names = _names_replaced(text)
+    pairs = [(entry.text, entry) for entry in entries]
+    named = [(said, entry) for said, entry in pairs if _affirms(said, names)] if names else []
+    ranked = _ranked(text, named, _MIN_SHARED)
+    contradicts = _CONTRADICTS.search(text)
+    if not ranked and (contradicts or (not names and _CHANGES.search(text))):
+        ranked = _ranked(text, pairs, _MIN_SHARED if contradicts else _MIN_REPLACED)
+    if not ranked:
+        return []
+    best = ranked[0][1]
+    copies = {entry.id for _, entry in _ranked(best.text, pairs, _MIN_COPY)}
+    is_unclear = any(share == ranked[0][0] and entry.id not in {*copies, best.id} for share, entry in ranked[1:])
+    return [] if is_unclear else [entry for _, entry in ranked if entry.id in {*copies, best.id}]
+
+
+def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
+    """Share of common words and item, best first, for the texts with at least that share of the shorter one."""
+    asked = _subject_words(text)
+    starts = {word[:4] for word in asked}
+    found = []
+    for said, item in pairs:
+        if not any(start in said.casefold() for start in starts):
+            continue  # of 10,000 notes few have any of the words
+        own = _subject_words(said)
+        shared, shorter = len(asked & own), min(len(asked), len(own))
+        if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
+            found.append((shared / shorter + shared / 1_000, item))
+    return sorted(found, key=lambda pair: -pair[0])
+
+
+def _subject_words(text: str) -> frozenset[str]:
+    return frozenset(stem(forms[0]) for forms in question_of(without_introduction(text)).words) - _CUE_STEMS
+
+
+def _names_replaced(text: str) -> frozenset[str]:
+    """The stems of what a statement says is replaced: of `RabbitMQ replaces Redis` that of `redis`."""
+    names = (found["name"] or found["gone"] for found in _REPLACES.finditer(text))
+    return frozenset(word for name in names for word in _subject_words(name))
+
+
+def _affirms(text: str, names: frozenset[str]) -> bool:
+    """Whether a text affirms one of these names: `never with tox` does not affirm tox."""
+    negative = _NEGATIVE.search(text)
+    affirmed = text[: negative.start()] if negative else text
+    return bool(names & _subject_words(affirmed))
+
+
+_CUE_STEMS = frozenset(stem(word) for word in _CUES)
