@@ -84,7 +84,9 @@ class MemoryEditor:
         self.events += events
         return events[0] if events else None
 
-    def rewrite(self, scope: Scope, name: str, change: Callable[[str], str], subject: str) -> CoreChanged | None:
+    def rewrite(
+        self, scope: Scope, name: str, change: Callable[[str], str], subject: str, origin: Origin = "person"
+    ) -> CoreChanged | None:
         """As `write`, for one file, which is locked from reading to writing."""
         found = self._trusted(scope, [name])
         base, edits = found.store.accepted, list[FileEdit]()
@@ -95,10 +97,10 @@ class MemoryEditor:
             return after
 
         try:
-            found.store.rewrite(name, changed, subject, self.moment.trailers("person"))
+            found.store.rewrite(name, changed, subject, self.moment.trailers(origin))
         except FileRefused as error:
             raise UsageError(f"{name} cannot be written: {error}.") from error
-        events = found.reload(edits, "person", base)
+        events = found.reload(edits, origin, base)
         self.events += events
         return events[0] if events else None
 

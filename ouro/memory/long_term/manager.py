@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Reply, Said
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import all_entries, plain
 from ouro.memory.long_term.git.values import Scope, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
@@ -258,8 +260,9 @@ class LongTermMemoryManager:
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
     def _settle(self, provenance: Provenance) -> list[CoreChanged]:
-        asks = self._write == "ask"
+        asks, before = self._write == "ask", [dict(scope.texts) for scope in self._scopes]
         events = [event for scope in self._scopes for event in scope.turn_ended(provenance, self._now, asks=asks)]
+        events += self._remove_corrected(before)
         for event in events:
             if event.proposal and event.origin == "agent":
                 note = f"`{event.summary}` is pending: the user has to confirm it. Do not write it again."
@@ -268,6 +271,25 @@ class LongTermMemoryManager:
             self._notes_for_model.append(memory_note(f"{refused.name} is as it was before: it held a secret."))
         self._marks.end()  # before the next turn marks its start
         return events
+
+    def _remove_corrected(self, before: Sequence[Mapping[str, str]]) -> list[CoreChanged]:
+        """Remove what new core lines of the agent replace, in core and notes; undoing the turn restores it."""
+        added = {
+            (scope.scope, line)
+            for scope, texts in zip(self._scopes, before, strict=True)
+            for name, text in scope.texts.items()
+            for line in {*map(plain, text.splitlines())} - {*map(plain, texts.get(name, "").splitlines())}
+        }
+        if not added:
+            return []
+        from ouro.memory.long_term.remember import forget_entries
+        from ouro.memory.long_term.supersession import corrects, replaced_by
+
+        editor = MemoryEditor(self._scopes, None, self._now)
+        for name, line in sorted(item for item in added if corrects(item[1])):
+            others = [entry for entry in all_entries(editor) if entry.scope == name and (name, entry.text) not in added]
+            forget_entries(editor, replaced_by(line, others), "agent")
+        return editor.events
 
     def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
         for scope in self._scopes if proposal_id else ():

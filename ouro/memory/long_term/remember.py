@@ -15,12 +15,20 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, find_entry, note_entries, plain
+from ouro.memory.long_term.entries import (
+    MemoryEntry,
+    all_entries,
+    chain_of,
+    core_entries,
+    find_entry,
+    note_entries,
+    plain,
+)
 from ouro.memory.long_term.git.files import visible_text
-from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_text, parse_note
-from ouro.memory.long_term.notes.notebook import archived_files, timestamp
+from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.supersession import on_subject, replaced_by, without_introduction
 from ouro.memory.long_term.trust.proposals import carried_over
@@ -199,7 +207,7 @@ def _corrected(
     chosen: Placement, entries: Sequence[MemoryEntry], *, is_scope_named: bool
 ) -> tuple[Placement, list[MemoryEntry]]:
     """The placement, in the scope of what the text corrects, and what it corrects there."""
-    replaced = replaced_by(chosen.said, entries)
+    replaced = replaced_by(chosen.text, entries, chosen.said)
     if replaced and not is_scope_named and replaced[0].scope != chosen.scope:
         chosen = replace(chosen, scope=replaced[0].scope, why="it replaces what is there")
     return chosen, [entry for entry in replaced if entry.scope == chosen.scope]
@@ -223,7 +231,33 @@ def _as_strong(
     return replace(chosen, is_note=True, category=category, why="the core is full")
 
 
-def _replace(editor: MemoryEditor, chosen: Placement, replaced: Sequence[MemoryEntry]) -> tuple[str, str, int, str]:
+def keep_in_core(editor: MemoryEditor, note: Note, said: str) -> Written | None:
+    """Write what capture made of the user's words `said` into the core, where a line there is on its subject.
+
+    Returns None where there is no such line: then it is a note as any other. Raises as `remember_text`.
+    """
+    lines = core_entries(editor)
+    if not on_subject(note.text, lines) and not replaced_by(note.text, lines, said):
+        return None
+    chosen, replaced = _corrected(
+        Placement(note.text, note.scope, note.category, True, "", said), all_entries(editor), is_scope_named=False
+    )
+    own = [entry for entry in lines if entry.scope == chosen.scope]
+    if known := same_as(note.text, own):
+        return Written("confirm", replace(note, id=known.id, category=known.category), known.scope, "")
+    chosen = _as_strong(chosen, replaced, on_subject(note.text, own), 0)
+    if chosen.is_note:
+        return None
+    entry_id, _, _, commit = (
+        _replace(editor, chosen, replaced, "capture") if replaced else _add_line(editor, chosen, "capture")
+    )
+    note = replace(note, id=entry_id, category=chosen.category, scope=chosen.scope)
+    return Written("supersede" if replaced else "add", note, chosen.scope, commit)
+
+
+def _replace(
+    editor: MemoryEditor, chosen: Placement, replaced: Sequence[MemoryEntry], origin: Origin = "person"
+) -> tuple[str, str, int, str]:
     """Write a text in place of the entries that it corrects, in one commit. Returns as `_add_line`."""
     subject = f"Remember: {one_line(chosen.text, 80)}"
     changes = _without_lines(editor, chosen.scope, replaced)
@@ -232,12 +266,12 @@ def _replace(editor: MemoryEditor, chosen: Placement, replaced: Sequence[MemoryE
         note = note_of(editor, chosen)
         note = editor.notebook.linked(note, "supersede", notes[0].id) if notes else note
         changes |= {**_archived(editor, chosen.scope, notes[1:]), note.file_name: note_text(note)}
-        done = editor.write(chosen.scope, changes, subject)
+        done = editor.write(chosen.scope, changes, subject, origin)
         return note.id, note.file_name, 0, done.undo if done else ""
     name = f"{chosen.category}.md"
     text = appended(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
     changes |= {**_archived(editor, chosen.scope, notes), name: text}
-    done = editor.write(chosen.scope, changes, subject)
+    done = editor.write(chosen.scope, changes, subject, origin)
     line = len(text.splitlines())
     return f"{chosen.scope}/{name}:{line}", name, line, done.undo if done else ""
 
@@ -290,7 +324,7 @@ def appended(text: str, lines: Sequence[str]) -> str:
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
-def _add_line(editor: MemoryEditor, chosen: Placement) -> tuple[str, str, int, str]:
+def _add_line(editor: MemoryEditor, chosen: Placement, origin: Origin = "person") -> tuple[str, str, int, str]:
     """Add a line to the core. Returns its id, file and number, and the commit."""
     name = f"{chosen.category}.md"
     number = 0
@@ -301,7 +335,7 @@ def _add_line(editor: MemoryEditor, chosen: Placement) -> tuple[str, str, int, s
         number = len(text.splitlines())
         return text
 
-    done = editor.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}")
+    done = editor.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}", origin)
     return f"{chosen.scope}/{name}:{number}", name, number, done.undo if done else ""
 
 
@@ -350,7 +384,9 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     return (holding or _found(editor, text, entries))[:MAX_FOUND]
 
 
-def forget_entries(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[CoreChanged]:
+def forget_entries(
+    editor: MemoryEditor, entries: Sequence[MemoryEntry], origin: Origin = "person"
+) -> list[CoreChanged]:
     """Remove core lines, and archive notes with all their versions: one commit and one event a scope.
 
     Raises UsageError where a line has changed since it was read.
@@ -360,7 +396,7 @@ def forget_entries(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list
         own = [entry for entry in entries if entry.scope == scope]
         changes = {**_without_lines(editor, scope, own), **_archived(editor, scope, own)}
         subject = f"Forget: {one_line('; '.join(entry.text for entry in own), 80)}"
-        if changes and (event := editor.write(scope, changes, subject)):
+        if changes and (event := editor.write(scope, changes, subject, origin)):
             done.append(event)
     return done
 

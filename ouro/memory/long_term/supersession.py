@@ -60,23 +60,29 @@ def without_introduction(text: str) -> str:
     return rest[0].upper() + rest[1:] if len(rest.split()) > 1 else text
 
 
+def corrects(text: str) -> bool:
+    """Whether a statement says that something else is no longer so."""
+    return any(pattern.search(text) for pattern in (_REPLACES, _CONTRADICTS, _CHANGES))
+
+
 def on_subject(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
     """The entries that are on the subject of a statement, best first."""
     return [entry for _, entry in _ranked(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)]
 
 
-def replaced_by(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+def replaced_by(text: str, entries: Sequence[MemoryEntry], said: str = "") -> list[MemoryEntry]:
     """The entries that a statement replaces, best first; none where it corrects nothing, or it is not clear what.
 
     Args:
-        text: as it was said, with its introduction.
+        said: the words in which it was said, with their introduction; empty: the statement itself.
     """
-    names = _names_replaced(text)
+    said = said or text
+    names = _names_replaced(said)
     pairs = [(entry.text, entry) for entry in entries]
-    named = [(said, entry) for said, entry in pairs if _affirms(said, names)] if names else []
+    named = [(old, entry) for old, entry in pairs if _affirms(old, names)] if names else []
     ranked = _ranked(text, named, _MIN_SHARED)
-    contradicts = _CONTRADICTS.search(text)
-    if not ranked and (contradicts or (not names and _CHANGES.search(text))):
+    contradicts = _CONTRADICTS.search(said)
+    if not ranked and (contradicts or (not names and _CHANGES.search(said))):
         ranked = _ranked(text, pairs, _MIN_SHARED if contradicts else _MIN_REPLACED)
     if not ranked:
         return []

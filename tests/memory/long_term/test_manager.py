@@ -54,6 +54,24 @@ class TestPrompt:
         await first.end()
         assert seen_by_model(Conversation(home, repository, session="s-2").block) == ["- Use tabs.", "- Use spaces."]
 
+    async def test_what_the_agent_writes_replaces_what_it_corrects_and_undo_restores_both(self, home, repository):
+        talk = Conversation(home, repository).connect()
+        memory = repository / ".ouro" / "memory"
+        await talk.begin("We use Redis for the job queue.")
+        await talk.write("facts.md", "- We use Redis for the job queue\n", memory)
+        await talk.end()
+        await talk.begin("RabbitMQ replaces Redis for the job queue.")
+        await talk.write("decisions.md", "- RabbitMQ replaces Redis for the job queue\n", memory)
+        await talk.end()
+        assert seen_by_model(Conversation(home, repository, session="s-2").block) == [
+            "- RabbitMQ replaces Redis for the job queue"
+        ]
+        assert not (memory / "facts.md").exists()
+        await talk.manager.undo(talk.manager.stores[1].log(1)[0].id)
+        assert (memory / "facts.md").exists()
+        assert not (memory / "decisions.md").exists()
+        await talk.close()
+
     async def test_the_block_is_the_same_bytes_when_the_session_is_taken_up_again(self, home):
         await told_once(home)
         first = Conversation(home, session="s-2")

@@ -47,6 +47,8 @@ _MIN_OWN_SHARE = 0.4
 """Share of a note's words that the user must have said, for the user to be its source."""
 _MIN_CHARACTERS = 12
 """The least amount of text for which a model is asked."""
+_MAX_SAID = 300
+"""Characters of a message that says nothing else than what was captured from it."""
 _WORD = re.compile(r"\w{3,}")
 _CAPTURED = "captured"
 """The state file with the fingerprints of captured texts."""
@@ -219,6 +221,11 @@ class Capture:
             self.notes.propose(note, excerpt.sources, moment.session_id)
             _note_captured(repository, note.text, _FOREVER)
             return note
+        if note.source == "user" and not note.branch and operation.verb != "refine":
+            said = message.text if len(message.text) <= _MAX_SAID else note.text
+            if written := self.notes.keep_in_core(note, said, message.number):
+                _note_captured(repository, note.text, excerpt.spoken[-1].at)
+                return written
         written = book.add(note, "capture", {MESSAGE: str(message.number)}, operation.verb)
         _note_captured(repository, note.text, excerpt.spoken[-1].at)
         return written

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory
+from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory, UsageError
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.git.files import ARCHIVE
@@ -16,7 +16,7 @@ from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
-from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.provenance import Provenance, below
@@ -109,6 +109,19 @@ class SessionNotes:
         Proposals(store.repository).add(
             by_agent(note.scope, edits, reason, sources, session_id, note.turn, note.created_at)
         )
+
+    def keep_in_core(self, note: Note, said: str, message: int) -> Written | None:
+        """As `keep_in_core` of remember.py; None also where the core has a change that waits for approval."""
+        from ouro.memory.long_term.editor import MemoryEditor
+        from ouro.memory.long_term.remember import keep_in_core
+
+        moment = TurnRef(note.session_id, note.turn, message)
+        editor = MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment)
+        try:
+            return keep_in_core(editor, note, said)
+        except UsageError as error:
+            log.info("capture: a note, not a core line: %s", error)
+            return None
 
     def due(self) -> tuple[list[str], list[str]]:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""

@@ -70,6 +70,9 @@ class Bench:
     def nearest(self, _spoken, count) -> list[Note]:
         return self.notes()[:count]
 
+    def keep_in_core(self, _note, _said, _message) -> None:
+        return None  # there is no core
+
     def propose(self, note, sources, _session) -> None:
         self.proposed.append((note, tuple(sources)))
 

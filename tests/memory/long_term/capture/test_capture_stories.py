@@ -6,9 +6,11 @@ import subprocess
 
 import pytest
 from fakes.classifier import Two, add, quiet, say
+from fakes.desks import desk_of
 
 from ouro.memory.long_term.notes.note import parse_note
-from ouro.utils.runtime import get_memory_dir
+from ouro.memory.long_term.remember import remember_text
+from ouro.utils.runtime import get_home, get_memory_dir
 
 
 class Notes:
@@ -129,3 +131,11 @@ async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):
     [note] = notes.all()
     assert (note.category, note.source, note.turn) == ("corrections", "user", 2)
     assert "file:schema.py" in note.entities
+
+
+async def test_a_captured_correction_of_a_core_line_takes_its_place(repository, notes):
+    remember_text(desk_of(get_home(), repository), "We use Redis for the job queue")
+    said = "we changed our mind: RabbitMQ replaces Redis for the job queue"
+    await session_of(repository, [add("RabbitMQ is used for the job queue.", "architectural-decisions")], said)
+    assert (notes.folder / "facts.md").read_text() == "- RabbitMQ is used for the job queue.\n"
+    assert notes.all() == []
