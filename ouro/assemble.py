@@ -14,13 +14,15 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.instructions import Environment, NestedInstructions, project_instructions, system_prompt
+from ouro.agent.instructions import Environment, system_prompt
 from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
+from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in
+from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import load_settings, stricter_mode
-from ouro.errors import TrustNeeded, UsageError
+from ouro.errors import UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -48,7 +50,6 @@ from ouro.safety import (
     SecretMask,
     TrustStore,
     Workspace,
-    acting_files,
     child_environment,
     secret_values,
 )
@@ -56,6 +57,7 @@ from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow, SentContext
+from ouro.session.custom_commands import CommandRunner
 from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
@@ -137,7 +139,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     try:
         builder = _SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
         await asyncio.to_thread(lambda: builder.requests)  # reads files
-        session = builder.build((*ground.notices, *notices))
+        session = builder.build((*ground.notices, *builder.extensions.notices(), *notices))
     except BaseException:
         await transcript.close()  # else the session would count as open here
         raise
@@ -154,25 +156,12 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
 
 def _ground(options: Options, request: OpenRequest) -> _Ground:
     trust = TrustStore(get_trust_path())
-    trusted = _is_trusted(trust, options, request)
+    trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return _Ground(options, settings, trust, trusted, catalog, roles, notices)
-
-
-def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bool:
-    root = find_root(options.cwd)
-    files = acting_files(root, options.cwd)
-    if not files or store.is_trusted(root, files):
-        return True
-    if options.trust or request.trust == "yes":
-        store.trust(root, files)
-        return True
-    if request.trust == "no":
-        return False
-    raise TrustNeeded(root, store.untrusted(root, files))
 
 
 async def _transcript(
@@ -329,7 +318,13 @@ class _SessionBuilder:
         timeout = ground.settings.shell.timeout_seconds
         environment = child_environment(os.environ, secrets=keys)
         shell = Shell(cwd, jobs, outputs, environment, self.confinement, mask, timeout)
-        return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
+        found, is_saved = self.extensions.found, not ground.options.ephemeral
+        return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, is_saved)
+
+    @cached_property
+    def extensions(self) -> ExtensionBuilder:
+        ground = self.ground
+        return ExtensionBuilder(self.root, ground.options.cwd, ground.trust, ground.trusted, COMMAND_NAMES)
 
     @cached_property
     def files_seen(self) -> FilesSeen:
@@ -362,7 +357,7 @@ class _SessionBuilder:
     @cached_property
     def requests(self) -> Requests:
         """The system prompt, with long-term memory, and the tools. Blocks."""
-        bench, ground = self.workbench, self.ground
+        bench = self.workbench
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
         found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
         tools = {tool.name: tool for tool in found}
@@ -372,20 +367,14 @@ class _SessionBuilder:
         runner = ToolRunner(
             tools, self.permissions, self.tasks.ask_user, self._before_change, self.memory.tool_finished
         )
-        prompt = system_prompt(project_instructions(bench.cwd) if ground.trusted else ())
+        prompt = system_prompt(self.extensions.instructions())
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
 
     @cached_property
-    def nested_instructions(self) -> NestedInstructions:
-        ground = self.ground
-        trusts = ground.trust.is_trusted
-        return NestedInstructions(ground.options.cwd, lambda path: ground.trusted and trusts(self.root, [path]))
-
-    @cached_property
     def sent_context(self) -> SentContext:
         jobs, has_search = self.workbench.jobs, self.lookup is not None
-        return SentContext(self.environment, self.nested_instructions, self.plan, jobs, has_search)
+        return SentContext(self.environment, self.extensions.nested_instructions, self.plan, jobs, has_search)
 
     @cached_property
     def compactor(self) -> Compactor:
@@ -435,7 +424,7 @@ class _SessionBuilder:
             self.requests,
             self.compactor,
             steering.take,
-            self.nested_instructions.for_paths,
+            self.extensions.nested_instructions.for_paths,
             self.budget.check,
         )
 
@@ -443,7 +432,10 @@ class _SessionBuilder:
             await models.release()
             titles.after_turn()
 
-        return AgentTurn(agent, steering, self.environment, self.memory, self.plan, self.tasks, self.files, after_turn)
+        tools, permissions = self.requests.tools, self.permissions
+        commands = CommandRunner(self.extensions.commands, tools, permissions, models)
+        memory, tasks = self.memory, self.tasks
+        return AgentTurn(agent, steering, self.environment, memory, self.plan, tasks, self.files, after_turn, commands)
 
     def _rewind(self) -> Rewind:
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
-from ouro.settings import Settings
+from ouro.settings import MODES_BY_WIDTH, Settings
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.yaml import (
@@ -35,7 +35,6 @@ class Given(NamedTuple):
     source: str
 
 
-MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
 MAY_BE_ZERO = {"tui.notify_seconds", "compaction.keep", "compaction.reserve", "memory.injection_token_budget"}

@@ -8,6 +8,7 @@ from typing import Literal
 
 StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost", "memories"]
 STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "tokens", "cost", "memories")
+MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 
 
 @dataclass(frozen=True, slots=True)

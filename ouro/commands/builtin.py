@@ -222,6 +222,9 @@ COMMANDS: tuple[Action, ...] = (
 )  # fmt: skip
 """The slash commands."""
 
+COMMAND_NAMES: frozenset[str] = frozenset(name for command in COMMANDS for name in (command.name, *command.aliases))
+"""Their names and aliases."""
+
 SHELL_ACTIONS: tuple[Action, ...] = (
     Action("sessions list", "sessions.list_sessions", "List the sessions of this folder, last used first",
            (arg("words", nargs="*", metavar="WORD", help="in the title or in a message"),

@@ -7,6 +7,7 @@ import platform
 
 from ouro import __version__
 from ouro.commands.action import Action
+from ouro.commands.custom import ListedCommand, custom_commands
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import block, code, escape, facts
 from ouro.display import Choice
@@ -25,18 +26,27 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
     from ouro.commands.builtin import COMMANDS, find_command
 
     if argument:
-        command = find_command(argument.removeprefix("/"))
-        if command is None:
-            raise UsageError(f"There is no command /{argument.removeprefix('/')}. /help lists them all.")
-        front_end.show(_help_of(command))
+        word = argument.removeprefix("/")
+        if command := find_command(word):
+            front_end.show(_help_of(command))
+        elif custom := next((custom for custom in custom_commands(front_end.session) if word in custom.names), None):
+            front_end.show(f"{_line_of(custom)}\n\nFrom {code(custom.place)}")
+        else:
+            raise UsageError(f"There is no command /{word}. /help lists them all.")
         return
     commands = "\n".join(f"- {code(command.usage)} {command.help}" for command in COMMANDS)
+    if own := "\n".join(f"- {_line_of(command)}" for command in custom_commands(front_end.session)):
+        commands += f"\n\n**Your commands**\n\n{own}"
     triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
     keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
     more = f"{code('/help memory')} shows more of one, with an example."
     front_end.show(
         f"**Commands**\n\n{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}"
     )
+
+
+def _line_of(command: ListedCommand) -> str:
+    return f"{code(command.usage)} {escape(command.help)}"
 
 
 async def status(front_end: FrontEnd, _argument: str) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
-from ouro.commands.builtin import COMMANDS, MEMORY_WORDS, find_command
+from ouro.commands.builtin import MEMORY_WORDS, find_command
+from ouro.commands.custom import is_custom, listed_commands
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 _Result = TypeVar("_Result")
-_WORD = re.compile(r"/(\w[\w-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_WORD = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
 """One line behind one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
 
@@ -38,7 +39,8 @@ _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
     """Run the command in `text`; False if it is not a command and should be sent as a message.
 
-    A path (`/usr/bin`, `/tmp`) is not a command. An unknown command shows similar ones. `#text` is `/remember text`.
+    A path (`/usr/bin`, `/tmp`) is not a command. A custom command is sent: the session runs it. An unknown command
+    shows similar ones. `#text` is `/remember text`.
     """
     if line := _REMEMBER.match(text):
         text = f"/remember {line[1]}"
@@ -50,8 +52,10 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     if command is None and Path(f"/{match[1]}").exists():
         return False
     try:
+        if command is None and is_custom(front_end.session, word):
+            return False
         if command is None:
-            names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
+            names = [name for command in listed_commands(front_end.session) for name in command.names]
             starting = [name for name in names if name.startswith(word)]
             near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
             hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."

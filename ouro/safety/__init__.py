@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Mode,
         Rule,
         RuleStore,
+        narrower,
         parse_rule,
         parse_rules,
     )

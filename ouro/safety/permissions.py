@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -102,6 +103,16 @@ class Permissions:
         self._rules["allow"] += new  # in force even if it cannot be saved
         for added in new:
             self._on_remember(str(added))
+
+    @contextmanager
+    def widened(self, allow: Sequence[str]) -> Iterator[None]:
+        """Let these allow rules hold while inside. Raises ConfigError: one of them cannot be read."""
+        lent = [parse_rule(text) for text in allow]
+        self._rules["allow"] += lent
+        try:
+            yield
+        finally:
+            self._rules["allow"] = [rule for rule in self._rules["allow"] if not any(rule is own for own in lent)]
 
     def first(self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool]) -> Rule | None:
         """The first rule of a kind that is about the tool and passes the test."""

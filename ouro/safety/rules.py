@@ -14,12 +14,18 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.safety.workspace import Workspace
+from ouro.settings import MODES_BY_WIDTH
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.yaml import convert, read_yaml
 
 Mode = Literal["ask", "edit", "plan", "auto"]
 """What runs unasked: reading only; changing files, too; nothing is changed; all but the hard floor."""
+
+
+def narrower(one: Mode, other: Mode) -> Mode:
+    """The one of two modes that permits less."""
+    return min(one, other, key=MODES_BY_WIDTH.index)
 
 
 class Effect(StrEnum):

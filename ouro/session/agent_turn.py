@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 
 import msgspec
 
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent, Prompt
+from ouro.errors import OuroError
 from ouro.events import Emit, Event, TodosChanged, TurnFinished
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
+from ouro.session.custom_commands import CommandRunner
 from ouro.session.file_undo import FileUndo
 from ouro.session.turn import SessionTasks
 from ouro.tools.todo import Plan
@@ -42,12 +45,29 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     """Checkpoints of the files; None where they are off."""
     after_turn: Callable[[], Awaitable[None]]
     """Is awaited when a turn was not interrupted."""
+    commands: CommandRunner
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
-        """Run one turn; emit what happens, return how it ended."""
+        """Run one turn, of a message or of a custom command; emit what happens, return how it ended."""
         if self.files is not None:
             self.files.turn_began()
-        context = [await self.environment.changes(), await self.memory.before_turn(text)]
+        try:
+            command = await self.commands.prompt(text)
+            with self.commands.in_force(command, emit) if command else nullcontext():
+                added = [await self.commands.context(text, command, emit)] if command else []
+                finished = await self._run_agent(text, images, added, emit)
+        except OuroError as error:
+            finished = TurnFinished("failed", str(error))
+        finally:
+            if self.files is not None:
+                self.files.turn_ended()
+        if self.files is not None:
+            await self.files.settled()
+        await self.after_turn()
+        return finished
+
+    async def _run_agent(self, text: str, images: Sequence[Image], added: Sequence[str], emit: Emit) -> TurnFinished:
+        context = [await self.environment.changes(), await self.memory.before_turn(text), *added]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos = self.plan.items
 
@@ -61,13 +81,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 emit(recalled)
 
         try:
-            finished = await self.agent.run(prompt, on_event)
+            return await self.agent.run(prompt, on_event)
         finally:
-            if self.files is not None:
-                self.files.turn_ended()
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
-        if self.files is not None:
-            await self.files.settled()
-        await self.after_turn()
-        return finished

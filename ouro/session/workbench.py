@@ -8,6 +8,7 @@ import msgspec
 
 from ouro.llm import ModelSource
 from ouro.safety import Permissions
+from ouro.session.extensions import SessionExtensions
 from ouro.tools.shell import Shell, ShellJobs
 from ouro.tools.todo import Plan
 
@@ -21,5 +22,6 @@ class Workbench(msgspec.Struct, frozen=True):
     shell: Shell
     jobs: ShellJobs
     plan: Plan
+    extensions: SessionExtensions
     is_saved: bool = True
     """The session is on disk, and can be resumed."""

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.builtin import ACTIONS, COMMANDS, find_command
+from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command
+from ouro.commands.custom import listed_commands
 from ouro.commands.slash import dispatch
+from ouro.extensions import CommandRegistry, CustomCommand
+from ouro.session.extensions import SessionExtensions
 
 
 @pytest.mark.parametrize(
@@ -94,3 +97,22 @@ def test_hints_help_and_docs_name_no_tool_that_is_not_there():
     texts = [rules._HINT, *(path.read_text() for path in (root / "docs").glob("*.md"))]
     has_tool = "web_fetch" in Path(builtin.__file__).read_text()
     assert has_tool or [text for text in texts if "web_fetch" in text] == []
+
+
+async def test_a_custom_command_is_sent_listed_and_explained():
+    async def prompt(_arguments):
+        return None
+
+    front_end = FakeFrontEnd()
+    ship = CustomCommand("git:ship", "Ship it", "[version]", "~/.claude/commands/git/ship.md", prompt)
+    front_end.session.workbench.extensions = SessionExtensions(CommandRegistry([lambda: [ship]], COMMAND_NAMES))
+    assert not await dispatch(front_end, "/git:ship v2")
+    assert front_end.said == []
+    assert await dispatch(front_end, "/git:sip")
+    assert front_end.said == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
+    assert await dispatch(front_end, "/help /git:ship")
+    assert front_end.shown == ["`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"]
+    assert listed_commands(front_end.session)[-1].usage == "/git:ship [version]"
+    front_end.session.running = True
+    assert await dispatch(front_end, "/git:ship v2")
+    assert front_end.said[-1][1] == "/git:ship waits for the agent: interrupt it, or wait until it is done."

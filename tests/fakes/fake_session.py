@@ -37,12 +37,14 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
+from ouro.extensions import CommandRegistry
 from ouro.llm import ModelChoice
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.session import Draft, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
+from ouro.session.extensions import SessionExtensions
 from ouro.utils.log import mask_writes
 
 
@@ -122,6 +124,7 @@ class FakeSession:
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
+        self.workbench = SimpleNamespace(extensions=SessionExtensions(CommandRegistry((), ())))
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()
         self.titles = FakeTitles()

@@ -223,12 +223,14 @@ class KeyActions:
         self._turns.say(Draft("/model"))
 
     def help(self) -> None:
-        from ouro.commands.builtin import COMMANDS  # too heavy to import before the first frame
+        from ouro.commands.custom import listed_commands  # too heavy to import before the first frame
         from ouro.commands.info import TRIGGERS
+
+        commands = [(item.usage, item.help) for item in listed_commands(self._conversation.session)]
 
         sections = [
             ("Keys", self._front_end.keys),
-            ("Commands · /help NAME shows details and an example", [(item.usage, item.help) for item in COMMANDS]),
+            ("Commands · /help NAME shows details and an example", commands),
             ("At the start of a message", TRIGGERS),
         ]
         self._app.push_screen(HelpSheet(self._front_end.keymap, sections))

@@ -82,7 +82,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.questions = QuestionStack(keymap)
         self.resume = ResumePanel()
         self._files = ProjectFiles(lambda: self.session.project_files() if self.session else [], self._suggest)
-        self.completion = Completion(_commands, lambda: self._files.index() if self.session else None)
+        self.completion = Completion(
+            lambda: _commands(self.session), lambda: self._files.index() if self.session else None
+        )
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
@@ -286,10 +288,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.app._driver.write(sequence)
 
 
-def _commands() -> Sequence[Choice]:
-    from ouro.commands.builtin import COMMANDS  # too heavy to import before the first frame
+def _commands(session: Session | None) -> Sequence[Choice]:
+    from ouro.commands.custom import listed_commands  # too heavy to import before the first frame
 
     return [
-        Choice(f"/{command.name} " if command.argument else f"/{command.name}", command.usage, command.help)
-        for command in COMMANDS
+        Choice(f"/{command.names[0]}{' ' if command.takes_argument else ''}", command.usage, command.help)
+        for command in listed_commands(session)
     ]

@@ -11,7 +11,7 @@ from ouro.frontends.tui.widgets.row_list import PickList
 
 ROWS = 8
 _FILE = re.compile(r"(?:^|[\s(\[{<,;:=\"'`])(@\S*)$")
-_COMMAND = re.compile(r"/[\w-]*\Z")
+_COMMAND = re.compile(r"/[\w:-]*\Z")
 
 
 class Completion(PickList):

@@ -1,0 +1,165 @@
+"""Custom commands: prompts that users call by name, from files, skills and MCP servers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from ouro.extensions.discovery import ExtensionFile
+from ouro.extensions.tool_names import own_rule
+from ouro.utils.front_matter import words_in
+from ouro.utils.runtime import tilde
+
+_INSERT = re.compile(r"!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])")
+_ARGUMENT = re.compile(r"\$(ARGUMENTS\b|[1-9](?!\d)|[A-Z][A-Z0-9_]*\b)")
+_NAMED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+
+
+class Insert(msgspec.Struct, frozen=True):
+    """What takes the place of `` !`git status` `` or `@path` in a prompt when the command runs."""
+
+    kind: Literal["shell", "file"]
+    what: str
+    """The shell line, or the path."""
+
+
+class CommandPrompt(msgspec.Struct, frozen=True):
+    """What a custom command sends, and what holds for its turn."""
+
+    pieces: tuple[str | Insert, ...]
+    model: str = ""
+    mode: str = ""
+    allow: tuple[str, ...] = ()
+    """Permission rules; empty where the command is not the user's own: a project widens nothing."""
+    is_own: bool = True
+    """The user wrote the command; one of a project can make the mode narrower only."""
+
+
+class CustomCommand(msgspec.Struct, frozen=True):
+    name: str
+    help: str
+    argument: str
+    """How its argument is written: `[file]`."""
+    place: str
+    """The file or the server that it is from, as it is shown."""
+    prompt: Callable[[str], Awaitable[CommandPrompt]]
+    """Returns the prompt for what was typed after the name; raises OuroError if there is none."""
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.argument}".rstrip()
+
+
+class CommandRegistry:
+    """The custom commands of a session.
+
+    Args:
+        sources: each returns commands, at any time: those of a server come and go. The first of a name counts.
+        reserved: names of the built-in commands, which no other has.
+    """
+
+    def __init__(self, sources: Sequence[Callable[[], Sequence[CustomCommand]]], reserved: Collection[str]) -> None:
+        self._sources = sources
+        self._reserved = {name.casefold() for name in reserved}
+
+    def commands(self) -> list[CustomCommand]:
+        """All of them, sorted by name."""
+        found: dict[str, CustomCommand] = {}
+        for command in self._all():
+            if command.name.casefold() not in self._reserved:
+                found.setdefault(command.name.casefold(), command)
+        return [found[name] for name in sorted(found)]
+
+    def find(self, name: str) -> CustomCommand | None:
+        return next((command for command in self.commands() if command.name.casefold() == name.casefold()), None)
+
+    def problems(self) -> list[str]:
+        """A line for each command that cannot be called by its name."""
+        first: dict[str, CustomCommand] = {}
+        lines: list[str] = []
+        for command in self._all():
+            name = command.name.casefold()
+            if name in self._reserved:
+                lines.append(f"{command.place} is not used: /{command.name} is a command of ouro. Rename it.")
+            elif (other := first.setdefault(name, command)) is not command:
+                lines.append(
+                    f"Two are named /{command.name}: {other.place} is used, {command.place} is not. Rename one."
+                )
+        return lines
+
+    def _all(self) -> Iterator[CustomCommand]:
+        return (command for source in self._sources for command in source())
+
+
+def command_of(file: ExtensionFile) -> CustomCommand:
+    """The command in a file of a commands folder."""
+    hint = file.meta.get("argument-hint", "")
+    hint = f"[{', '.join(map(str, hint))}]" if isinstance(hint, list) else str(hint)
+    first_line = file.body.lstrip("#> ").partition("\n")[0]
+
+    async def prompt(arguments: str) -> CommandPrompt:
+        return prompt_of(file, arguments)
+
+    return CustomCommand(file.name, file.description or first_line[:100], hint, tilde(file.path), prompt)
+
+
+def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
+    """The prompt in a file, with the arguments in their places, or at the end where it has none."""
+    is_own = file.source == "user"
+    rules = [own_rule(word) for word in _tools(file.meta)] if is_own else []
+    model = str(file.meta.get("model", ""))
+    return CommandPrompt(
+        tuple(_pieces(file.body, arguments)),
+        "" if model == "inherit" else model,
+        str(file.meta.get("mode", "")),
+        tuple(filter(None, rules)),
+        is_own,
+    )
+
+
+def _tools(meta: Mapping[str, Any]) -> list[str]:
+    found = meta.get("allowed-tools", "")
+    # Skills separate them by blanks: `Read Bash(git diff:*)`.
+    spaced = isinstance(found, str) and "," not in found
+    return re.findall(r"[\w.*-]+(?:\([^()]*\))?", found) if spaced else words_in(found)
+
+
+def _pieces(body: str, arguments: str) -> Iterator[str | Insert]:
+    """Inserts are found before arguments are put in: an argument adds none."""
+    fill = _Arguments(arguments)
+    at = 0
+    for match in _INSERT.finditer(body):
+        yield fill(body[at : match.start()])
+        yield Insert("shell", fill(match[1])) if match[1] else Insert("file", fill(match[2]))
+        at = match.end()
+    yield fill(body[at:])
+    if arguments and not fill.is_used:
+        yield f"\n\nArguments: {arguments}"
+
+
+class _Arguments:
+    """Puts arguments in the places of `$ARGUMENTS`, `$1` and, where `NAME=value` was typed, `$NAME`."""
+
+    def __init__(self, typed: str) -> None:
+        try:
+            words = shlex.split(typed)
+        except ValueError:  # a quote without its end
+            words = typed.split()
+        named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
+        placed = [word for word in words if not _NAMED.fullmatch(word)]
+        self._values = {"ARGUMENTS": typed, **named, **{str(at): word for at, word in enumerate(placed, 1)}}
+        self.is_used = False
+
+    def __call__(self, text: str) -> str:
+        return _ARGUMENT.sub(self._value, text)
+
+    def _value(self, match: re.Match[str]) -> str:
+        name = match[1]
+        if name in self._values or name.isdecimal():
+            self.is_used = True
+            return self._values.get(name, "")
+        return str(match[0])  # a variable of a shell line
