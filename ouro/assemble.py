@@ -361,7 +361,7 @@ class _SessionBuilder:
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
         found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
         tools = {tool.name: tool for tool in found}
-        for tool in ground.options.tools:
+        for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
         runner = ToolRunner(
