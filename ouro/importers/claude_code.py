@@ -17,7 +17,6 @@ from ouro.importers.builder import TranscriptBuilder
 from ouro.importers.json_values import (
     ForeignSession,
     count,
-    dictionaries,
     folder,
     instant,
     json_lines,
@@ -28,6 +27,7 @@ from ouro.importers.json_values import (
 )
 from ouro.memory.backend import CompactionTrigger
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.json_types import dictionaries
 
 SUB_AGENTS = "messages of sub-agents"
 _WITHOUT_WORDS = {

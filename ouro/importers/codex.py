@@ -19,7 +19,6 @@ from ouro.importers.builder import TranscriptBuilder, parsed_call, text_and_imag
 from ouro.importers.json_values import (
     ForeignSession,
     count,
-    dictionaries,
     folder,
     instant,
     json_lines,
@@ -29,6 +28,7 @@ from ouro.importers.json_values import (
     word,
 )
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
+from ouro.utils.json_types import dictionaries
 
 _SURROUNDINGS = re.compile(
     r"\s*<(?:user_instructions|environment_context|permissions instructions|collaboration_mode|skills_instructions"

@@ -20,6 +20,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import Record, SessionHeader
 from ouro.messages import Image, Text
+from ouro.utils import json_types
 from ouro.utils.text import clean
 
 MAX_LINE = 64 << 20
@@ -139,13 +140,9 @@ def shortened(text: str) -> str:
     return f"{text[:half]}\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n{text[-half:]}"
 
 
-def dictionaries(value: Any) -> list[dict[str, Any]]:
-    """Those in a list; empty if it is none."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
+    """A number of things; 0 where it is none."""
+    return json_types.count(value) or 0
 
 
 def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:

@@ -14,7 +14,6 @@ from ouro.importers.json_values import (
     DAMAGED,
     ForeignSession,
     count,
-    dictionaries,
     instant,
     open_regular,
     session_id_for,
@@ -23,9 +22,11 @@ from ouro.importers.json_values import (
     word,
 )
 from ouro.memory.backend import FORMAT, Record
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_with_images
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import UnknownRecordError, header_from, record_with_images
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
+from ouro.utils.json_types import dictionaries
 
 DAMAGED_RECORDS = "records that cannot be read"
 _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20

@@ -28,8 +28,9 @@ from ouro.llm.portable import (
     unseen,
     words_of,
 )
-from ouro.llm.wire import ChunkReader, Wire, priced
-from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.llm.wire import ChunkReader, Wire, usage_of
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.utils.json_types import count, dictionary, string, text_or_json
 
 MAX_ID = 64
 MARK = {"type": "ephemeral"}
@@ -59,45 +60,50 @@ REASONS: dict[str, Reason] = {
 }
 
 
+COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
 class AnthropicChunks(ChunkReader):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, Any] = {}
+        self._index = 0
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         match event.get("type"):
             case "message_start":
-                yield from self._count((event.get("message") or {}).get("usage"))
+                yield from self._count(dictionary(event.get("message")).get("usage"))
             case "content_block_start" | "content_block_delta":
-                yield from self._block(event.get("index", 0), event.get("content_block") or event.get("delta") or {})
+                index = count(event.get("index"))
+                self._index = self._index if index is None else index
+                yield from self._block(dictionary(event.get("content_block")) or dictionary(event.get("delta")))
             case "message_delta":
-                if reason := (event.get("delta") or {}).get("stop_reason"):
-                    self.reason = REASONS.get(reason, "stop")
+                if reason := dictionary(event.get("delta")).get("stop_reason"):
+                    self.reason = REASONS.get(str(reason), "stop")
                 yield from self._count(event.get("usage"))
 
-    def _block(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
+    def _block(self, block: dict[str, Any]) -> Iterator[Chunk]:
         match block.get("type"):
             case "tool_use":
-                yield CallChunk(index, str(block.get("id") or ""), str(block.get("name") or ""))
+                yield CallChunk(self._index, text_or_json(block.get("id")), string(block.get("name")))
             case "input_json_delta":
-                yield CallChunk(index, arguments=block.get("partial_json") or "")
+                yield CallChunk(self._index, arguments=text_or_json(block.get("partial_json")))
             case "redacted_thinking":
-                yield ThinkingChunk("", block.get("data", ""), redacted=True)
+                yield ThinkingChunk("", string(block.get("data")), redacted=True)
             case "signature_delta":
-                yield ThinkingChunk(self._thinking.end(), block.get("signature") or "")
+                yield ThinkingChunk(self._thinking.end(), string(block.get("signature")))
             case _:
                 yield from self._words(block.get("thinking"), block.get("text"))
 
-    def _count(self, usage: dict[str, Any] | None) -> Iterator[Chunk]:
+    def _count(self, usage: object) -> Iterator[Chunk]:
         """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
-        self._counts |= {name: count for name, count in usage.items() if isinstance(count, int)}
-        counts = self._counts
-        cached = counts.get("cache_read_input_tokens", 0)
-        written = counts.get("cache_creation_input_tokens", 0)
-        tokens = counts.get("input_tokens", 0) + cached + written
-        yield UsageChunk(priced(Usage(tokens, cached, written, counts.get("output_tokens", 0)), self._spec))
+        self._counts |= {name: figure for name, figure in dictionary(usage).items() if figure is not None}
+        found = [count(self._counts.get(name, 0)) for name in COUNTS]
+        plain, cached, written, output = found
+        tokens = None if None in found else (plain or 0) + (cached or 0) + (written or 0)
+        yield UsageChunk(None if tokens is None else usage_of(self._spec, tokens, cached, written, output))
 
 
 VERSION = "2023-06-01"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.llm.http_stream import client_options, http_errors, load_httpx
+from ouro.llm.http_stream import client_options, decoder_for, http_errors, load_httpx
 from ouro.llm.model import Endpoint, ModelSpec, timeouts_for_vectors
 from ouro.llm.openai import usage_from_openai
 from ouro.llm.provider_errors import error_from_status
@@ -58,7 +58,7 @@ def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
     sizes = {len(item.embedding) for item in found}
     if len(found) != count or len(sizes) > 1 or 0 in sizes:
         raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
-    return Embedded([item.embedding for item in found], usage_from_openai(parsed.usage or {}, spec))
+    return Embedded([item.embedding for item in found], usage_from_openai(parsed.usage or {}, spec) or Usage())
 
 
 class EmbeddingWire:
@@ -78,8 +78,8 @@ class EmbeddingWire:
         try:
             answer = msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
-            raise ModelError(f"{self._endpoint.host} gave no vectors: {error}.") from error
-        return embedded(answer, len(texts), self._spec, self._endpoint.host)
+            raise ModelError(f"{self._endpoint.address} gave no vectors: {error}.") from error
+        return embedded(answer, len(texts), self._spec, self._endpoint.address)
 
     def close(self) -> None:
         with self._making:
@@ -98,9 +98,9 @@ class EmbeddingWire:
             http_errors(endpoint, limits),
             self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response,
         ):
-            answer = b""
-            for piece in response.iter_bytes():
+            answer, decoded = bytearray(), decoder_for(response, endpoint)
+            for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
                 answer += piece
                 if len(answer) > MAX_ANSWER:
                     raise ModelError("The answer was stopped: it is longer than vectors can be.")
-            return response, answer
+            return response, bytes(answer)

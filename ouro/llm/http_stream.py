@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_ERROR_BODY = 64_000
 MAX_ANSWER = 64_000_000
 """Bytes. Only a broken server sends more."""
+MAX_PIECE = 1 << 16
+"""Bytes that are decompressed at once."""
 MAX_LINE = 16_000_000
 """Characters. Limits the memory that a line without an end can take."""
 EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
@@ -42,7 +44,7 @@ class HttpStream:
 
     def __init__(self, endpoint: Endpoint, timeouts: Timeouts) -> None:
         self._endpoint = endpoint
-        self._timeouts = timeouts
+        self.timeouts = timeouts
         self._client: httpx.AsyncClient | None = None
         self._making = asyncio.Lock()
 
@@ -89,14 +91,14 @@ class HttpStream:
             await client.aclose()
 
     def _new_client(self) -> httpx.AsyncClient:
-        return load_httpx().AsyncClient(**client_options(self._endpoint, self._timeouts))  # type: ignore[no-any-return]
+        return load_httpx().AsyncClient(**client_options(self._endpoint, self.timeouts))  # type: ignore[no-any-return]
 
     async def _events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
         await self.warm()
         assert self._client is not None
         url = self._endpoint.base_url.rstrip("/") + path
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
-        with http_errors(self._endpoint, self._timeouts):
+        with http_errors(self._endpoint, self.timeouts):
             async with self._client.stream("POST", url, content=encoded(body), headers=headers) as response:
                 if not response.is_success:
                     head = await self._head(response)
@@ -115,8 +117,8 @@ class HttpStream:
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """The bytes of the answer; silence between two of them is an error."""
-        limit = self._timeouts.first
-        pieces = response.aiter_bytes()
+        limit = self.timeouts.first
+        pieces, decoded = response.aiter_raw(), decoder_for(response, self._endpoint)
         while True:
             try:
                 async with asyncio.timeout(limit):
@@ -125,8 +127,9 @@ class HttpStream:
                 raise StreamCut(f"The answer stopped: nothing came for {limit:g} s.") from error
             if data is None:
                 return
-            limit = self._timeouts.idle
-            yield data
+            limit = self.timeouts.idle
+            for piece in decoded(data):
+                yield piece
 
     async def _check_kind(self, response: httpx.Response) -> None:
         """Raise an error for a web page or a JSON object in place of a stream, whatever its status."""
@@ -154,6 +157,34 @@ class HttpStream:
         return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
 
 
+def decoder_for(response: httpx.Response, endpoint: Endpoint) -> Callable[[bytes], Iterator[bytes]]:
+    """Decodes the bytes of an answer, piece by piece: httpx would decode 60 KB of gzip to 60 MB at once.
+
+    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for damaged bytes.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in ("", "identity"):
+        return lambda data: iter((data,))
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ModelUnavailable(f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested.")
+    import zlib
+
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # finds out which of the two headers there is
+
+    def decoded(data: bytes) -> Iterator[bytes]:
+        while data:
+            try:
+                piece = inflater.decompress(data, MAX_PIECE)
+            except zlib.error as error:
+                raise StreamCut(f"The answer broke off: {endpoint.address} sent damaged {encoding}.") from error
+            data = inflater.unconsumed_tail
+            if not piece:
+                return
+            yield piece
+
+    return decoded
+
+
 class ServerEvent(msgspec.Struct, frozen=True):
     """One server-sent event: its type, empty where the server names none, and its data."""
 
@@ -165,7 +196,7 @@ class EventDecoder:
     """Decodes bytes into events; ignores comments, ids and retry times."""
 
     def __init__(self) -> None:
-        self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")(), translate=True)
+        self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
         self._rest: list[str] = []
         self._rest_size = 0
         self._event = ""
@@ -228,7 +259,7 @@ def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
     except httpx.ConnectError as error:
         hint = "Is the server running?" if endpoint.is_local else "Are you online?"
         raise ModelUnavailable(f"{host} cannot be reached: {_reason(error)}.", hint) from error
-    except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.DecodingError) as error:
+    except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
         raise StreamCut(f"The connection to {host} broke: {_reason(error)}.") from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         reason = redact(_reason(error), endpoint.api_key)
@@ -243,7 +274,7 @@ def client_options(endpoint: Endpoint, timeouts: Timeouts) -> dict[str, Any]:
     """The arguments for a client of httpx."""
     return {
         "timeout": load_httpx().Timeout(timeouts.first, connect=timeouts.connect),
-        "headers": {"User-Agent": f"ouro/{__version__}"},
+        "headers": {"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
         "follow_redirects": False,
         # Loading the certificates takes as long as everything else, and plain http needs none.
         "verify": endpoint.base_url.startswith("https:"),

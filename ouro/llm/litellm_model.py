@@ -31,7 +31,9 @@ from ouro.llm.model import (
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
 from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, redact
+from ouro.llm.wire import chunks_from
 from ouro.messages import Message, Thinking
+from ouro.utils.json_types import dictionaries, dictionary, string
 
 TOO_LONG = "ContextWindowExceededError"
 STARTING = 120.0
@@ -71,18 +73,20 @@ class LiteLLMModel:
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         reader = _LiteLLMChunks(self.spec)
-        asked = process_for(self).ask("ask", self._request(messages, tools), self._timeouts)
-        async with aclosing(asked) as lines:
-            async for line in lines:
-                if "error" in line:
-                    raise _error_of(line["error"], self._endpoint, self._model)
-                for chunk in reader.read(line.get("event") or {}):
-                    yield chunk
-        for chunk in reader.end():
-            yield chunk
+        events = self._events(self._request(messages, tools))
+        async with aclosing(chunks_from(events, reader, self._timeouts.content)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def close(self) -> None:
         leave(self)
+
+    async def _events(self, request: Line) -> AsyncGenerator[Line, None]:
+        async with aclosing(process_for(self).ask("ask", request, self._timeouts)) as lines:
+            async for line in lines:
+                if "error" in line:
+                    raise _error_of(line["error"], self._endpoint, self._model)
+                yield dictionary(line.get("event"))
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
         request = _arguments(self._model, self._endpoint, self._timeouts)
@@ -167,13 +171,12 @@ class _LiteLLMChunks(OpenAIChunks):
     """Parses chat completions of litellm, where Anthropic's thinking has blocks of its own."""
 
     def _delta(self, delta: Line) -> Iterator[Chunk]:
-        blocks = delta.pop("thinking_blocks", None) or ()
         yield from super()._delta(delta)
-        for block in blocks:
+        for block in dictionaries(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
-                yield ThinkingChunk("", block.get("data", ""), redacted=True)
-            elif block.get("signature"):
-                yield ThinkingChunk("", block["signature"])
+                yield ThinkingChunk("", string(block.get("data")), redacted=True)
+            elif signature := string(block.get("signature")):
+                yield ThinkingChunk("", signature)
 
 
 def _marked(message: Line) -> Line:

@@ -92,9 +92,9 @@ class CallChunk(msgspec.Struct, frozen=True):
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """The usage of the call so far; the last chunk counts."""
+    """The usage of the call so far; the last chunk counts. None: the provider's figures cannot be right."""
 
-    usage: Usage
+    usage: Usage | None
 
 
 class EndChunk(msgspec.Struct, frozen=True):
@@ -143,6 +143,11 @@ class Endpoint:
         return urlsplit(self.base_url).hostname or ""
 
     @property
+    def address(self) -> str:
+        """Host and port as they were configured, for messages; without a user or password."""
+        return urlsplit(self.base_url).netloc.rpartition("@")[2]
+
+    @property
     def is_local(self) -> bool:
         if self.host == "localhost":
             return True
@@ -159,9 +164,11 @@ class Timeouts:
     """Until the first byte of an answer."""
     idle: float = 90
     """Between two bytes of it."""
+    content: float = 600
+    """Without text, thinking or a call, whatever else comes: a reasoning model can be silent for minutes."""
 
 
-LOCAL_TIMEOUTS = Timeouts(first=900)
+LOCAL_TIMEOUTS = Timeouts(first=900, content=1800)
 """A local model on a CPU reads a long prompt for minutes before its first token."""
 
 VECTORS_SECONDS = 60.0

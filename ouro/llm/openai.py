@@ -18,8 +18,9 @@ from ouro.llm.portable import (
     unseen,
     words_of,
 )
-from ouro.llm.wire import ChunkReader, Wire, priced
+from ouro.llm.wire import ChunkReader, Wire, usage_of
 from ouro.messages import Image, Message, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
 
 SEAL = "__thought__"
 """Separates a call's id from the signature that Gemini requires with the call; litellm uses the same."""
@@ -122,49 +123,50 @@ class OpenAIChunks(ChunkReader):
         self._last_index = -1
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        for choice in event.get("choices") or ():
-            yield from self._delta(choice.get("delta") or choice.get("message") or {})
+        for choice in dictionaries(event.get("choices")):
+            yield from self._delta(dictionary(choice.get("delta")) or dictionary(choice.get("message")))
             finish = choice.get("finish_reason")
             # Some relays say "error" where the provider behind them broke off.
             if finish and finish != "error":
                 self.reason = REASONS.get(str(finish), "stop")
         if usage := event.get("usage"):
-            yield UsageChunk(usage_from_openai(usage, self._spec))
+            yield UsageChunk(usage_from_openai(dictionary(usage), self._spec))
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         thinking = delta.get("reasoning_content") or delta.get("reasoning")
-        yield from self._words(thinking, delta.get("content"), delta.get("refusal"))
-        for call in delta.get("tool_calls") or ():
+        yield from self._words(thinking, *_texts(delta.get("content")), delta.get("refusal"))
+        for call in dictionaries(delta.get("tool_calls")):
             yield self._call(call)
 
     def _call(self, call: dict[str, Any]) -> CallChunk:
-        function = call.get("function") or {}
-        call_id, name = str(call.get("id") or ""), str(function.get("name") or "")
-        index = call.get("index")
-        if not isinstance(index, int):
+        function = dictionary(call.get("function"))
+        call_id, name = text_or_json(call.get("id")), string(function.get("name"))
+        index = count(call.get("index"))
+        if index is None:
             index = self._last_index + bool(call_id or name or self._last_index < 0)
         self._last_index = index
-        arguments = function.get("arguments") or ""
-        if not isinstance(arguments, str):
-            arguments = json.dumps(arguments)
-        signature = ((call.get("extra_content") or {}).get("google") or {}).get("thought_signature")
-        if signature:
+        google = dictionary(dictionary(call.get("extra_content")).get("google"))
+        if signature := string(google.get("thought_signature")):
             call_id = f"{call_id}{SEAL}{signature}"
-        return CallChunk(index, call_id, name, arguments)
+        return CallChunk(index, call_id, name, text_or_json(function.get("arguments")))
 
 
-def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage:
-    """Tokens and cost; the server's own price counts if the table has none."""
-    details = usage.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
-    used = Usage(
-        input=usage.get("prompt_tokens") or 0,
-        cached=cached,
-        cache_written=details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
-        output=usage.get("completion_tokens") or 0,
+def _texts(content: object) -> Sequence[object]:
+    """The texts of a delta's content; some servers send a list of parts."""
+    return [part.get("text") for part in dictionaries(content)] if isinstance(content, list) else [content]
+
+
+def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
+    """Tokens and cost; the server's own price counts if the table has none. None if a figure cannot be right."""
+    details = dictionary(usage.get("prompt_tokens_details"))
+    return usage_of(
+        spec,
+        usage.get("prompt_tokens"),
+        details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"),
+        details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens"),
+        usage.get("completion_tokens"),
         cost=usage.get("cost"),
     )
-    return priced(used, spec)
 
 
 WANT_THINKING_BACK = ("moonshot", "deepseek")

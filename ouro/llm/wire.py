@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -9,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ouro.errors import RequestRefused
+from ouro.errors import RequestRefused, StreamCut
 from ouro.llm.http_stream import HttpStream
 from ouro.llm.model import (
     Chunk,
@@ -22,10 +23,12 @@ from ouro.llm.model import (
     ThinkingChunk,
     Timeouts,
     ToolSpec,
+    UsageChunk,
     timeouts_for,
 )
 from ouro.llm.portable import SurrogateJoiner
 from ouro.messages import Message, Usage
+from ouro.utils.json_types import amount, count
 
 MAX_LESSONS = 5
 """Changes to a request after refusals."""
@@ -64,9 +67,52 @@ class ChunkReader(ABC):
                 yield TextChunk(piece)
 
 
-def priced(usage: Usage, spec: ModelSpec) -> Usage:
-    """`usage` with its cost, where the prices of the model are known."""
+def usage_of(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
+    """The usage from a provider's figures (input, cached, cache_written, output); None if one of them cannot be right.
+
+    The prices of the model count; where they are unknown, the provider's own `cost`.
+    """
+    counts = [0 if figure is None else count(figure) for figure in figures]
+    if None in counts:
+        return None
+    read, cached, written, output = (number or 0 for number in counts)
+    usage = Usage(read, cached, written, output, amount(cost))
     return replace(usage, cost=spec.prices.cost(usage)) if spec.prices else usage
+
+
+async def chunks_from(
+    events: AsyncGenerator[dict[str, Any], None], reader: ChunkReader, silence: float
+) -> AsyncGenerator[Chunk, None]:
+    """The chunks of an answer. Raises StreamCut after `silence` seconds without text, thinking or a call.
+
+    Comments and pings keep a connection open, but not a turn.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + silence
+    try:
+        async with aclosing(events):
+            while True:
+                async with asyncio.timeout_at(deadline):
+                    event = await anext(events, None)
+                if event is None:
+                    break
+                for chunk in _read(reader, event):
+                    if not isinstance(chunk, UsageChunk):
+                        deadline = clock() + silence
+                    yield chunk
+                if clock() > deadline:
+                    raise TimeoutError
+    except TimeoutError as error:
+        raise StreamCut(f"The answer stopped: no content came for {silence:g} s.") from error
+    for chunk in reader.end():
+        yield chunk
+
+
+def _read(reader: ChunkReader, event: dict[str, Any]) -> Iterator[Chunk]:
+    try:
+        yield from reader.read(event)
+    except RecursionError as error:
+        raise StreamCut("The answer broke off: the server sent an event that is nested too deep.") from error
 
 
 class Wire(ABC):
@@ -94,13 +140,11 @@ class Wire(ABC):
             reader = self._reader()
             path, headers, body = self._request(messages, tools)
             try:
-                async with aclosing(self._http.post(path, headers, body, reader.is_complete)) as events:
-                    async for event in events:
-                        for chunk in reader.read(event):
-                            begun = True
-                            yield chunk
-                for chunk in reader.end():
-                    yield chunk
+                events = self._http.post(path, headers, body, reader.is_complete)
+                async with aclosing(chunks_from(events, reader, self._http.timeouts.content)) as chunks:
+                    async for chunk in chunks:
+                        begun = True
+                        yield chunk
                 return
             except RequestRefused as refusal:
                 lessons += 1

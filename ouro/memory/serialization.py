@@ -9,16 +9,26 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
 
 from ouro.display import Body as DisplayBody
-from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos, TodoState
+from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord, Record, SessionHeader
+from ouro.memory.record_fields import (
+    BadRecordError,
+    BodyFields,
+    CallFields,
+    ImageFields,
+    MessageFields,
+    ReplyFields,
+    checked,
+)
 from ouro.memory.sessions.yaml_text import cleaned
-from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.safety import is_secret_name
+from ouro.utils.json_types import dictionary
 
 BYTES_BACK = "bytes_back"
 """In a compaction: how far before it each message begins that it keeps. A hint for the reader, made by the store."""
@@ -32,84 +42,22 @@ KeepText = Callable[[str], str]
 Fetch = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
-S = TypeVar("S", bound=msgspec.Struct)
-_MAX_NUMBER = 1 << 53
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
 _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
 """Where a message has the parts of a kind; those that are not here are called the same."""
 _HUNK_LINES = re.compile(r"([-+])(\d+)")
 
 
-class BadRecordError(ValueError):
-    """Plain data that is not a valid record; the message names the error."""
+class ReadRecord(msgspec.Struct, frozen=True):
+    record: Record
+    unknown: tuple[str, ...]
+    """The names of fields that this ouro does not know."""
+    mended: tuple[str, ...]
+    """The names of fields that were converted or left out in part, because they could not be read."""
 
 
 class UnknownRecordError(ValueError):
     """A record of an unknown kind, from a newer ouro."""
-
-
-class ImageFields(msgspec.Struct):
-    file: str
-    media_type: str
-    name: str = ""
-
-
-class CallFields(msgspec.Struct):
-    id: str
-    name: str
-    arguments: dict[str, Any] = {}
-    arguments_json: str = ""
-    malformed: str = ""
-
-
-class BodyFields(msgspec.Struct):
-    """The body below a result's summary; without `text` it is the result's text, or its first `lines`."""
-
-    kind: Literal["plain", "command", "picture", "todos"]
-    text: str | None = None
-    file: str = ""
-    """Where the text is, below the session's folder, when it is too long for the record."""
-    lines: int | None = None
-    language: str = ""
-    command: str = ""
-    exit_code: int | None = None
-    name: str = ""
-    media_type: str = ""
-    bytes: int = 0
-    items: list[tuple[TodoState, str]] = []
-
-
-class ReplyFields(msgspec.Struct):
-    id: str
-    name: str
-    text: str = ""
-    file: str = ""
-    """As in BodyFields."""
-    bytes: int = 0
-    failed: bool = False
-    images: list[ImageFields] = []
-    summary: str | None = None
-    body: BodyFields | None = None
-
-
-class MessageFields(msgspec.Struct):
-    role: Literal["user", "assistant", "tool"]
-    """Never system: ouro writes no such message, so that of a planted file must not be sent as one."""
-    message: int = 0
-    """Its number; 0: a user added it by hand without one."""
-    at: str = ""
-    model: str = ""
-    cut: bool = False
-    private: bool = False
-    usage: Usage | None = None
-    context: list[str] = []
-    thinking: list[Thinking] = []
-    text: str | None = None
-    images: list[ImageFields] = []
-    tool_calls: list[CallFields] = []
-    replies: list[ReplyFields] = []
-    parts: list[dict[str, Any]] = []
-    """Parts that are not in this order, each by its kind."""
 
 
 def header_data(header: SessionHeader) -> dict[str, Any]:
@@ -123,7 +71,7 @@ def header_from(data: Any) -> SessionHeader:
     session = data.get("session") if isinstance(data, dict) else None
     if not isinstance(session, dict) or "format" not in session:
         raise BadRecordError("the first record is not a `session:` header")
-    return _converted({"project": "", "model": "", **data, **session}, SessionHeader)
+    return checked({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
 
 
 def record_data(record: Record, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None = None) -> dict[str, Any]:
@@ -134,27 +82,22 @@ def record_data(record: Record, mask: Mask, keep_image: KeepImage, keep_text: Ke
     return data
 
 
-def record_from(data: Any, fetch: Fetch) -> tuple[Record, tuple[str, ...]]:
-    """A record, and the names of its unknown fields. `fetch` returns the bytes of a saved image or output.
+def record_from(data: Any, fetch: Fetch) -> ReadRecord:
+    """A record from plain data. `fetch` returns the bytes of a saved image or output.
 
     Raises:
         UnknownRecordError: the record has an unknown kind.
-        BadRecordError: the record has a known kind and wrong fields.
+        BadRecordError: the record has a known kind, and nothing is left of it without what cannot be read.
     """
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
     if kind := CHANGES.get(next(iter(data))):
-        _check_numbers({name: value for name, value in data.items() if name != BYTES_BACK})
-        change = _converted({"at": "", **data}, kind)
+        change, mended = checked({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
         if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
             raise BadRecordError("it covers an impossible range")
-        return change, _unknown_fields(data, kind)
+        return ReadRecord(change, _unknown_fields(data, kind), mended)
     if "message" in data or "role" in data:
-        _check_numbers({key: data.get(key) for key in ("message", "usage")})
-        fields = _converted(data, MessageFields)
-        message = Message(fields.role, tuple(_parts(fields, fetch)), fields.usage, fields.model, fields.cut)
-        record = MessageRecord(fields.message, fields.at, message, fields.private)
-        return record, _unknown_fields(data, MessageFields)
+        return _message(data, fetch)
     if "session" in data:
         raise BadRecordError("a second header")
     raise UnknownRecordError(next(iter(data)))
@@ -197,7 +140,7 @@ def record_with_images(data: Any) -> Record:
             raise FileNotFoundError(name)
         return images[name]
 
-    return record_from(data, fetch)[0]
+    return record_from(data, fetch).record
 
 
 def embed_images(data: Any, images: Mapping[str, bytes]) -> None:
@@ -225,6 +168,30 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
 # Reading
 
 
+def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
+    fields, mended = checked(data, MessageFields, ("message", "usage"))
+    found = list(_parts(fields, fetch))
+    for part in fields.parts:
+        try:
+            found += _part(part, fields.role, fetch)
+        except BadRecordError:
+            mended += ("parts",)
+    if mended and not found:
+        raise BadRecordError(f"nothing in it can be read: `{mended[0]}` is of a wrong type")
+    message = Message(fields.role, tuple(found), fields.usage, fields.model, fields.cut)
+    record = MessageRecord(fields.message, fields.at, message, fields.private)
+    return ReadRecord(record, _unknown_fields(data, MessageFields), mended)
+
+
+def _part(part: dict[str, Any], role: str, fetch: Fetch) -> list[Part]:
+    """What a part is that names its kind. Raises BadRecordError."""
+    fields = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
+    parts = list(_parts(checked({"role": role, **fields}, MessageFields, ())[0], fetch))
+    if not parts:
+        raise BadRecordError("an empty part")
+    return parts
+
+
 def _parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
     yield from map(Context, data.context)
     yield from data.thinking
@@ -233,12 +200,6 @@ def _parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
     yield from (_image(image, fetch) for image in data.images)
     yield from map(_call, data.tool_calls)
     yield from (_reply(reply, fetch) for reply in data.replies)
-    for part in data.parts:
-        fields = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
-        parts = tuple(_parts(_converted({"role": data.role, **fields}, MessageFields), fetch))
-        if not parts:
-            raise BadRecordError("an empty part")
-        yield from parts
 
 
 def _image(data: ImageFields, fetch: Fetch) -> Image | Text:
@@ -250,12 +211,13 @@ def _image(data: ImageFields, fetch: Fetch) -> Image | Text:
 
 def _call(data: CallFields) -> ToolCall:
     arguments = data.arguments
+    malformed = data.malformed
     if data.arguments_json:
         try:
-            arguments = json.loads(data.arguments_json)
-        except (ValueError, RecursionError) as error:
-            raise BadRecordError(f"arguments of {data.name}: {error}") from error
-    return ToolCall(data.id, data.name, arguments, data.malformed)
+            arguments = dictionary(json.loads(data.arguments_json))
+        except (ValueError, RecursionError):
+            malformed = malformed or data.arguments_json
+    return ToolCall(data.id, data.name, arguments, malformed)
 
 
 def _reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
@@ -291,22 +253,6 @@ def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
             return Picture(body.name, body.media_type, body.bytes)
         case "todos":
             return Todos(tuple(Todo(text, state) for state, text in body.items))
-
-
-def _check_numbers(value: Any) -> None:
-    """Refuse infinite and negative numbers: the index and sums cannot hold them."""
-    if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            _check_numbers(item)
-    elif isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < _MAX_NUMBER):
-        raise BadRecordError(f"an impossible number: {value}"[:80])
-
-
-def _converted(data: Any, kind: type[S]) -> S:
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        raise BadRecordError(str(error)) from error
 
 
 def _unknown_fields(data: dict[str, Any], kind: type[msgspec.Struct]) -> tuple[str, ...]:

@@ -228,7 +228,7 @@ class YamlFileMemoryStore(MemoryStore):
         lock = await asyncio.to_thread(SessionLock, folder)
         try:
             with _reading(folder):
-                return await asyncio.to_thread(repair, folder)
+                return await asyncio.to_thread(repair, folder, self._mask)
         finally:
             lock.release()
 
@@ -308,13 +308,15 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     if found.session.read_only:
         return found
     saved = await asyncio.to_thread(_remove_tail, folder)
-    notices = () if saved is None else (f"The incomplete record was moved to {saved}.",)
+    notices = found.session.notices
+    if saved is not None:
+        notices += (f"The incomplete record was moved to {saved}.",)
     if unnumbered := without_number(found.messages):
         numbers = [number for _, number in found.messages]
         numbers += [record.number for record in found.session.records if isinstance(record, CompactionRecord)]
         await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
         found = await read_session(folder, reach)
-    return replace(found, session=replace(found.session, notices=found.session.notices + notices))
+    return replace(found, session=replace(found.session, notices=notices))
 
 
 def _remove_tail(folder: Path) -> Path | None:

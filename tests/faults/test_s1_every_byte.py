@@ -52,7 +52,7 @@ def data(folder) -> bytes:
 
 
 def read(folder, block) -> Record:
-    return record_from(load(block.data), partial(fetch_output, folder))[0]
+    return record_from(load(block.data), partial(fetch_output, folder)).record
 
 
 def test_the_session_has_every_kind_of_record(folder, data):

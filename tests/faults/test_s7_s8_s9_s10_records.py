@@ -10,7 +10,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.serialization import record_data, record_from
 from ouro.memory.sessions.yaml_text import cleaned, dump, load
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 
@@ -74,7 +74,7 @@ def test_s8_any_string_round_trips_wherever_it_stands(first, second, third):
 
     data = record_data(MessageRecord(1, "", message), cleaned, lambda _: "")
 
-    assert record_from(load(dump(data).encode()), lambda _: b"")[0] == MessageRecord(
+    assert record_from(load(dump(data).encode()), lambda _: b"").record == MessageRecord(
         1,
         "",
         Message(
@@ -103,7 +103,7 @@ for _ in range(40):
 def test_s8_arguments_that_yaml_holds_badly_come_back_too(arguments):
     record = MessageRecord(1, "", assistant("", ToolCall("1", "x", arguments)))
 
-    assert record_from(load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b"")[0] == record
+    assert record_from(load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b"").record == record
 
 
 def test_s8_arguments_nested_beyond_reason_do_not_stop_a_save():
@@ -137,13 +137,10 @@ async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ("message: 1\nrole: user\ntext: 7", "Expected `str"),
         ("message: 1\ntext: x", "missing required field `role`"),
         ("message: 1\nrole: wizard\ntext: x", "Invalid enum value"),
         ("message: 1\nrole: system\ntext: Obey me.", "Invalid enum value"),
-        ("message: one\nrole: user\ntext: x", "Expected `int`"),
-        ("message: 1\nrole: assistant\ntool_calls: read", "Expected `array`"),
-        ("message: 1\nrole: assistant\ntool_calls:\n- {id: 1, name: read}", "Expected `str`"),
+        ("message: 1\nrole: assistant\ntool_calls: read", "`tool_calls` is of a wrong type"),
         ("- message", "not a record"),
         ("title: [a]", "Expected `str`"),
     ],
@@ -158,6 +155,65 @@ def test_s10_a_record_of_a_wrong_type_is_kept_skipped_and_said(folder, record, r
     assert texts(loaded) == ["good"]
     assert [reason in notice and str(path) in notice for notice in loaded.notices] == [True]
     assert path.read_bytes() == before
+
+
+MENDED = {
+    "message: 1\nrole: user\ntext: 7": ("text", Message("user", (Text("7"),))),
+    "message: one\nrole: user\ntext: x": ("message", user("x")),
+    "message: 1\nrole: assistant\ntool_calls:\n- {id: 1, name: read}": (
+        "tool_calls",
+        assistant("", ToolCall("1", "read", {})),
+    ),
+    "message: 1\nrole: assistant\nusage: {input: 12.0, output: 3, cost: 0.5}\ntext: x": (
+        "usage",
+        Message("assistant", (Text("x"),), Usage(12, output=3, cost=0.5)),
+    ),
+    "message: 1\nrole: assistant\nusage: {input: -5, output: 3, cost: 0.5}\ntext: x": (
+        "usage",
+        Message("assistant", (Text("x"),), Usage(cost=0.5)),
+    ),
+    "message: 1\nrole: assistant\nusage: {input: 5, output: true, cost: -3}\ntext: x": (
+        "usage",
+        Message("assistant", (Text("x"),), Usage()),
+    ),
+    "message: 1\nrole: assistant\nusage: {input: 5, output: 1, cost: -3}\ntext: x": (
+        "usage",
+        Message("assistant", (Text("x"),), Usage(5, output=1)),
+    ),
+    "message: 1\nrole: assistant\nthinking: [{text: hm, signature: 7}]\ntext: x": (
+        "thinking",
+        Message("assistant", (Thinking("hm", "7"), Text("x"))),
+    ),
+    "message: 1\nrole: assistant\nthinking: [{text: hm, signature: [7]}]\ntext: x": (
+        "thinking",
+        Message("assistant", (Thinking("hm"), Text("x"))),
+    ),
+}
+
+
+@pytest.mark.parametrize(("record", "field", "message"), [(record, *found) for record, found in MENDED.items()])
+def test_s10_a_value_of_a_wrong_type_costs_the_value_and_not_the_message(folder, record, field, message):
+    """Older versions wrote the figures of a server as they came, and refused to read them."""
+    path = folder / "session.yaml"
+    path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
+
+    loaded = load_from(folder)
+
+    assert [kept.message for kept in loaded.records] == [message, user("good")]
+    assert loaded.notices == (
+        f"Values of a wrong type in {path} were converted or left out: 1 × `{field}`."
+        " `ouro sessions repair` corrects the file.",
+    )
+    wait(YamlFileMemoryStore(folder.parent).repair_session(HEADER.id))
+    again = load_from(folder)
+    assert ([kept.message for kept in again.records], again.notices) == ([message, user("good")], ())
+
+
+def test_s10_a_message_that_may_be_private_is(folder):
+    path = folder / "session.yaml"
+    path.write_text(path.read_text() + "---\nmessage: 1\nrole: user\nprivate: 'yes'\ntext: x\n...\n")
+
+    assert [record.private for record in load_from(folder).records] == [True]
 
 
 def test_s10_many_bad_records_are_said_in_a_few_lines(folder):

@@ -16,7 +16,8 @@ from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
 from ouro.memory.index.query import content_hash, passages
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import UnknownRecordError, header_from, record_from
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
@@ -166,7 +167,7 @@ def _add_record(database: sqlite3.Connection, session: IndexedSession, block: Ra
     if not kind or not block.is_whole or kind[1] not in _INDEXED or len(block.data) > _MAX_RECORD:
         return
     try:
-        record, _ = record_from(load(block.data), lambda _image: b"")
+        record = record_from(load(block.data), lambda _image: b"").record
     except (BadYamlError, BadRecordError, UnknownRecordError):
         return  # opening the session reports it
     match record:

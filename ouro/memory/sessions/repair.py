@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ouro.errors import SessionDamaged
 from ouro.memory.backend import FORMAT, SessionHeader, timestamp
-from ouro.memory.serialization import BadRecordError, header_data, header_from
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import Mask, UnknownRecordError, header_data, header_from, record_data
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -21,35 +23,56 @@ from ouro.memory.sessions.session_file import (
     save_damaged,
     split,
 )
-from ouro.memory.sessions.session_reader import is_readable
+from ouro.memory.sessions.session_folders import keep_image, keep_text
+from ouro.memory.sessions.session_reader import read_record
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.utils.text import plural
 
 _MESSAGE_LINE = re.compile(rb"^message:[^\n]*", re.MULTILINE)
 _START_LINE = re.compile(rb"\A---[ \t\r]*\n")
 
 
-def repair(folder: Path) -> tuple[str, ...]:
-    """Move what is damaged in a session to a `.torn` file; good records stay as they are, byte for byte. Blocks.
+def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
+    """Mend the records of a session that hold values of a wrong type, and move what cannot be read to a `.torn` file.
 
+    Good records stay as they are, byte for byte; of mended ones the former bytes are in the `.torn` file, too.
     Returns what was done, one line each. What it raises leaves the file unchanged: SessionDamaged if a newer ouro
-    wrote it, or OSError.
+    wrote it, or OSError. Blocks.
     """
     data = read_file(folder)
     records, tail = split(data)
     header, is_new = _header(records, folder)
-    good = [record for record in (records if is_new else records[1:]) if is_readable(record, folder)]
-    bad = [record for record in records if record not in good and (is_new or record is not records[0])]
-    if not (bad or tail or is_new):
+    found = [(record, _sound(record, folder, mask)) for record in (records if is_new else records[1:])]
+    changed = [record for record, sound in found if sound != record.data]
+    if not (changed or tail or is_new):
         return ()
-    damaged = b"".join(data[record.offset : record.offset + record.size] for record in bad) + tail
+    moved = [record for record, sound in found if sound is None]
     report = []
-    if damaged:
-        saved = save_damaged(folder, damaged)
-        report.append(f"Moved {len(bad)} records and {len(tail)} bytes at the end to {saved}.")
+    if changed or tail:
+        former = b"".join(data[record.offset : record.offset + record.size] for record in changed) + tail
+        saved = save_damaged(folder, former)
+        if moved or tail:
+            report.append(f"Moved {plural(len(moved), 'record')} and {len(tail)} bytes at the end to {saved}.")
+        if mended := len(changed) - len(moved):
+            report.append(f"Corrected values in {plural(mended, 'record')}. As they were, they are in {saved}.")
     if is_new:
         report.append("The header was lost. A new one was made.")
-    replace(folder, FILE_NAME, header + b"".join(START + record.data.strip(b"\n") + END for record in good))
-    return (*report, f"Kept {len(good)} records.")
+    good = [sound for _, sound in found if sound is not None]
+    replace(folder, FILE_NAME, header + b"".join(START + sound.strip(b"\n") + END for sound in good))
+    return (*report, f"Kept {plural(len(good), 'record')}.")
+
+
+def _sound(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
+    """The bytes of a record in which every value can be read; None where nothing can."""
+    try:
+        read = read_record(record, folder)
+    except UnknownRecordError:
+        return record.data
+    except (BadYamlError, BadRecordError):
+        return None
+    if not read.mended:
+        return record.data
+    return dump(record_data(read.record, mask, partial(keep_image, folder), partial(keep_text, folder))).encode()
 
 
 def _header(records: list[RawRecord], folder: Path) -> tuple[bytes, bool]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
-from ouro.memory.serialization import BadRecordError, header_from
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import header_from
 from ouro.memory.sessions.session_file import FILE_NAME, opened, read_range, replace, split, sync_folder
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Image

@@ -29,7 +29,8 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.serialization import BadRecordError, header_from
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import header_from
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -48,6 +49,7 @@ from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
+from ouro.utils.json_types import amount, count
 from ouro.utils.text import clean, one_line
 
 _ALWAYS_WHOLE = 8 << 20
@@ -205,8 +207,8 @@ class _Surveyor:
 
 def _usage(text: bytes) -> Usage:
     found = {name.decode(): _number(value) for name, value in _PAIR.findall(text)}
-    cost = found.pop("cost", None)
-    return Usage(**{name: int(value or 0) for name, value in found.items()}, cost=cost)
+    cost = amount(found.pop("cost", None))
+    return Usage(**{name: count(value) or 0 for name, value in found.items()}, cost=cost)
 
 
 def _number(value: bytes) -> float | None:

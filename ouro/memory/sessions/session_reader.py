@@ -30,9 +30,10 @@ from ouro.memory.backend import (
     RewindRecord,
     SessionHeader,
 )
+from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import (
-    BadRecordError,
     Fetch,
+    ReadRecord,
     UnknownRecordError,
     bytes_back_in,
     header_from,
@@ -86,6 +87,7 @@ class _Findings(msgspec.Struct):
     damaged: list[str] = msgspec.field(default_factory=list)
     kinds: Counter[str] = msgspec.field(default_factory=Counter)
     fields: Counter[str] = msgspec.field(default_factory=Counter)
+    mended: Counter[str] = msgspec.field(default_factory=Counter)
     missing: Counter[str] = msgspec.field(default_factory=Counter)
     """Images and long outputs."""
 
@@ -101,6 +103,11 @@ class _Findings(msgspec.Struct):
             lines.append(f"Skipped records of a newer ouro: {_listed(self.kinds)}.")
         if self.fields:
             lines.append(f"Skipped unknown fields: {_listed(self.fields)}.")
+        if self.mended:
+            lines.append(
+                f"Values of a wrong type in {path} were converted or left out: {_listed(self.mended)}."
+                " `ouro sessions repair` corrects the file."
+            )
         return lines
 
 
@@ -148,7 +155,7 @@ def all_records(folder: Path) -> Iterator[Record]:
 def is_readable(record: RawRecord, folder: Path) -> bool:
     """Whether a record can be read, or was written by a newer ouro. Blocks."""
     try:
-        record_from(_data(record), partial(fetch_output, folder))
+        read_record(record, folder)
     except UnknownRecordError:
         return True
     except (BadYamlError, BadRecordError):
@@ -156,10 +163,15 @@ def is_readable(record: RawRecord, folder: Path) -> bool:
     return True
 
 
+def read_record(record: RawRecord, folder: Path) -> ReadRecord:
+    """A record of the session in `folder`. Raises as `record_from`, and BadYamlError. Blocks."""
+    return record_from(_data(record), partial(fetch_output, folder))
+
+
 def parsed_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
     """The parsed record; None where it cannot be read. Blocks."""
     try:
-        return record_from(_data(record), fetch)[0]
+        return record_from(_data(record), fetch).record
     except (BadYamlError, BadRecordError, UnknownRecordError):
         return None
 
@@ -274,16 +286,17 @@ class _SessionReader:
         records: list[Record] = []
         for source in sources:
             try:
-                record, unknown = record_from(_data(source), self._fetch)
+                read = record_from(_data(source), self._fetch)
             except UnknownRecordError as error:
                 self._findings.kinds[str(error)] += 1
             except (BadYamlError, BadRecordError) as error:
                 self._findings.damaged.append(f"The record at byte {source.offset} cannot be read: {error}.")
             else:
-                self._findings.fields.update(unknown)
-                if isinstance(record, MessageRecord):
-                    self._messages.append((source, record.number))
-                records.append(record)
+                self._findings.fields.update(read.unknown)
+                self._findings.mended.update(read.mended)
+                if isinstance(read.record, MessageRecord):
+                    self._messages.append((source, read.record.number))
+                records.append(read.record)
         return tuple(records)
 
 

@@ -42,7 +42,7 @@ def test_damage_is_set_aside_and_the_rest_kept_byte_for_byte(store, path):
     torn = path.with_name("session-1.torn")
     assert path.read_bytes() == good + NEWER
     assert torn.read_bytes() == BAD + b"---\nhalf"
-    assert done == (f"Moved 1 records and 8 bytes at the end to {torn}.", "Kept 3 records.")
+    assert done == (f"Moved 1 record and 8 bytes at the end to {torn}.", "Kept 3 records.")
     assert wait(store.repair_session(HEADER.id)) == ()
 
 

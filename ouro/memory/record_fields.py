@@ -1,0 +1,172 @@
+"""The fields of records as plain data has them, and how they are checked: one wrong value does not cost a record."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from ouro.display import TodoState
+from ouro.messages import Thinking, Usage
+
+S = TypeVar("S", bound=msgspec.Struct)
+Path = tuple[str | int, ...]
+"""From a record to one of its values."""
+_MAX_NUMBER = 1 << 53
+_MAX_MENDED = 100
+_AT = re.compile(r" - at `\$(.*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+
+
+class BadRecordError(ValueError):
+    """Plain data that is not a valid record; the message names the error."""
+
+
+class ImageFields(msgspec.Struct):
+    file: str
+    media_type: str
+    name: str = ""
+
+
+class CallFields(msgspec.Struct):
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    arguments_json: str = ""
+    malformed: str = ""
+
+
+class BodyFields(msgspec.Struct):
+    """The body below a result's summary; without `text` it is the result's text, or its first `lines`."""
+
+    kind: Literal["plain", "command", "picture", "todos"]
+    text: str | None = None
+    file: str = ""
+    """Where the text is, below the session's folder, when it is too long for the record."""
+    lines: int | None = None
+    language: str = ""
+    command: str = ""
+    exit_code: int | None = None
+    name: str = ""
+    media_type: str = ""
+    bytes: int = 0
+    items: list[tuple[TodoState, str]] = []
+
+
+class ReplyFields(msgspec.Struct):
+    id: str
+    name: str
+    text: str = ""
+    file: str = ""
+    """As in BodyFields."""
+    bytes: int = 0
+    failed: bool = False
+    images: list[ImageFields] = []
+    summary: str | None = None
+    body: BodyFields | None = None
+
+
+class MessageFields(msgspec.Struct):
+    role: Literal["user", "assistant", "tool"]
+    """Never system: ouro writes no such message, so that of a planted file must not be sent as one."""
+    message: int = 0
+    """Its number; 0: a user added it by hand without one."""
+    at: str = ""
+    model: str = ""
+    cut: bool = False
+    private: bool = False
+    usage: Usage | None = None
+    context: list[str] = []
+    thinking: list[Thinking] = []
+    text: str | None = None
+    images: list[ImageFields] = []
+    tool_calls: list[CallFields] = []
+    replies: list[ReplyFields] = []
+    parts: list[dict[str, Any]] = []
+    """Parts that are not in this order, each by its kind."""
+
+
+def checked(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:
+    """The fields of a record, and the names of those that were mended.
+
+    A value that cannot be read is converted where its meaning is clear (`7` for a text, `12.0` for a count), else
+    left out. Older versions wrote what a provider sent without a check.
+
+    Args:
+        data: of the record.
+        kind: of its fields.
+        numbers: the fields in which every number must be finite and not negative: the index and sums hold no other.
+
+    Raises:
+        BadRecordError: what cannot be read is required.
+    """
+    first, mended = "", dict[str, None]()
+    for _ in range(_MAX_MENDED):
+        problem, path = "an impossible number", _impossible({name: data.get(name) for name in numbers})
+        if path is None:
+            try:
+                return msgspec.convert(data, kind), tuple(mended)
+            except msgspec.ValidationError as error:
+                problem = str(error)
+                path = _path_in(problem)
+        first = first or problem
+        if not path:
+            break
+        mended[str(path[0])] = None
+        data = _mended(data, path, problem)
+    raise BadRecordError(first)
+
+
+def _path_in(problem: str) -> Path:
+    """Where a value is that msgspec refuses; up to the mapping, where it does not name the key."""
+    found = _AT.search(problem)
+    steps = _STEP.findall(found[1]) if found else []
+    path: list[str | int] = [name or (place if place == "..." else int(place)) for name, place in steps]
+    return tuple(path[: path.index("...")] if "..." in path else path)
+
+
+def _impossible(value: Any, path: Path = ()) -> Path | None:
+    """Where the first number is that is infinite, negative or too large; None if there is none."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return next((found for key, item in items if (found := _impossible(item, (*path, key))) is not None), None)
+    if isinstance(value, int | float) and not (math.isfinite(value) and 0 <= value < _MAX_NUMBER):
+        return path
+    return None
+
+
+def _mended(value: Any, path: Path, problem: str) -> Any:
+    """A copy of `value` in which what stands at `path` is converted or left out."""
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    key: Any = path[0]
+    if (
+        len(path) > 1
+        and key in ("usage", "spent")
+        and path[1] != "cost"
+        and _converted(copy[key], path[1:], problem) is None
+    ):
+        # Counts belong together: one of them alone would be shown as the whole.
+        copy[key] = {name: item for name, item in copy[key].items() if name == "cost"}
+    elif len(path) > 1:
+        copy[key] = _mended(copy[key], path[1:], problem)
+    elif key == "private":
+        copy[key] = True  # when in doubt nothing is learned from a message
+    elif (converted := _converted(copy, path, problem)) is not None:
+        copy[key] = converted
+    else:
+        del copy[key]
+    return copy
+
+
+def _converted(value: Any, path: Path, problem: str) -> str | int | None:
+    for key in path:
+        value = value[key]
+    if problem.startswith("Expected `str") and isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if problem.startswith("Expected `int") and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return None

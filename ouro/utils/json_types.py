@@ -1,0 +1,44 @@
+"""Values of one type from JSON that others wrote: what is of another type counts as absent."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+MAX_COUNT = 1 << 53
+"""Above it JSON numbers are no longer exact."""
+
+
+def dictionary(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def dictionaries(value: Any) -> list[dict[str, Any]]:
+    """Those in a list; empty if it is none."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list | tuple) else []
+
+
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def text_or_json(value: Any) -> str:
+    """A text as it is, nothing as an empty one, and any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value)
+
+
+def count(value: Any) -> int | None:
+    """A whole number from 0 on, also as `12.0`; else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_COUNT:
+        return None
+    return int(value) if value == int(value) else None
+
+
+def amount(value: Any) -> float | None:
+    """A finite number from 0 on; else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_COUNT:
+        return None
+    return float(value) if math.isfinite(value) else None
