@@ -99,7 +99,8 @@ class AnthropicChunks(ChunkReader):
         """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
-        self._counts |= {name: figure for name, figure in dictionary(usage).items() if figure is not None}
+        figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}  # which is no count
+        self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
         found = [count(self._counts.get(name, 0)) for name in COUNTS]
         plain, cached, written, output = found
         tokens = None if None in found else (plain or 0) + (cached or 0) + (written or 0)

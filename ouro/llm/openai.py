@@ -130,7 +130,7 @@ class OpenAIChunks(ChunkReader):
             if finish and finish != "error":
                 self.reason = REASONS.get(str(finish), "stop")
         if usage := event.get("usage"):
-            yield UsageChunk(usage_from_openai(dictionary(usage), self._spec))
+            yield UsageChunk(usage_from_openai(usage, self._spec) if isinstance(usage, dict) else None)
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         thinking = delta.get("reasoning_content") or delta.get("reasoning")

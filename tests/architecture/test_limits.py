@@ -34,7 +34,7 @@ WIDE_STRUCTS = {
     "llm/models_file.py": "an entry of models.yaml has as many fields as settings",
     "options.py": "as many options as the command line has flags",
     "settings.py": "a section of config.yaml has as many fields as settings",
-    "memory/serialization.py": "the shape of a record in a session file",
+    "memory/record_fields.py": "the shape of a record in a session file",
     "memory/backend.py": "a record in a session file; a session in the list, one row of sessions/.index.yaml",
     "memory/index/session_indexer.py": "a row of the table of sessions",
     "memory/index/search.py": "a row of the tables of notes, messages and outputs",

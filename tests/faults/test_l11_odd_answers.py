@@ -1,0 +1,272 @@
+"""L11: values of odd types in an answer, answers without content, compressed answers. What is written is read again."""
+
+import gzip
+import json
+import tracemalloc
+from functools import partial
+
+import pytest
+from fakes.model_server import Raw, Reply, sse
+from fakes.wires import Wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ouro.errors import ModelError, ModelUnavailable, StreamCut
+from ouro.llm import ModelSpec, Prices, ReplyBuilder, Timeouts
+from ouro.llm.anthropic import AnthropicChunks
+from ouro.llm.openai import OpenAIChunks
+from ouro.llm.wire import usage_of
+from ouro.memory.backend import (
+    CapturedRecord,
+    CompactionRecord,
+    CostRecord,
+    ForkRecord,
+    MessageRecord,
+    ModelRecord,
+    ModeRecord,
+    PinRecord,
+    RecalledItem,
+    RecalledRecord,
+    RewindRecord,
+    SummaryRecord,
+    TitleRecord,
+)
+from ouro.memory.serialization import ReadRecord, record_data, record_from
+from ouro.memory.sessions.yaml_text import cleaned, dump, load
+from ouro.messages import Text, Usage, user
+
+PRICED = ModelSpec("m", prices=Prices(1, 10))
+UNPRICED = ModelSpec("m")
+DIRECT = ("openai", "anthropic")
+SSE = {"Content-Type": "text/event-stream"}
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def either(usual):
+    return usual | ODD
+
+
+def fields(**usual):
+    """A mapping with some of these fields, each as it should be or of any other type."""
+    return either(st.fixed_dictionaries({}, optional={name: either(value) for name, value in usual.items()}))
+
+
+TEXTS, COUNTS = st.text(max_size=8), st.integers(-2, 1 << 70) | st.floats()
+OPENAI_EVENTS = fields(
+    choices=st.lists(
+        fields(
+            delta=fields(
+                content=TEXTS,
+                reasoning=TEXTS,
+                refusal=TEXTS,
+                tool_calls=st.lists(
+                    fields(
+                        index=st.integers(-1, 3),
+                        id=TEXTS,
+                        function=fields(name=TEXTS, arguments=TEXTS),
+                        extra_content=fields(google=fields(thought_signature=TEXTS)),
+                    ),
+                    max_size=2,
+                ),
+            ),
+            finish_reason=st.sampled_from(["stop", "length", "tool_calls"]),
+        ),
+        max_size=2,
+    ),
+    usage=fields(
+        prompt_tokens=COUNTS, completion_tokens=COUNTS, prompt_tokens_details=fields(cached_tokens=COUNTS), cost=COUNTS
+    ),
+)
+COUNTED = fields(input_tokens=COUNTS, output_tokens=COUNTS, cache_read_input_tokens=COUNTS)
+ANTHROPIC_EVENTS = fields(
+    type=st.sampled_from(["message_start", "content_block_start", "content_block_delta", "message_delta"]),
+    index=st.integers(-1, 3),
+    message=fields(usage=COUNTED),
+    usage=COUNTED,
+    content_block=fields(type=st.sampled_from(["tool_use", "redacted_thinking"]), id=TEXTS, name=TEXTS, data=TEXTS),
+    delta=fields(
+        type=st.sampled_from(["text_delta", "input_json_delta", "signature_delta", "thinking_delta"]),
+        text=TEXTS,
+        thinking=TEXTS,
+        partial_json=TEXTS,
+        signature=TEXTS,
+        stop_reason=st.sampled_from(["end_turn", "max_tokens"]),
+    ),
+)
+
+
+def written_and_read(record) -> ReadRecord:
+    text = dump(record_data(record, cleaned, lambda _image: "outputs/x.png"))
+    return record_from(load(text.encode()), lambda _name: b"")
+
+
+@pytest.mark.parametrize(
+    ("parser", "events"), [(OpenAIChunks, OPENAI_EVENTS), (AnthropicChunks, ANTHROPIC_EVENTS)], ids=DIRECT
+)
+@pytest.mark.parametrize("spec", [PRICED, UNPRICED], ids=["priced", "unpriced"])
+def test_l11_whatever_a_server_streams_is_written_and_read_again(parser, events, spec):
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(events.filter(lambda event: isinstance(event, dict)), max_size=6))
+    def check(streamed):
+        reader, builder = parser(spec), ReplyBuilder("m")
+        for event in json.loads(json.dumps(streamed)):
+            for chunk in reader.read(event):
+                builder.add(chunk)
+        for chunk in reader.end():
+            builder.add(chunk)
+        record = MessageRecord(1, "", builder.message())
+        again = written_and_read(record)
+        assert (again.mended, again.unknown) == ((), ())
+        assert [type(part) for part in again.record.message.parts] == [type(part) for part in record.message.parts]
+        assert again.record.message.usage == record.message.usage
+
+    check()
+
+
+USAGES = st.builds(partial(usage_of, UNPRICED), ODD | COUNTS, ODD | COUNTS, ODD, COUNTS, cost=COUNTS | ODD).map(
+    lambda usage: usage or Usage()
+)
+NUMBERS = st.integers(0, 1 << 40)
+RECORDS = st.one_of(
+    st.builds(TitleRecord, TEXTS, TEXTS),
+    st.builds(ModelRecord, TEXTS, TEXTS),
+    st.builds(ModeRecord, TEXTS, TEXTS),
+    st.builds(
+        CompactionRecord,
+        NUMBERS,
+        TEXTS,
+        st.tuples(NUMBERS, NUMBERS).map(lambda pair: tuple(sorted(pair))),
+        st.lists(NUMBERS).map(tuple),
+        TEXTS,
+        usage=USAGES,
+        spent=USAGES,
+    ),
+    st.builds(RewindRecord, NUMBERS, TEXTS),
+    st.builds(ForkRecord, TEXTS, NUMBERS, TEXTS),
+    st.builds(PinRecord, NUMBERS, TEXTS, st.booleans()),
+    st.builds(
+        RecalledRecord, NUMBERS, TEXTS, st.lists(st.builds(RecalledItem, TEXTS, st.just("cut"), TEXTS)).map(tuple)
+    ),
+    st.builds(CostRecord, TEXTS, TEXTS, TEXTS, USAGES),
+    st.builds(CapturedRecord, NUMBERS, TEXTS),
+    st.builds(SummaryRecord, TEXTS, TEXTS, NUMBERS),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(RECORDS)
+def test_l11_a_record_of_every_kind_is_read_again(record):
+    again = written_and_read(record)
+
+    assert (type(again.record), again.mended) == (type(record), ())
+    assert getattr(again.record, "usage", None) == getattr(record, "usage", None)
+
+
+BAD_USAGES = {
+    "openai": [
+        {"prompt_tokens": -5, "completion_tokens": 2},
+        {"prompt_tokens": True, "completion_tokens": 2},
+        {"prompt_tokens": 1e30, "completion_tokens": 2},
+        {"prompt_tokens": "many", "completion_tokens": 2},
+        "none of your business",
+    ],
+    "anthropic": [{"input_tokens": -5, "output_tokens": 2}, {"input_tokens": "many"}, [1]],
+}
+
+
+def said(kind: str, usage: object) -> Raw:
+    """`Hello.` in the protocol of a wire, with that usage."""
+    if kind == "openai":
+        return sse(
+            {"choices": [{"delta": {"content": "Hello."}}]},
+            {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage},
+            "[DONE]",
+        )
+    return sse(
+        {"type": "message_start", "message": {"usage": usage}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello."}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    )
+
+
+@pytest.mark.parametrize("kind", DIRECT)
+async def test_l11_a_bad_usage_costs_the_usage_and_not_the_message(kind, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([said(kind, usage) for usage in BAD_USAGES[kind]])
+    for _ in BAD_USAGES[kind]:
+        reply = await wire.ask()
+        assert (reply.text, reply.usage) == ("Hello.", None)
+
+
+async def test_l11_a_count_with_a_fraction_of_nothing_is_a_count(model_server):
+    wire = Wire("openai", model_server)
+    wire.server.script([said("openai", {"prompt_tokens": 12.0, "completion_tokens": 3, "cost": -3})])
+
+    reply = await wire.ask(spec=ModelSpec("openai/test-model"))
+
+    assert reply.usage == Usage(12, output=3, cost=None)
+
+
+async def test_l11_content_as_a_list_of_parts_is_text(model_server):
+    wire = Wire("openai", model_server)
+    parts = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo."}]
+    wire.server.script([sse({"choices": [{"delta": {"content": parts}, "finish_reason": "stop"}]}, "[DONE]")])
+
+    assert (await wire.ask()).text == "Hello."
+
+
+@pytest.mark.parametrize("kind", DIRECT)
+async def test_l11_a_byte_order_mark_does_not_cost_the_first_event(kind, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([Raw(200, b"\xef\xbb\xbf" + said(kind, None).bytes, SSE)])
+
+    assert (await wire.ask()).parts == (Text("Hello."),)
+
+
+@pytest.mark.parametrize("kind", DIRECT)
+@pytest.mark.parametrize("after", [0, 1])
+async def test_l11_comments_and_pings_alone_do_not_hold_a_turn(kind, after, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([Reply(["I will ", "look."], fault="chatter", after=after)])
+
+    error, text = await wire.failure(timeouts=Timeouts(content=0.2))
+
+    assert (type(error), text) == (StreamCut, "I will " if after else "")
+    assert wire.server.requests[0].gone.wait(10)
+
+
+@pytest.mark.parametrize("kind", DIRECT)
+async def test_l11_a_compressed_answer_is_read_a_piece_at_a_time(kind, model_server):
+    wire = Wire(kind, model_server)
+    compressed = {**SSE, "Content-Encoding": "gzip"}
+    bomb = (b": " + b"x" * 1_000_000 + b"\n") * 100
+    wire.server.script(
+        [
+            Raw(200, gzip.compress(said(kind, None).bytes), compressed),
+            Raw(200, gzip.compress(bomb, 1), compressed),
+            Raw(200, b"\x1f\x8bnot gzip at all", compressed),
+            Raw(200, said(kind, None).bytes, {**SSE, "Content-Encoding": "br"}),
+        ]
+    )
+    del bomb
+
+    assert (await wire.ask()).text == "Hello."
+    assert wire.server.requests[0].headers["accept-encoding"] == "identity"
+    tracemalloc.start()
+    error, _ = await wire.failure()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (type(error), most < 20_000_000) == (ModelError, True), most
+    assert type((await wire.failure())[0]) is StreamCut
+    assert type((await wire.failure())[0]) is ModelUnavailable
+
+
+async def test_l11_a_message_of_any_size_that_was_saved_is_read_again(home):
+    record = MessageRecord(1, "", user("ä\n" * 1_000_000))
+
+    assert written_and_read(record).record == record
