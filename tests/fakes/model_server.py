@@ -19,7 +19,7 @@ a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request t
         hold             a threading.Event that is waited for after `after` pieces (default: before the end)
         fault, after     what goes wrong after so many pieces (default: all of them, before the finish reason):
                          cut (closed without an end) · end (body ends neatly, no finish) · reset (TCP RST)
-                         · stall (silence) · chatter (pings alone) · bad_json · bad_utf8 (a broken line, then it goes on)
+                         · stall (silence) · chatter (pings only) · bad_json · bad_utf8 (broken line, then it goes on)
                          · error (an error object, then the end)
                          · linger (all is said, but the connection stays open)
         done, comments, newline   without [DONE]; with keep-alive comments; "\\r\\n" lines
