@@ -36,13 +36,16 @@ _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding !merge !diff\n"
 _CONFIG = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
     "core.autocrlf=false", "core.fileMode=true", "core.symlinks=true", "core.quotePath=false", "core.safecrlf=false",
-    "core.untrackedCache=true", "core.looseCompression=1", "core.logAllRefUpdates=false", "core.fsync=none",
+    "core.untrackedCache=true", "core.compression=1", "core.logAllRefUpdates=false", "core.fsync=none",
     "gc.auto=0", "maintenance.auto=false", "user.name=ouro", "user.email=ouro@localhost", "commit.gpgSign=false",
 )  # fmt: skip
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1", "LC_ALL": "C",
     "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none",
     "GIT_LITERAL_PATHSPECS": "1",
+    # zlib takes and returns 256 KB for each file; kept in the process, a first checkpoint of 50,000 files costs 4.1 s
+    # of CPU instead of 5.6 (8.6 with git's default compression).
+    "MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_TOP_PAD_": "10000000",
 }  # fmt: skip
 _REFS = "refs/checkpoints"
 _ABSENT = ("000000", "0" * 40)
