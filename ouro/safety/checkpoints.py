@@ -277,10 +277,10 @@ class Checkpoints:
         names = dict.fromkeys(filter(None, listed))
         if len(names) > MAX_FILES:
             raise CheckpointError(f"{self.root} has more than {MAX_FILES:,} files that git does not ignore.")
-        self.skipped = {name.rstrip("/") for name in names if _is_left_out(self.root / name)}
-        kept = [name for name in names if name.rstrip("/") not in self.skipped]
-        if self.skipped:
-            self._index("--force-remove", self.skipped)
+        self.skipped = {name.rstrip("/") for name in names if _is_left_out(self.root, name)}
+        replaced = {name for name in names if not name.endswith("/") and _is_folder(self.root / name)}
+        kept = [name for name in names if name.rstrip("/") not in self.skipped and name not in replaced]
+        self._index("--force-remove", self.skipped | replaced)
         self._index("--remove", kept)
         return self._git("write-tree")
 
@@ -353,13 +353,19 @@ def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data:
     return process.returncode, output
 
 
-def _is_left_out(file: Path) -> bool:
-    """Whether a file is too large, no file, or the folder of a nested repository."""
+def _is_left_out(root: Path, name: str) -> bool:
+    """Whether git lists a nested repository (with a slash), a file that is too large or unreadable, or no file."""
     try:
-        found = file.lstat()
+        found = (root / name).lstat()
     except OSError:
         return False
-    return not (stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size <= MAX_FILE_BYTES))
+    if stat.S_ISREG(found.st_mode):
+        return found.st_size > MAX_FILE_BYTES or not os.access(root / name, os.R_OK)
+    return name.endswith("/") or not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _state(file: Path) -> tuple[tuple[str, str] | None, bytes]:

@@ -71,15 +71,18 @@ def test_undo_and_redo_of_everything_that_a_turn_can_do(kept, root):
 
 
 def test_a_file_becomes_a_link_and_a_folder_and_comes_back(kept, root):
-    before = snapshot(root)
-
     def work():
         (root / "a.py").unlink()
         (root / "a.py").symlink_to("/etc/passwd")
         (root / "sub/b.py").unlink()
         (root / "sub").rmdir()
         (root / "sub").write_text("a file now\n")
+        (root / "b.py").unlink()
+        (root / "b.py").mkdir()
+        (root / "b.py/a").write_text("in a folder now\n")
 
+    (root / "b.py").write_text("b\n")
+    before = snapshot(root)
     turn(kept, 1, work)
     kept.undo(kept.turns())
     assert snapshot(root) == before
@@ -253,3 +256,11 @@ def test_old_and_too_many_are_deleted(kept, root, tmp_path):
     assert stored_checkpoints(base) == ()
     turn(kept, 2, lambda: (root / "a.py").write_text("again\n"))
     assert [each.number for each in kept.turns()] == [2]
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_the_rest_is_kept(kept, root, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "a.py")  # root can read all
+    turn(kept, 1, lambda: (root / "sub/b.py").write_text("changed\n"))
+    assert kept.skipped == {"a.py"}
+    kept.undo(kept.turns())
+    assert (root / "sub/b.py").read_text() == "b\n"
