@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import TYPE_CHECKING
 
 from ouro import __version__
 from ouro.commands.action import Action
-from ouro.commands.custom import ListedCommand, custom_commands
+from ouro.commands.custom import ListedCommand, custom_commands, listed_commands
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import block, code, escape, facts
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
 
+if TYPE_CHECKING:
+    from ouro.session import Session
+
+_SECTIONS = {
+    "Session": "resume clear fork rewind undo redo rename compact context pin copy export exit",
+    "Work": "model think plan permissions init review diff todos tasks btw mcp skills agents hooks plugins",
+    "Memory": "memory remember forget",
+}
+_OTHER, _CUSTOM = "ouro", "Your commands"
 TRIGGERS = (
     ("/", "a command"),
     ("@", "a file of the project"),
@@ -22,8 +32,17 @@ TRIGGERS = (
 )
 
 
+def command_sections(session: Session | None) -> list[tuple[str, list[ListedCommand]]]:
+    """The slash commands by subject, under a title each."""
+    section_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
+    sections: dict[str, list[ListedCommand]] = {title: [] for title in (*_SECTIONS, _OTHER, _CUSTOM)}
+    for command in listed_commands(session):
+        sections[_CUSTOM if command.place else section_of.get(command.names[0], _OTHER)].append(command)
+    return [(title, commands) for title, commands in sections.items() if commands]
+
+
 async def show_help(front_end: FrontEnd, argument: str) -> None:
-    from ouro.commands.builtin import COMMANDS, find_command
+    from ouro.commands.builtin import find_command
 
     if argument:
         word = argument.removeprefix("/")
@@ -34,15 +53,14 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
         else:
             raise UsageError(f"There is no command /{word}. /help lists them all.")
         return
-    commands = "\n".join(f"- {code(command.usage)} {command.help}" for command in COMMANDS)
-    if own := "\n".join(f"- {_line_of(command)}" for command in custom_commands(front_end.session)):
-        commands += f"\n\n**Your commands**\n\n{own}"
+    commands = "\n\n".join(
+        f"**{title}**\n\n" + "\n".join(f"- {_line_of(command)}" for command in section)
+        for title, section in command_sections(front_end.session)
+    )
     triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
     keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
     more = f"{code('/help memory')} shows more of one, with an example."
-    front_end.show(
-        f"**Commands**\n\n{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}"
-    )
+    front_end.show(f"{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}")
 
 
 def _line_of(command: ListedCommand) -> str:

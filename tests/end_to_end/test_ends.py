@@ -160,3 +160,25 @@ def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
     terminal.until_shows("  back again")
     assert terminal.leave() == 0
     assert terminal.shows("it has ended")
+
+
+def test_ctrl_c_in_the_editor_is_the_editors_and_the_draft_comes_back(ouro):
+    editor = ouro.home / "editor"
+    editor.write_text("#!/bin/bash\ntrap 'echo \" and more\" >> $1' INT\necho editing\nread -r; read -r\n")
+    editor.chmod(0o700)
+    ouro.more = {"VISUAL": str(editor)}
+    terminal = ouro.screen()
+    terminal.send("a draft\x07")
+    terminal.until_shows("editing")
+    terminal.send("\x03")
+    terminal.until_shows("^C")
+    terminal.send("\n\n")
+    terminal.until_shows("❯ a draft and more")
+    assert terminal.leave() == 0
+
+
+def test_alt_enter_makes_a_new_line_where_the_terminal_sends_escape_return(ouro):
+    terminal = ouro.screen()
+    terminal.send("one\x1b\rtwo\x1b[27;2;13~three")
+    terminal.until_shows("❯ one", "  two", "  three")
+    assert not ouro.server.requests

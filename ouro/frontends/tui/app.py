@@ -32,6 +32,7 @@ SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C quits."""
 SECOND_ESCAPE = 1.0
 """Seconds within which Esc Esc still belongs to an interrupt."""
+_NO_CARDS = "There is no tool call to unfold."
 _MODES = ("ask", "edit", "plan", "auto")
 
 
@@ -73,6 +74,11 @@ class OuroApp(App[int], inherit_bindings=False):
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
         self.theme = look.theme if look.theme in THEMES else "dark"
+
+    @property
+    def lends_terminal(self) -> bool:
+        """Another program, such as the user's editor, has the terminal."""
+        return isinstance(self._driver, TerminalDriver) and self._driver.is_lent
 
     def get_default_screen(self) -> Screen[Any]:
         return self.conversation
@@ -194,14 +200,26 @@ class KeyActions:
         session.set_mode(mode)  # type: ignore[arg-type]
         self._front_end.redraw()
 
-    async def outputs(self) -> None:
-        """Unfold tool outputs; twice within a second: show the whole transcript in the pager."""
+    def outputs(self) -> None:
+        """Unfold tool outputs; twice within a second: read the whole transcript."""
         now = time.monotonic()
         twice = now - self._unfolded_at < 1
         self._unfolded_at = now
         self._conversation.transcript.toggle_outputs()
         if twice:
-            await external.page(self._app, self._conversation.transcript.as_markdown())
+            self._conversation.read_transcript()
+
+    def card_previous(self) -> None:
+        if not self._conversation.transcript.mark_card(-1):
+            raise UsageError(_NO_CARDS)
+
+    def card_next(self) -> None:
+        self._conversation.transcript.mark_card(1)
+
+    def card(self) -> None:
+        """Unfold or fold one tool call, or one thinking."""
+        if not self._conversation.transcript.toggle_card():
+            raise UsageError(_NO_CARDS)
 
     def todos(self) -> None:
         if not self._conversation.todos.toggle():
@@ -223,16 +241,13 @@ class KeyActions:
         self._turns.say(Draft("/model"))
 
     def help(self) -> None:
-        from ouro.commands.custom import listed_commands  # too heavy to import before the first frame
-        from ouro.commands.info import TRIGGERS
+        from ouro.commands.info import TRIGGERS, command_sections  # too heavy to import before the first frame
 
-        commands = [(item.usage, item.help) for item in listed_commands(self._conversation.session)]
-
-        sections = [
-            ("Keys", self._front_end.keys),
-            ("Commands · /help NAME shows details and an example", commands),
-            ("At the start of a message", TRIGGERS),
+        commands = [
+            (f"Commands · {title}", [(command.usage, command.help) for command in section])
+            for title, section in command_sections(self._conversation.session)
         ]
+        sections = [*commands, ("At the start of a message", TRIGGERS), *self._front_end.keymap.sections()]
         self._app.push_screen(HelpSheet(self._front_end.keymap, sections))
 
     def palette(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import selectors
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import Event
 from typing import Any, TextIO
@@ -14,20 +15,23 @@ from typing import Any, TextIO
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Paste
+from textual.events import Key, Paste
 
 from ouro.frontends.tui.first_frame import FirstFrame
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is taken for the key, not for the begin of a paste."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
+_MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
+"""xterm's modifyOtherKeys: a terminal without the kitty protocol, and tmux, sends Shift+Enter as a key of its own."""
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with six differences.
+    """LinuxDriver with seven differences.
 
     It does not clear a first frame that is already there; passes on what was typed before it started; reads no key
-    before there is a prompt to take it, where Textual would lose it; keeps a paste whole whatever it contains; drops
+    before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in terminals
+    without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops
     what is drawn while another program has the terminal, where its queue would fill and block the loop; and ends the
     program when the terminal is gone, where LinuxDriver would read the end of the file for ever.
     """
@@ -39,14 +43,15 @@ class TerminalDriver(LinuxDriver):
         self._frame = frame
         self._has_first_frame = frame is not None
         self._typed = frame.typed if frame else ""
-        self._lent = False
+        self.is_lent = False
+        """Another program has the terminal."""
         self._listens = Event()
 
     def listen(self) -> None:
         self._listens.set()
 
     def write(self, data: str) -> None:
-        if self._lent and self._writer_thread is None:
+        if self.is_lent and self._writer_thread is None:
             return
         if self._has_first_frame and data == _ALTERNATE_SCREEN:
             self._has_first_frame = False
@@ -55,17 +60,22 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        self._lent = False
+        self.is_lent = False
+        self.write(_MODIFIED_KEYS)
         if self._frame is not None:  # Textual saved the modes of the first frame, not the user's
             self.attrs_before = self._frame.attributes
 
+    def stop_application_mode(self) -> None:
+        self.write(_PLAIN_KEYS)
+        super().stop_application_mode()
+
     def close(self) -> None:
         super().close()
-        self._lent, self._writer_thread = True, None
+        self.is_lent, self._writer_thread = True, None
 
     def run_input_thread(self) -> None:
         """Read keys until the end, first those from before."""
-        parser, splitter = XTermParser(self._debug), PasteSplitter()
+        parser, splitter = KeyParser(self._debug), PasteSplitter()
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
         def process(pieces: list[tuple[bool, str]]) -> None:
@@ -93,6 +103,19 @@ class TerminalDriver(LinuxDriver):
                     self._loop.call_soon_threadsafe(partial(self._app.exit, return_code=129))
                     return
                 process(splitter.feed(decode(data)))
+
+
+class KeyParser(XTermParser):
+    """Textual's parser, which knows neither Alt+Enter as ESC CR nor the keys of xterm's modifyOtherKeys."""
+
+    _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
+        if sequence == "\x1b\r":
+            sequence = "\x1b[13;3u"
+        elif match := self._MODIFIED_KEY.fullmatch(sequence):
+            sequence = f"\x1b[{match[2]};{match[1]}u"
+        return super()._sequence_to_key_events(sequence, alt)
 
 
 class _Outlet:

@@ -16,7 +16,9 @@ from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, OPENING
 from ouro.utils.text import clean
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
-_LEAVE_SCREEN = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
+_LEAVE_SCREEN = (
+    "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
+)
 """Also resets what Textual may have set by then: mouse, focus and paste reports, keyboard protocol."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
 

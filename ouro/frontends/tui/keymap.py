@@ -51,11 +51,14 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("clear", ("ctrl+c",), "clear the input; again to quit", "prompt"),
     KeyAction("leave", ("ctrl+d",), "quit on empty input", "prompt"),
     KeyAction("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
-    KeyAction("help", ("?", "f1"), "these keys (`?` on empty input)", "prompt"),
+    KeyAction("help", ("?", "f1"), "commands and keys (`?` on empty input)", "prompt"),
     KeyAction("rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"),
     KeyAction("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
     KeyAction("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
-    KeyAction("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
+    KeyAction("outputs", ("ctrl+o",), "unfold tool outputs; twice: read the whole transcript", "app"),
+    KeyAction("card_previous", ("alt+up",), "mark a tool call or thinking above", "app"),
+    KeyAction("card_next", ("alt+down",), "mark one below", "app"),
+    KeyAction("card", ("alt+o",), "unfold the marked one, or the last", "app"),
     KeyAction("todos", ("ctrl+t",), "the agent's plan", "app"),
     KeyAction("jobs", ("ctrl+b",), "background jobs", "app"),
     KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
@@ -114,6 +117,14 @@ ACTIONS: tuple[KeyAction, ...] = (
     _edit("redo", "alt+underscore", "redo", "redo"),
 )
 
+_PLACES: Mapping[Place, str] = {
+    "prompt": "Keys in the prompt",
+    "app": "Keys everywhere",
+    "answer": "Keys at a question",
+    "sheet": "Keys in the list of /rewind",
+    "sessions": "Keys in the list of sessions",
+    "memory": "Keys in the memory browser",
+}
 _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 _NAMED = {
     *("enter", "tab", "escape", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"),
@@ -149,6 +160,16 @@ class Keymap:
     def of(self, *places: Place) -> dict[str, str]:
         """The Textual action of each key or chord (`ctrl+x ctrl+e`) of these places."""
         return {key: action.action for action in ACTIONS if action.place in places for key in self._keys[action.name]}
+
+    def sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        """The keys with what they do, under the title of their place."""
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACES.values()}
+        for action in ACTIONS:
+            if (title := _PLACES.get(action.place)) and (keys := self._keys[action.name]):
+                _, _, rest = action.help.partition(": ")
+                text = rest if action.place in ("answer", "sheet", "sessions", "memory") else action.help
+                sections[title].append((", ".join(map(shown, keys)), text))
+        return list(sections.items())
 
     def keys(self, name: str) -> tuple[str, ...]:
         return self._keys[name]

@@ -88,8 +88,8 @@ def run_tui(
 
 async def _run(app: OuroApp, frame: FirstFrame | None) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        loop.add_signal_handler(number, _end, app, frame, 128 + number)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        loop.add_signal_handler(number, _end, app, frame, number)
     loop.call_later(WARM_UP_AFTER, threading.Thread(target=_warm_up, daemon=True).start)
     try:
         await app.run_async()
@@ -107,8 +107,11 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def _end(app: OuroApp, frame: FirstFrame | None, code: int) -> None:
+def _end(app: OuroApp, frame: FirstFrame | None, number: int) -> None:
     """End after a signal: in good order, or by force after EXIT_TIMEOUT."""
+    if app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
+        return  # Ctrl+C reaches every process of the terminal, and is meant for the editor or the pager
+    code = 128 + number
 
     def force() -> None:
         if frame is not None:

@@ -453,7 +453,7 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
     async with screen_of(FakeSession()).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("question_mark")
-        await until(pilot, lambda: "Shift+Enter" in screen_text(pilot.app))
+        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         await pilot.press("a", "question_mark")
@@ -467,7 +467,7 @@ async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_person():
         await pilot.press("f8")
         await until(pilot, lambda: "↑↓ PageUp F9 · Esc closes" in screen_text(pilot.app))
         await pilot.press("f9")
-        await until(pilot, lambda: "sessions: rename" in screen_text(pilot.app))
+        await until(pilot, lambda: "Commands · Memory" in screen_text(pilot.app))
         await pilot.press("f8")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         pilot.app.conversation.writer.show(NotesRecalled((Remembered("mem_1", "", "loaded", "its words"),), "local"))

@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.tui.driver import PasteSplitter
+from ouro.frontends.tui.driver import KeyParser, PasteSplitter
 
 PIECES = st.lists(st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5)
 
@@ -38,3 +39,17 @@ def test_an_escape_alone_is_given_on_when_nothing_follows():
         "\x1b",
         False,
     )
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ("\x1b\r", "alt+enter"),  # every terminal without a keyboard protocol
+        ("\x1b[27;2;13~", "shift+enter"),  # xterm and tmux, modifyOtherKeys
+        ("\x1b[27;3;13~", "alt+enter"),
+        ("\x1b[13;2u", "shift+enter"),  # kitty
+        ("\r", "enter"),
+    ],
+)
+def test_enter_with_a_modifier_is_known_in_every_terminal(sent, key):
+    assert [event.key for event in KeyParser().feed(sent)] == [key]

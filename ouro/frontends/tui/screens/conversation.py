@@ -17,6 +17,8 @@ from ouro.frontends.history import PromptHistory
 from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.project_files import ProjectFiles
 from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
+from ouro.frontends.tui import external
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import UserMessage
 from ouro.frontends.tui.keymap import Keymap
@@ -29,6 +31,7 @@ from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.frontends.tui.widgets.status import Header, StatusLine
 from ouro.frontends.tui.widgets.todos import TodoPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
+from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
 from ouro.utils.runtime import get_history_path
 from ouro.utils.text import clean
@@ -88,6 +91,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
+        self.reader = TranscriptReader(self.transcript, self._find, keymap.keys("outputs"))
+        self._opened_before: frozenset[TranscriptBlock] = frozenset()
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -98,6 +103,42 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         yield self.completion
         yield self.box
         yield self.status
+        yield self.reader
+
+    # Reading the transcript on the whole screen
+
+    def read_transcript(self) -> None:
+        """Give the transcript the whole screen, with all outputs open, until the user closes it."""
+        self.add_class("-reading")
+        self._opened_before = self.transcript.open_only()
+        self.reader.open()
+
+    def close_reader(self) -> None:
+        if self.has_class("-reading"):
+            self.remove_class("-reading")
+            self.transcript.find("", 0)
+            self.transcript.open_only(self._opened_before)
+            self.transcript.follow()
+            (self.questions.panel or self.prompt).focus()
+
+    @on(TranscriptReader.Wanted)
+    async def _reader_wants(self, message: TranscriptReader.Wanted) -> None:
+        if message.action == "close":
+            self.close_reader()
+        else:
+            while await self.show_earlier():
+                pass
+            try:
+                await external.page(self.app, self.transcript.as_markdown())
+            except OuroError as error:
+                self.status.show_message(str(error), "warning")
+
+    async def _find(self, text: str, by: int) -> bool:
+        """Search the transcript, also what is not read from disk yet."""
+        while not self.transcript.find(text, by):
+            if by > 0 or not await self.show_earlier():
+                return False
+        return True
 
     # The session
 
@@ -139,21 +180,25 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _top_reached(self) -> None:
         self.run_worker(self.show_earlier())
 
-    async def show_earlier(self) -> None:
-        """Read earlier messages from disk and put them above, if there are any."""
+    async def show_earlier(self) -> bool:
+        """Read a page of earlier messages from disk and put it above; returns False if there is none."""
         session = self.session
         if session is None or self._is_loading_earlier or not session.scrollback.has_more:
-            return
+            return False
         self._is_loading_earlier = True
         try:
             earlier = await session.scrollback.more()
         except OuroError as error:
             self.show(events.Said(str(error), "error"))
-            return
+            return False
         finally:
             self._is_loading_earlier = False
         if session is self.session:
-            self.transcript.prepend(blocks_of(earlier, self.transcript))
+            blocks = blocks_of(earlier, self.transcript)
+            for block in blocks:
+                block.set_open(self.has_class("-reading"))
+            self.transcript.prepend(blocks)
+        return session is self.session
 
     def show_resumed(self, card: ResumeCard) -> None:
         """Show a panel if there is something to choose, else one line."""
@@ -175,6 +220,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.browser.memory_changed()
         match event:
             case events.PermissionAsked() | events.QuestionAsked():
+                self.close_reader()
                 self.questions.ask(event)
                 self.box.wait_for_answer(True)
                 self.ring("ouro waits for your answer")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from textual import events, on
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ouro.session import JobInfo
 
 R = TypeVar("R")
+WIDE_HELP = 70
+"""Columns from which on the help has two columns."""
 
 
 class Sheet(ModalScreen[R]):
@@ -54,14 +57,12 @@ class HelpSheet(Sheet[None]):
             self._bindings.bind(key, "close", show=False)
 
     def compose(self) -> ComposeResult:
-        (first, rows), *others = self._sections
         with Vertical(classes="sheet"):
-            yield Static(first, classes="sheet--title", markup=False)
+            yield Static("Help · /help NAME shows details and an example", classes="sheet--title", markup=False)
             with VerticalScroll(classes="sheet--scroll"):
-                yield Static(_table(rows))
-                for title, rows in others:
+                for title, rows in self._sections:
                     yield Static(title, classes="sheet--title", markup=False)
-                    yield Static(_table(rows))
+                    yield HelpTable(rows)
             yield Static(self._keys, classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
@@ -71,13 +72,25 @@ class HelpSheet(Sheet[None]):
         getattr(self.query_one(VerticalScroll), f"action_{action}")()
 
 
-def _table(rows: Sequence[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 3))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
+class HelpTable(Static):
+    """Names with their meaning: beside them, or below where the screen is narrow."""
+
+    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def on_resize(self, event: events.Resize) -> None:
+        is_narrow = event.container_size.width < WIDE_HELP
+        table = Table.grid(padding=(0, 0 if is_narrow else 3))
+        table.add_column(no_wrap=not is_narrow, style="" if is_narrow else "bold", min_width=0 if is_narrow else 24)
+        table.add_column()
+        for name, meaning in self._rows:
+            if is_narrow:
+                table.add_row(Text(name, style="bold"))
+                table.add_row(Padding(Text(meaning), (0, 0, 0, 2)))
+            else:
+                table.add_row(Text(name), Text(meaning))
+        self.update(table)
 
 
 class LineSheet(Sheet[str | None]):

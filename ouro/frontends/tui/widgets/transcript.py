@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import monotonic, perf_counter
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.cache import LRUCache
@@ -16,8 +17,8 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, marked, selected_text
-from ouro.frontends.tui.blocks.messages import UserMessage, queued_lines
+from ouro.frontends.tui.blocks.lines import StyledLine, copied, crop, marked, selected_text
+from ouro.frontends.tui.blocks.messages import MARGIN, UserMessage, queued_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
 
@@ -63,6 +64,12 @@ class TranscriptView(LineScroll):
         self._seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the user left the end, and how many of its lines were there."""
         self._is_arranging = False
+        self._card: TranscriptBlock | None = None
+        """The card that the keys have marked."""
+        self._searched = ""
+        """What is searched for, in lower case."""
+        self._match: tuple[TranscriptBlock, int] | None = None
+        """The block and its line that the search has found last."""
 
     def add(self, block: TranscriptBlock) -> None:
         self._blocks.add(block)
@@ -102,6 +109,37 @@ class TranscriptView(LineScroll):
         foldable = [block for block in self._blocks.blocks if block.foldable]
         self._fold(foldable, not all(block.is_open for block in foldable))
 
+    def mark_card(self, by: int) -> bool:
+        """Mark the next card that can be unfolded, or (-1) the previous one; returns False where there is none."""
+        cards = [block for block in self._blocks.blocks if block.foldable]
+        place = cards.index(self._card) + by if self._card in cards else len(cards) + min(by, 0)
+        self._card = cards[max(0, place)] if cards and place < len(cards) else None
+        if self._card is None:
+            self.follow()
+        elif not self._is_in_sight(self._card):
+            self._go_to(self._card, 0, above=self.size.height // 3)
+        self.refresh()
+        return self._card is not None
+
+    def toggle_card(self) -> bool:
+        """Unfold or fold the marked card, else the last one; returns False where there is none."""
+        if self._card not in self._blocks.blocks and not self.mark_card(-1):
+            return False
+        if self._card is not None:
+            self._fold([self._card], not self._card.is_open, keep=self._card)
+        return True
+
+    def _is_in_sight(self, block: TranscriptBlock) -> bool:
+        return 0 <= self._blocks.top(block) + block.gap - self.scroll_offset.y < self.size.height
+
+    def open_only(self, wanted: Collection[TranscriptBlock] | None = None) -> frozenset[TranscriptBlock]:
+        """Open these tool outputs and thinking, and fold all others; None: open all. Returns those that were open."""
+        opened = frozenset(block for block in self._blocks.blocks if block.is_open)
+        is_open = {block: wanted is None or block in wanted for block in self._blocks.blocks if block.foldable}
+        for state in (True, False):
+            self._fold([block for block in is_open if is_open[block] is state and block.is_open is not state], state)
+        return opened
+
     def follow(self) -> None:
         self.following = True
         self._arrange()
@@ -111,9 +149,63 @@ class TranscriptView(LineScroll):
         self._frames.draw()  # what was just put in has no height yet
         said = [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
         if 0 < prompts <= len(said):
-            self._remember_end()
-            self.following = False
-            self._return_to((said[-prompts], 0))
+            self._go_to(said[-prompts], 0)
+
+    def go_to_next_prompt(self, by: int) -> None:
+        """Scroll to the next message of the user, or (-1) to the previous one."""
+        top = self.scroll_offset.y
+        said = [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
+        tops = [self._blocks.top(block) + block.gap for block in said]
+        others = [place for place, line in enumerate(tops) if (line > top if by > 0 else line < top)]
+        if others:
+            self._go_to(said[others[0 if by > 0 else -1]], int(said[others[0 if by > 0 else -1]].gap))
+        elif by > 0:
+            self.follow()
+        else:
+            self.action_scroll_home()
+
+    def find(self, text: str, by: int) -> bool:
+        """Mark `text` wherever it stands, and scroll to the next line that has it, or (-1) the previous one.
+
+        Starts at the last match, else at the end of what is in sight; returns False where there is none. An empty
+        text ends the search.
+        """
+        self._searched = text.lower()
+        if not text:
+            self._match = None
+            self.refresh()
+            return False
+        blocks = self._blocks.blocks
+        last, line = self._match or self._blocks.block_at(self.scroll_offset.y + self.size.height) or (None, 0)
+        place = blocks.index(last) if last in blocks else len(blocks)
+        order = range(place, -1, -1) if by < 0 else range(place, len(blocks))
+        for number in order:
+            if number == len(blocks):
+                continue
+            block = blocks[number]
+            matches = self._matches(block)
+            if block is last:
+                matches = [match for match in matches if (match - line) * by > 0]
+            if matches:
+                self._match = (block, matches[0 if by > 0 else -1])
+                self._go_to(*self._match, above=self.size.height // 3)
+                return True
+        self.refresh()
+        return False
+
+    def _matches(self, block: TranscriptBlock) -> list[int]:
+        """The lines of a block that hold the searched text; the first one where only the width has broken it."""
+        source = block.as_markdown().lower()
+        if not all(word in source for word in self._searched.split()):
+            return []  # it need not be drawn
+        lines = block.lines(self.size.width, self._palette)
+        matches = [number for number, line in enumerate(lines) if self._searched in line.text.lower()]
+        return matches or ([0] if self._searched in copied(lines).lower() else [])
+
+    def _go_to(self, block: TranscriptBlock, line: int, above: int = 0) -> None:
+        self._remember_end()
+        self.following = False
+        self._return_to((block, line), above)
 
     def action_scroll_end(self) -> None:
         self.follow()
@@ -170,10 +262,15 @@ class TranscriptView(LineScroll):
         if y == self.size.height - 1 and (hint := self._hint()):
             return Strip([Segment(hint, self._palette.user_bar)]).crop_extend(0, width, self._palette.user_bar)
         line = self._blocks.line(number)
+        if line is not None and self._searched and self._searched in line.text.lower():
+            return Strip(self._marked_matches(line).segments).crop_extend(0, width, base)
         if line is None:
             below = number - self._blocks.total
             segments = self._footer[below].segments if 0 <= below < len(self._footer) else []
             return Strip(segments).crop_extend(0, width, base)
+        if self._card is not None and self._blocks.block_at(number) == (self._card, int(self._card.gap)):
+            rest = Strip(line.segments).crop_extend(0, width, base).crop(cell_len(MARGIN), width)
+            return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest])
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(number)) is not None:
             line = marked(line, span, self.screen.get_component_rich_style("screen--selection"))
@@ -182,6 +279,14 @@ class TranscriptView(LineScroll):
             strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
             self._strips.set((line, width, number), strip)
         return strip
+
+    def _marked_matches(self, line: StyledLine) -> StyledLine:
+        found = self.screen.get_component_rich_style("screen--selection")
+        text, start = line.text.lower(), 0
+        while (start := text.find(self._searched, start)) >= 0:
+            line = marked(line, (start, start + len(self._searched)), found)
+            start += len(self._searched)
+        return line
 
     def _draw(self, blocks: Sequence[TranscriptBlock]) -> None:
         changed = [line for block in blocks if (line := self._blocks.update(block)) is not None]
@@ -224,13 +329,13 @@ class TranscriptView(LineScroll):
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         self._return_to(place)
 
-    def _return_to(self, place: tuple[TranscriptBlock, int] | None) -> None:
-        """Have the same line of the same block on top as before everything moved."""
+    def _return_to(self, place: tuple[TranscriptBlock, int] | None, above: int = 0) -> None:
+        """Have the same line of the same block on top as before everything moved, below `above` other lines."""
         if place is not None and not self.following:
             block, within = place
             self._blocks.settle(self._blocks.top(block), self.size.height)
             self._resize_content()
-            top = self._blocks.top(block) + min(within, self._blocks.height(block) - 1)
+            top = self._blocks.top(block) + min(within, self._blocks.height(block) - 1) - above
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 

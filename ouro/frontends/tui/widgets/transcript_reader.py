@@ -1,0 +1,110 @@
+"""TranscriptReader: the line below the transcript while the user reads it on the whole screen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from ouro.frontends.tui.widgets.transcript import TranscriptView
+
+_HINT = "q closes · / search · { } messages · p pager · ↑↓ PageUp PageDown g G"
+_FOUND_HINT = "q closes · n older · N newer · / search"
+_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1}
+_SCROLLS = {
+    "pageup": "page_up", "b": "page_up", "pagedown": "page_down", "space": "page_down",
+    "home": "scroll_home", "ctrl+home": "scroll_home", "g": "scroll_home",
+    "end": "scroll_end", "ctrl+end": "scroll_end", "G": "scroll_end",
+}  # fmt: skip
+_PROMPTS = {"left_curly_bracket": -1, "shift+up": -1, "right_curly_bracket": 1, "shift+down": 1}
+_MATCHES = {"n": -1, "N": 1}
+
+
+class TranscriptReader(Horizontal, can_focus=True):
+    """Its keys are those of `less`: scroll, search, jump from message to message.
+
+    Args:
+        find: searches from here, up (-1) or down (1); returns whether there is a match.
+        closing_keys: further keys that close it.
+    """
+
+    @dataclass
+    class Wanted(Message):
+        """`close` or `pager`."""
+
+        action: str
+
+    def __init__(
+        self, transcript: TranscriptView, find: Callable[[str, int], Awaitable[bool]], closing_keys: tuple[str, ...]
+    ) -> None:
+        super().__init__(id="reader")
+        self._transcript = transcript
+        self._find = find
+        self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
+        self._hint = Static(_HINT, markup=False, id="reader-hint")
+        self._sign = Static("/", markup=False, id="reader-sign")
+        self._search = Input(compact=True, id="reader-search")
+        self._words = ""
+
+    def compose(self) -> ComposeResult:
+        yield self._hint
+        yield self._sign
+        yield self._search
+
+    def open(self) -> None:
+        self._words = ""
+        self._show_hint(_HINT)
+        self.focus()
+
+    async def _on_key(self, event: events.Key) -> None:
+        key = event.key
+        if self._search.has_focus:
+            if key not in ("escape", "ctrl+c"):
+                return
+            self._show_hint(_HINT)
+            self.focus()
+        elif key in self._closing_keys:
+            self.post_message(self.Wanted("close"))
+        elif key in ("slash", "ctrl+f"):
+            self.add_class("-searching")
+            self._search.value = ""
+            self._search.focus()
+        elif key == "p":
+            self.post_message(self.Wanted("pager"))
+        elif key in _MATCHES and self._words:
+            self._start_search(_MATCHES[key])
+        elif key in _STEPS:
+            self._transcript.step(_STEPS[key])
+        elif key in _PROMPTS:
+            self._transcript.go_to_next_prompt(_PROMPTS[key])
+        elif key in _SCROLLS:
+            getattr(self._transcript, f"action_{_SCROLLS[key]}")()
+        elif not event.is_printable:
+            return
+        event.stop()
+        event.prevent_default()
+
+    @on(Input.Submitted)
+    def _search_words(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._words = event.value.strip()
+        self._show_hint(_HINT)
+        self.focus()
+        if self._words:
+            self._start_search(-1)
+
+    def _start_search(self, by: int) -> None:
+        self.run_worker(self._go_to_match(by), exclusive=True)
+
+    async def _go_to_match(self, by: int) -> None:
+        is_there = await self._find(self._words, by)
+        self._show_hint(_FOUND_HINT if is_there else f"No match for `{self._words}`. · {_HINT}")
+
+    def _show_hint(self, text: str) -> None:
+        self.remove_class("-searching")
+        self._hint.update(text)

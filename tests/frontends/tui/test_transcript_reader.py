@@ -1,0 +1,106 @@
+"""The transcript on the whole screen: search, jumps, and what is back afterwards."""
+
+from fakes.fake_session import FakeSession, Wait, says
+from fakes.screens import opened, screen_of, screen_text, until
+
+from ouro.display import Display, Plain
+from ouro.events import PermissionAsked, TextDelta, ToolFinished, ToolStarted
+from ouro.messages import ToolCall
+
+CALL = ToolCall("c1", "read", {})
+TURNS = [
+    [
+        ToolStarted(CALL, "read notes"),
+        ToolFinished("c1", "read", Display("3 lines", Plain("alpha\nthe needle\nomega")), False, 0.0),
+        TextDelta("\n\n".join(f"line {n}" for n in range(40))),
+    ],
+    says("a second **needle** here"),
+]
+
+
+async def reading(pilot, session, *prompts):
+    await opened(pilot)
+    for number, prompt in enumerate(prompts, 1):
+        await pilot.press(*prompt, "enter")
+        await until(pilot, lambda number=number: len(session.sent) == number and not pilot.app.turns.busy)
+    await pilot.press("ctrl+o", "ctrl+o")
+    assert "q closes" in screen_text(pilot.app)
+
+
+async def test_ctrl_o_twice_reads_the_whole_transcript_and_q_gives_everything_back():
+    session = FakeSession(TURNS)
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await reading(pilot, session, "a", "b")
+        assert "Ask" not in screen_text(pilot.app)
+        await pilot.press("g")
+        assert "the needle" in screen_text(pilot.app)
+        await pilot.press("q", *"draft")
+        text = screen_text(pilot.app)
+        assert "draft" in text
+        assert "a second needle here" in text
+        assert not any(block.is_open for block in pilot.app.conversation.transcript.blocks)
+
+
+async def test_search_goes_from_match_to_match_and_says_when_there_is_none():
+    session = FakeSession(TURNS)
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await reading(pilot, session, "a", "b")
+        await pilot.press("slash", *"needle", "enter")
+        await until(pilot, lambda: "n older" in screen_text(pilot.app))
+        assert "a second needle" in screen_text(pilot.app)
+        await pilot.press("n")
+        await until(pilot, lambda: "the needle" in screen_text(pilot.app))
+        await pilot.press("n")
+        await until(pilot, lambda: "No match" in screen_text(pilot.app))
+        await pilot.press("N")
+        await until(pilot, lambda: "a second needle" in screen_text(pilot.app))
+
+
+async def test_braces_go_from_message_to_message():
+    session = FakeSession(TURNS)
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await reading(pilot, session, "a", "b")
+        await pilot.press("left_curly_bracket", "left_curly_bracket")
+        await until(pilot, lambda: screen_text(pilot.app).startswith("❯ a"))
+        await pilot.press("right_curly_bracket")
+        await until(pilot, lambda: "❯ b" in screen_text(pilot.app))
+
+
+async def test_a_question_ends_the_reading():
+    asked = PermissionAsked("q1", CALL, "read", Display("read x", Plain("x")), "outside", "")
+    gate = Wait()
+    session = FakeSession([[gate, asked]])
+    async with screen_of(session).run_test(size=(60, 20)) as pilot:
+        await opened(pilot)
+        await pilot.press("a", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("ctrl+o", "ctrl+o")
+        gate.until.set()
+        await until(pilot, lambda: "Allow?" in screen_text(pilot.app))
+        assert "q closes" not in screen_text(pilot.app)
+
+
+async def test_one_card_is_unfolded_by_keys_alone():
+    cards = [
+        event
+        for name in ("one", "two")
+        for event in (
+            ToolStarted(ToolCall(name, "read", {}), f"read {name}"),
+            ToolFinished(name, "read", Display("1 line", Plain(f"inside {name}")), False, 0.0),
+        )
+    ]
+    session = FakeSession([[*cards, TextDelta("the end")]])
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await opened(pilot)
+        await pilot.press("a", "enter")
+        await until(pilot, lambda: "the end" in screen_text(pilot.app) and not pilot.app.turns.busy)
+        await pilot.press("alt+o")
+        assert "inside two" in screen_text(pilot.app)
+        assert "inside one" not in screen_text(pilot.app)
+        await pilot.press("alt+o", "alt+up")
+        assert "❯ ✓ read one" in screen_text(pilot.app)
+        await pilot.press("alt+o")
+        assert "inside one" in screen_text(pilot.app)
+        assert "inside two" not in screen_text(pilot.app)
+        await pilot.press("alt+down", "alt+down")
+        assert "❯ ✓" not in screen_text(pilot.app)
