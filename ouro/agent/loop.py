@@ -157,20 +157,33 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, window))
 
     async def _run_tools(self, calls: Sequence[ToolCall], repetition: Repetition, emit: Emit) -> None:
-        batch = ToolBatch(self.requests.tools, calls, emit)
+        batch = self._batch(calls, emit)
         try:
             await batch.run()
-            warning = repetition.observe(calls, batch.results())
         finally:
-            await self._save(tool(*batch.results()), emit)
+            await self._save_results(batch, emit)
+        warning = repetition.observe(calls, batch.results())
         texts = (warning, self.instructions_for(batch.touched()))
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)
 
+    def _batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
+        return ToolBatch(self.requests.tools, calls, emit, lambda reply: self._save(tool(reply), emit))
+
     async def _answer_open_calls(self, emit: Emit) -> None:
         """A turn that ended between an answer and its tools leaves calls without a result."""
         if calls := self.memory.messages()[-1].tool_calls:
-            await self._save(tool(*ToolBatch(self.requests.tools, calls, emit).results()), emit)
+            await self._save_results(self._batch(calls, emit), emit)
+
+    async def _save_results(self, batch: ToolBatch, emit: Emit) -> None:
+        """Save the results of the last answer's calls that are not saved yet: those that did not finish."""
+        saved: set[str] = set()
+        for message in reversed(self.memory.messages()):
+            if message.role != "tool":
+                break
+            saved |= {reply.call_id for reply in message.parts_of(ToolReply)}
+        if missing := [reply for reply in batch.results() if reply.call_id not in saved]:
+            await self._save(tool(*missing), emit)
 
     async def _save_partial(self, call: ModelCall, emit: Emit) -> None:
         partial = call.partial()

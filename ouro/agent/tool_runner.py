@@ -76,13 +76,25 @@ class ToolRunner:
         return tool, parse_arguments(tool, call.arguments)
 
 
+async def _not_saved(_reply: ToolReply) -> None:
+    pass
+
+
 class ToolBatch:
     """The tool calls of one answer: run side by side, with results in the order of the calls."""
 
-    def __init__(self, runner: ToolRunner, calls: Sequence[ToolCall], emit: Emit) -> None:
+    def __init__(
+        self,
+        runner: ToolRunner,
+        calls: Sequence[ToolCall],
+        emit: Emit,
+        save: Callable[[ToolReply], Awaitable[None]] = _not_saved,
+    ) -> None:
+        """`save` is awaited with each result as its call ends, before it is shown: a kill loses no other call's."""
         self._runner = runner
         self._calls = calls
         self._emit = emit
+        self._save = save
         self._results: dict[str, ToolReply] = {}
         self._began: dict[str, float] = {}
         self._numbers = itertools.count(1)
@@ -123,6 +135,7 @@ class ToolBatch:
             call.id, call.name, result.text, result.failed, result.images, result.display
         )
         seconds = time.monotonic() - self._began[call.id]
+        await self._save(self._results[call.id])
         async with self._ending:
             await self._runner.after_tool(call.name)
         self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))

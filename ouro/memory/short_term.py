@@ -11,7 +11,9 @@ from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, tool
 from ouro.utils.text import plural
 
-INTERRUPTED = "interrupted"
+INTERRUPTED = (
+    "interrupted: ouro ended before the result was saved. It is not known whether this ran. Check before you repeat it."
+)
 """The result of a tool call that has none."""
 _SMALL = 200
 """Characters: dropping a shorter output saves nothing."""

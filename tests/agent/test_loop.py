@@ -50,6 +50,8 @@ class Echo(Tool[StepArgs]):
         return f"echo {args.what}"
 
     async def run(self, args, ctx):
+        if args.what == "late":
+            await asyncio.sleep(0.02)
         return ToolResult(BIG if args.what == "big" else args.what, Display(args.what))
 
 
@@ -96,12 +98,13 @@ async def test_a_plain_answer(world):
 
 
 async def test_tool_calls_are_answered_in_the_order_asked(world):
-    model = ScriptedModel([calls(call("echo", what="a"), call("echo", what="b")), "Done."])
+    """Each result is saved as its call ends, and all are sent in the order of the calls."""
+    model = ScriptedModel([calls(call("echo", what="late"), call("echo", what="b")), "Done."])
     seen = await play(world.agent(model))
-    assert [event.title for event in seen if isinstance(event, ToolStarted)] == ["echo a", "echo b"]
-    replies = world.memory.messages()[2]
-    assert [part.text for part in replies.parts_of(ToolReply)] == ["a", "b"]
-    assert model.requests[1].messages[-1] == replies
+    assert [event.title for event in seen if isinstance(event, ToolStarted)] == ["echo late", "echo b"]
+    saved = [part.text for message in world.memory.messages() for part in message.parts_of(ToolReply)]
+    assert saved == ["b", "late"]
+    assert [part.text for part in model.requests[1].messages[-1].parts_of(ToolReply)] == ["late", "b"]
 
 
 async def test_the_system_prompt_and_tools_are_the_same_in_every_request(world):

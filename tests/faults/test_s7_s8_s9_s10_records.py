@@ -9,6 +9,7 @@ from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader
 from ouro.memory.manager import MemoryManager
 from ouro.memory.serialization import record_data, record_from
 from ouro.memory.sessions.yaml_text import cleaned, dump, load
+from ouro.memory.short_term import INTERRUPTED
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, user
 
@@ -129,7 +130,7 @@ async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
         YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p"
     )
 
-    answer = Message("tool", (ToolReply("1", "shell", "interrupted", failed=True),))
+    answer = Message("tool", (ToolReply("1", "shell", INTERRUPTED, failed=True),))
     assert again.messages() == (*memory.messages(), answer)
     assert tuple(again.context()) == again.messages()
 

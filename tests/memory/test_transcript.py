@@ -21,7 +21,7 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.short_term import compacted, sendable
+from ouro.memory.short_term import INTERRUPTED, compacted, sendable
 from ouro.memory.transcript import Transcript, TranscriptBranch, TranscriptEntry
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 
@@ -251,7 +251,7 @@ def test_a_call_that_was_never_answered_is_answered_for_who_reads_it():
     transcript = folded(asked, said(2), compaction(3, (0, 0), summary=""))
     transcript.answer_open_calls()
 
-    answer = Message("tool", (ToolReply("c", "shell", "interrupted", failed=True),))
+    answer = Message("tool", (ToolReply("c", "shell", INTERRUPTED, failed=True),))
     assert [each.message for each in transcript.entries] == [asked.message, answer, user("m2")]
     transcript.take(said(4))
     assert (transcript.last_number, transcript.before(2)) == (4, 1)
