@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.instructions import Environment, system_prompt
+from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
@@ -367,14 +367,14 @@ class _SessionBuilder:
         runner = ToolRunner(
             tools, self.permissions, self.tasks.ask_user, self._before_change, self.memory.tool_finished
         )
-        prompt = system_prompt(self.extensions.instructions())
+        prompt = self.extensions.system_prompt
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
 
     @cached_property
     def sent_context(self) -> SentContext:
         jobs, has_search = self.workbench.jobs, self.lookup is not None
-        return SentContext(self.environment, self.extensions.nested_instructions, self.plan, jobs, has_search)
+        return SentContext(self.environment, self.extensions.instructions, self.plan, jobs, has_search)
 
     @cached_property
     def compactor(self) -> Compactor:
@@ -424,7 +424,7 @@ class _SessionBuilder:
             self.requests,
             self.compactor,
             steering.take,
-            self.extensions.nested_instructions.for_paths,
+            self.extensions.instructions.for_paths,
             self.budget.check,
         )
 

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from ouro.agent.instructions import NestedInstructions, project_instructions
+from ouro.agent.instructions import system_prompt
+from ouro.agent.project_instructions import ProjectInstructions
 from ouro.errors import TrustNeeded
 from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, command_of, find_files
 from ouro.safety import TrustStore, acting_files
@@ -61,16 +62,20 @@ class ExtensionBuilder:
         return registry
 
     @cached_property
-    def nested_instructions(self) -> NestedInstructions:
-        return NestedInstructions(self.cwd, lambda path: self.trusted and self.trust.is_trusted(self.root, [path]))
+    def instructions(self) -> ProjectInstructions:
+        return ProjectInstructions(self.cwd, lambda path: self.trusted and self.trust.is_trusted(self.root, [path]))
 
-    def instructions(self) -> tuple[str, ...]:
-        """The project's instructions, for the system prompt; none if it is not trusted. Blocks."""
-        return project_instructions(self.cwd) if self.trusted else ()
+    @cached_property
+    def system_prompt(self) -> str:
+        """The system prompt without long-term memory. Blocks."""
+        found = self.instructions
+        prompt = system_prompt(found.of_project(), found.of_user())
+        self.problems += found.problems
+        return prompt
 
     @cached_property
     def found(self) -> SessionExtensions:
-        return SessionExtensions(self.commands, tuple(self.problems))
+        return SessionExtensions(self.commands, self.instructions, self.problems)
 
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""

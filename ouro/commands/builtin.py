@@ -210,6 +210,8 @@ COMMANDS: tuple[Action, ...] = (
     Action("status", "info.status", "Show the model, mode, folder and session"),
     _USAGE,
     Action("context", "window.context", "Show what fills the model's window, and what a compaction would do"),
+    Action("instructions", "extensions.instructions", "List the loaded files of instructions, and their sizes",
+           (), ("instructions",)),
     Action("compact", "window.compact", "Summarize the session to make room; name what must be kept", None,
            ("compact the API of the parser",), "session", "[what to keep]", ("compress",), between_turns=True),
     Action("pin", "window.pin", "Keep a message word for word through every compaction, or stop", None, ("pin last",),

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from ouro.safety.protected import reserved_area
 from ouro.utils.files import open_regular
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import get_home
@@ -75,12 +76,15 @@ def instructions_in(folder: Path, root: Path) -> list[Path]:
     return [path for name in INSTRUCTION_FILES if os.path.lexists(path := folder / name) and _is_acting(path, root)]
 
 
-def with_imports(files: Iterable[Path], inside: Path) -> tuple[list[FoundInstructions], list[str]]:
+def with_imports(
+    files: Iterable[Path], inside: Path, *, is_users: bool = False
+) -> tuple[list[FoundInstructions], list[str]]:
     """Each file once, with what it imports (`@path`) behind it, and the imports that are not read, with the reason.
 
     Args:
         files: files of instructions.
         inside: the folder that an imported file must be in.
+        is_users: these are the user's own files: they may import others of `~/.ouro` and of home, but no keys.
     """
     found: dict[Path, FoundInstructions] = {}
     refused: list[str] = []
@@ -94,7 +98,7 @@ def with_imports(files: Iterable[Path], inside: Path) -> tuple[list[FoundInstruc
             if not target.is_file():
                 if name.endswith(".md"):
                     refused.append(f"{path}: @{name} is not there")
-            elif not _is_acting(target, inside):
+            elif not (_is_users(target, inside) if is_users else _is_acting(target, inside)):
                 refused.append(f"{path}: @{name} is outside of {inside}")
             elif depth >= MAX_IMPORT_DEPTH:
                 refused.append(f"{path}: @{name} is imported more than {MAX_IMPORT_DEPTH} deep")
@@ -174,6 +178,11 @@ def _is_acting(path: Path, root: Path) -> bool:
         and resolved.is_relative_to(root)
         and not resolved.is_relative_to(own)
     )
+
+
+def _is_users(path: Path, home: Path) -> bool:
+    resolved = path.resolve()
+    return resolved.is_relative_to(home.resolve()) and reserved_area(resolved) is None
 
 
 def _has_hooks(path: Path) -> bool:

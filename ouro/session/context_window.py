@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Mapping
 import msgspec
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.instructions import Environment, NestedInstructions, prompt_parts
+from ouro.agent.instructions import Environment, prompt_parts
+from ouro.agent.project_instructions import ProjectInstructions
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
 from ouro.memory.backend import PinRecord
@@ -62,7 +63,7 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
     """What the model is sent once beside the messages: again when older messages are gone from the request."""
 
     environment: Environment
-    instructions: NestedInstructions
+    instructions: ProjectInstructions
     plan: Plan
     jobs: ShellJobs
     has_search: bool

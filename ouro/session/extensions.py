@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from ouro.agent.project_instructions import ProjectInstructions
 from ouro.extensions import CommandRegistry
 
 
 class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     commands: CommandRegistry
-    problems: tuple[str, ...] = ()
+    instructions: ProjectInstructions
+    problems: Sequence[str] = ()
     """A line for each extension file that is not used."""

@@ -20,6 +20,7 @@ from fakes.fake_budget import FakeBudget
 from fakes.fake_past import FakePast, FakeTitles
 from fakes.fake_scrollback import FakeScrollback
 from fakes.fake_window import FakeWindow
+from ouro.agent.project_instructions import ProjectInstructions
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
@@ -124,7 +125,9 @@ class FakeSession:
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
-        self.workbench = SimpleNamespace(extensions=SessionExtensions(CommandRegistry((), ())))
+        self.workbench = SimpleNamespace(
+            extensions=SessionExtensions(CommandRegistry((), ()), ProjectInstructions(cwd, lambda _path: False))
+        )
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()
         self.titles = FakeTitles()

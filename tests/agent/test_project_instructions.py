@@ -1,0 +1,142 @@
+import pytest
+
+from ouro.agent.project_instructions import ProjectInstructions
+from ouro.safety import trust_scope
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def of(repository, trusts=lambda _path: True, cwd="."):
+    return ProjectInstructions(repository / cwd, trusts)
+
+
+def bodies(texts) -> list[str]:
+    return [text.split("\n", 1)[1].removesuffix("\n</instructions>") for text in texts]
+
+
+def test_imports_follow_the_file_that_names_them_once_each(repository):
+    write(
+        repository / "AGENTS.md",
+        "See @docs/style.md and @docs/style.md, not `@docs/code.md`.\n```\n@docs/code.md\n```\n",
+    )
+    write(repository / "docs/style.md", "Use tabs. @../AGENTS.md @more.md")
+    write(repository / "docs/more.md", "And more.")
+    write(repository / "docs/code.md", "Not this.")
+    found = of(repository)
+    texts = found.of_project()
+    assert bodies(texts)[1:] == ["Use tabs. @../AGENTS.md @more.md", "And more."]
+    assert texts[1].startswith(
+        f'<instructions file="{repository}/docs/style.md" imported-by="{repository}/AGENTS.md">\n'
+    )
+    assert found.problems == []
+
+
+def test_imports_are_five_deep(repository):
+    for number in range(8):
+        write(repository / f"{number}.md" if number else repository / "AGENTS.md", f"{number} @{number + 1}.md")
+    found = of(repository)
+    assert [body[0] for body in bodies(found.of_project())] == list("012345")
+    assert found.problems == [f"{repository}/5.md: @6.md is imported more than 5 deep"]
+
+
+def test_f8_a_project_imports_nothing_from_outside_and_the_user_no_keys(home, repository):
+    write(home / "notes.md", "mine")
+    write(home / ".ssh/id_rsa", "the key")
+    write(repository / "AGENTS.md", "@~/notes.md @../../x @~/.ssh/id_rsa @missing.md")
+    write(home / ".ouro/AGENTS.md", "Be brief. @~/notes.md @style.md @~/.ssh/id_rsa")
+    write(home / ".ouro/style.md", "my style")
+    found = of(repository)
+    assert bodies(found.of_project()) == ["@~/notes.md @../../x @~/.ssh/id_rsa @missing.md"]
+    assert bodies(found.of_user())[1:] == ["mine", "my style"]
+    assert found.problems == [
+        f"{repository}/AGENTS.md: @~/notes.md is outside of {repository}",
+        f"{repository}/AGENTS.md: @~/.ssh/id_rsa is outside of {repository}",
+        f"{repository}/AGENTS.md: @missing.md is not there",
+        f"{home}/.ouro/AGENTS.md: @~/.ssh/id_rsa is outside of {home}",
+    ]
+
+
+def test_an_override_takes_the_place_of_agents_md_in_its_folder(repository):
+    write(repository / "AGENTS.md", "for all")
+    write(repository / "AGENTS.override.md", "for me")
+    assert bodies(of(repository).of_project()) == ["for me"]
+
+
+def test_the_users_instructions_are_those_of_ouro_else_of_another_agent(home, repository):
+    write(home / ".claude/CLAUDE.md", "as in Claude Code")
+    assert bodies(of(repository).of_user()) == ["as in Claude Code"]
+    write(home / ".ouro/AGENTS.md", "as in ouro")
+    assert bodies(of(repository).of_user()) == ["as in ouro"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "front", "touched", "others"),
+    [
+        (".claude/rules", 'paths: "src/**/*.ts"', "src/a/b.ts", "b.ts"),
+        (".claude/rules", "paths:\n  - src/**\n  - lib/*.{js,mjs}", "lib/x.mjs", "lib/x.py"),
+        (".cursor/rules", "description: x\nglobs: *.py, docs/*.md\nalwaysApply: false", "deep/a.py", "a.md"),
+        (".ouro/rules", "globs: [api.py]", "api.py", "b.py"),
+    ],
+)
+def test_a_rule_is_sent_once_when_a_file_that_it_is_about_is_touched(repository, folder, front, touched, others):
+    write(repository / folder / "x.mdc", f"---\n{front}\n---\nBe strict.")
+    found = of(repository)
+    assert found.of_project() == ()
+    assert found.for_paths([others]) == ""
+    assert "Be strict." in found.for_paths([others, touched])
+    assert found.for_paths([touched]) == ""
+    found.clear()
+    assert "Be strict." in found.for_paths([touched])
+
+
+def test_rules_without_globs_hold_from_the_begin_unless_the_user_names_them(home, repository):
+    write(repository / ".claude/rules/all.md", "For all.")
+    write(repository / ".cursor/rules/manual.mdc", "---\nalwaysApply: false\n---\nBy name.")
+    write(home / ".ouro/rules/mine.md", "Mine.")
+    found = of(repository)
+    assert (bodies(found.of_project()), bodies(found.of_user())) == (["For all."], ["Mine."])
+
+
+def test_e4_rules_that_are_not_trusted_are_not_sent(home, repository):
+    rule = write(repository / ".claude/rules/x.md", "---\npaths: '*.py'\n---\nBe strict.")
+    write(repository / ".claude/rules/all.md", "For all.")
+    write(home / ".ouro/rules/mine.md", "---\nglobs: '*.py'\n---\nMine.")
+    found = of(repository, lambda _path: False)
+    assert found.of_project() == ()
+    assert bodies([found.for_paths(["api.py"])]) == ["Mine."]
+    assert {item.state for item in found.report() if item.path == rule} == {"not trusted"}
+
+
+def test_the_report_names_each_file_with_its_reason_and_size(repository):
+    write(repository / "AGENTS.md", "Be brief. @x.md")
+    write(repository / "x.md", "x" * 70)
+    write(repository / "sub/AGENTS.md", "Use tabs.")
+    write(repository / ".claude/rules/r.md", "---\npaths: '*.ts'\n---\nBe strict.")
+    found = of(repository)
+    found.of_project()
+    found.for_paths(["sub/a.py"])
+    rows = [(str(item.path.relative_to(repository)), item.reason, item.state) for item in found.report()]
+    assert rows == [
+        ("AGENTS.md", "project", "sent"),
+        ("x.md", f"imported by {repository}/AGENTS.md", "sent"),
+        ("sub/AGENTS.md", "project", "sent"),
+        (".claude/rules/r.md", "for *.ts", "later"),
+    ]
+    assert found.report()[1].tokens == 20
+
+
+def test_a_deep_path_costs_a_few_looks_per_folder(repository, monkeypatch):
+    depth, looks = 150, []
+    lexists = trust_scope.os.path.lexists
+    monkeypatch.setattr(trust_scope.os.path, "lexists", lambda path: (looks.append(path), lexists(path))[1])
+    found = of(repository)
+    looks.clear()
+    deep = "/".join(["d"] * depth)
+    found.for_paths([f"{deep}/a.py", f"{deep}/b.py"])
+    assert len(looks) == len(trust_scope.INSTRUCTION_FILES) * depth
+    found.for_paths([f"{deep}/c.py"])
+    assert len(looks) == len(trust_scope.INSTRUCTION_FILES) * depth
