@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Answer
-from ouro.commands.render import Title, line, table
+from ouro.commands.render import CodeSpan, Title, line, table
 from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 
@@ -19,7 +19,7 @@ async def instructions(context: SessionContext) -> Answer:
     files = found.report()
     if not files:
         return Answer([], [line("No instructions are loaded. /init writes an AGENTS.md.")])
-    rows = [(tilde(item.path), item.reason, item.state, plural(item.tokens, "token")) for item in files]
+    rows = [(CodeSpan(tilde(item.path)), item.reason, item.state, plural(item.tokens, "token")) for item in files]
     sent = sum(item.tokens for item in files if item.state == "sent")
     problems = [line(problem, level="warning") for problem in found.problems]
     return Answer(files, [Title(f"Instructions: about {plural(sent, 'token')} sent"), *table(rows), *problems])

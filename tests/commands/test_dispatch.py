@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
+from msgspec.structs import replace
 
 from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command
 from ouro.commands.custom import listed_commands
 from ouro.commands.slash import dispatch
 from ouro.extensions import CommandRegistry, CustomCommand
-from ouro.session.extensions import SessionExtensions
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,8 @@ async def test_a_custom_command_is_sent_listed_and_explained():
 
     front_end = FakeFrontEnd()
     ship = CustomCommand("git:ship", "Ship it", "[version]", "~/.claude/commands/git/ship.md", prompt)
-    front_end.session.workbench.extensions = SessionExtensions(CommandRegistry([lambda: [ship]], COMMAND_NAMES))
+    bench = front_end.session.workbench
+    bench.extensions = replace(bench.extensions, commands=CommandRegistry([lambda: [ship]], COMMAND_NAMES))
     assert not await dispatch(front_end, "/git:ship v2")
     assert front_end.said == []
     assert await dispatch(front_end, "/git:sip")
