@@ -62,6 +62,7 @@ from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
+from ouro.session.skill_writer import SkillWriter
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
 from ouro.session.turn import SessionTasks
@@ -318,13 +319,16 @@ class _SessionBuilder:
         timeout = ground.settings.shell.timeout_seconds
         environment = child_environment(os.environ, secrets=keys)
         shell = Shell(cwd, jobs, outputs, environment, self.confinement, mask, timeout)
-        found, is_saved = self.extensions.found, not ground.options.ephemeral
+        skill_writer = SkillWriter(self.transcript, self.models, self.root, self.mask.kind_of_secret)
+        found, is_saved = self.extensions.found(skill_writer), not ground.options.ephemeral
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, is_saved)
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:
         ground = self.ground
-        return ExtensionBuilder(self.root, ground.options.cwd, ground.trust, ground.trusted, COMMAND_NAMES)
+        return ExtensionBuilder(
+            self.root, ground.options.cwd, ground.settings, ground.trust, ground.trusted, COMMAND_NAMES
+        )
 
     @cached_property
     def files_seen(self) -> FilesSeen:
@@ -360,7 +364,7 @@ class _SessionBuilder:
         bench = self.workbench
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
         found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
-        tools = {tool.name: tool for tool in found}
+        tools = {tool.name: tool for tool in (*found, *self.extensions.tools())}
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
 from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.config import save_setting
 from ouro.errors import TrustNeeded
-from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, command_of, find_files
+from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, Skills, command_of, find_files
 from ouro.safety import TrustStore, acting_files
 from ouro.session.extensions import SessionExtensions
+from ouro.session.skill_writer import SkillWriter
+from ouro.settings import Settings
+from ouro.tools.skill import SkillTool
+from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
 
 MAX_NOTICES = 2
@@ -44,6 +49,7 @@ class ExtensionBuilder:
 
     root: Path
     cwd: Path
+    settings: Settings
     trust: TrustStore
     trusted: bool
     """The user trusts the files of the project as they are."""
@@ -54,16 +60,27 @@ class ExtensionBuilder:
         self.problems: list[str] = []
 
     @cached_property
+    def skills(self) -> Skills:
+        """Reads as `commands` does. Blocks."""
+        settings, trusts = self.settings.skills, self._trusts
+        save = partial(save_setting, "skills.off")
+        return Skills(self._files("skills"), settings.off, settings.prompt_tokens, trusts, save)
+
+    def tools(self) -> list[AnyTool]:
+        """The tools that extensions need."""
+        return [SkillTool(self.skills.read)] if self.skills.prompt() else []
+
+    @cached_property
     def commands(self) -> CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [command_of(file) for file in self._files("commands")]
-        registry = CommandRegistry([lambda: found], self.reserved)
+        registry = CommandRegistry([lambda: found, self.skills.commands], self.reserved)
         self.problems += registry.problems()
         return registry
 
     @cached_property
     def instructions(self) -> ProjectInstructions:
-        return ProjectInstructions(self.cwd, lambda path: self.trusted and self.trust.is_trusted(self.root, [path]))
+        return ProjectInstructions(self.cwd, self._trusts)
 
     @cached_property
     def system_prompt(self) -> str:
@@ -71,18 +88,19 @@ class ExtensionBuilder:
         found = self.instructions
         prompt = system_prompt(found.of_project(), found.of_user())
         self.problems += found.problems
-        return prompt
+        return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
-    @cached_property
-    def found(self) -> SessionExtensions:
-        return SessionExtensions(self.commands, self.instructions, self.problems)
+    def found(self, skill_writer: SkillWriter) -> SessionExtensions:
+        return SessionExtensions(self.commands, self.skills, skill_writer, self.instructions, self.problems)
 
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""
-        problems = self.found.problems
-        if len(problems) <= MAX_NOTICES:
-            return list(problems)
-        return [f"{len(problems)} extension files are not used: `ouro doctor` lists them."]
+        if len(self.problems) <= MAX_NOTICES:
+            return self.problems
+        return [f"{len(self.problems)} extension files are not used: `ouro doctor` lists them."]
+
+    def _trusts(self, path: Path) -> bool:
+        return self.trusted and self.trust.is_trusted(self.root, [path])
 
     def _files(self, kind: FileKind) -> list[ExtensionFile]:
         files, problems = find_files(kind, self.root, self.trusted)

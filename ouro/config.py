@@ -101,12 +101,12 @@ def unknown_variables() -> list[str]:
     return sorted(name for name in os.environ if name.startswith("OURO_") and name not in known)
 
 
-def save_setting(path: str, value: str) -> None:
+def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     """Save one setting in the user's file; comments and everything else in it stay.
 
     Args:
         path: the dotted name of a setting in a section: `tui.theme`.
-        value: a plain word.
+        value: a plain word, or several.
 
     Raises:
         ConfigError: the file is broken, cannot be written, or is laid out so that it has to be edited by hand.
@@ -116,7 +116,8 @@ def save_setting(path: str, value: str) -> None:
     wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        new = _with_line(text, path, value, name)
+        line = value if isinstance(value, str) else f"[{', '.join(value)}]"
+        new = _with_line(text, path, line, name)
         if {key: given.value for key, given in _leaves(parse_table(new, name), name)} != wanted:
             raise ConfigError(
                 f"{name} is laid out so that it cannot be changed by itself.", f"Say `{path}: {value}` there."

@@ -143,6 +143,14 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SkillSettings:
+    prompt_tokens: int = 2_000
+    """Tokens of names and descriptions in the system prompt; longer descriptions are cut."""
+    off: tuple[str, ...] = ()
+    """Skills that are not used."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
@@ -157,3 +165,4 @@ class Settings:
     sessions: SessionSettings = field(default_factory=SessionSettings)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    skills: SkillSettings = field(default_factory=SkillSettings)

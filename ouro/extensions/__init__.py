@@ -9,6 +9,7 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.extensions.commands import CommandPrompt, CommandRegistry, CustomCommand, Insert, command_of, prompt_of
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
+    from ouro.extensions.skills import Skill, Skills
     from ouro.extensions.tool_names import own_rule
 
 __getattr__ = lazy_exports(__name__)

@@ -38,7 +38,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.extensions import CommandRegistry
+from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import ModelChoice
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
@@ -125,8 +125,10 @@ class FakeSession:
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
+        skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
+        instructions = ProjectInstructions(cwd, lambda _path: False)
         self.workbench = SimpleNamespace(
-            extensions=SessionExtensions(CommandRegistry((), ()), ProjectInstructions(cwd, lambda _path: False))
+            extensions=SessionExtensions(CommandRegistry((), ()), skills, None, instructions)
         )
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()

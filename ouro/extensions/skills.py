@@ -1,0 +1,163 @@
+"""Skills (agentskills.io): how to do a task, named in the system prompt, read when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import ToolError, UsageError
+from ouro.extensions.commands import CustomCommand, command_of
+from ouro.extensions.discovery import ExtensionFile
+from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
+from ouro.safety import files_below
+from ouro.utils.files import open_regular
+from ouro.utils.text import clean, cut
+
+SKILLS = """\
+# Skills
+
+A skill says how to do one kind of task here. Where a task fits one, call `skill` with its name before you begin, and do
+what it returns: those are instructions of the user or of the project."""
+MAX_DESCRIPTION = 1_024
+MIN_DESCRIPTION = 40
+MAX_LISTED = 60
+"""Files beside a skill that are named to the model."""
+MAX_FILE = 100_000
+
+
+class Skill(msgspec.Struct, frozen=True):
+    file: ExtensionFile
+    """Its SKILL.md, as it was at the start of the session."""
+    is_on: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+    @property
+    def folder(self) -> Path:
+        return self.file.path.parent
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether the model may use it by itself."""
+        return self.is_on and str(self.file.meta.get("disable-model-invocation", "")).lower() != "true"
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """About how many it costs in each request, and how many when it is used."""
+        return estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0, estimate(self.file.body)
+
+
+class Skills:
+    """The skills of a session.
+
+    Args:
+        files: their SKILL.md files.
+        off: the names of those that are switched off.
+        budget: tokens of names and descriptions in the system prompt.
+        trusts: whether a file beside a skill of the project may be used as it is now.
+        save: saves the names of those that are off.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[ExtensionFile],
+        off: Collection[str],
+        budget: int,
+        trusts: Callable[[Path], bool],
+        save: Callable[[tuple[str, ...]], None],
+    ) -> None:
+        self._skills = {file.name: Skill(file, file.name not in off) for file in files}
+        self._off = set(off)
+        self._budget = budget
+        self._trusts = trusts
+        self._save = save
+
+    def all(self) -> list[Skill]:
+        return list(self._skills.values())
+
+    def prompt(self) -> str:
+        """The section of the system prompt, within the budget; empty without skills."""
+        offered = [skill for skill in self.all() if skill.is_offered]
+        if not offered:
+            return ""
+        room = int(self._budget * CHARACTERS_A_TOKEN)
+        width = MAX_DESCRIPTION
+        while width > MIN_DESCRIPTION and sum(len(_line(skill, width)) for skill in offered) > room:
+            width = width * 3 // 4
+        lines = [_line(skill, width) for skill in offered]
+        if sum(map(len, lines)) > room:
+            lines = [f"By name only: {', '.join(skill.name for skill in offered)}"]
+        return "\n".join([SKILLS, "", *lines])
+
+    def read(self, name: str, file: str) -> str:
+        """What the model is sent of a skill, or of a file beside it.
+
+        Raises:
+            ToolError: there is no such skill or file, or it may not be used.
+        """
+        skill = self._skills.get(name)
+        if skill is None or not skill.is_offered:
+            names = ", ".join(skill.name for skill in self.all() if skill.is_offered)
+            raise ToolError(f"There is no skill `{name}`. There are: {names}.")
+        if file and file != "SKILL.md":
+            return self._file_beside(skill, file)
+        files = [str(path.relative_to(skill.folder)) for path in self._files(skill) if path.name != "SKILL.md"]
+        more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
+        beside = f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}." if files else ""
+        scripts = f" A script is run with `shell`, by its full path below {skill.folder}." if files else ""
+        return f'<skill name="{name}" folder="{skill.folder}">\n{self.body(skill)}\n</skill>{beside}{scripts}'
+
+    def body(self, skill: Skill) -> str:
+        return skill.file.body.replace("${CLAUDE_SKILL_DIR}", str(skill.folder))
+
+    def commands(self) -> list[CustomCommand]:
+        """`/NAME` for each that is on."""
+        return [
+            command_of(replace(skill.file, body=self.body(skill)))
+            for skill in self.all()
+            if skill.is_on and str(skill.file.meta.get("user-invocable", "")).lower() != "false"
+        ]
+
+    def switch(self, name: str, *, on: bool) -> None:
+        """Switch a skill on or off, now and later; the system prompt changes with the next session.
+
+        Raises:
+            UsageError: there is no such skill.
+            ConfigError: it could not be saved.
+        """
+        skill = self._skills.get(name)
+        if skill is None:
+            raise UsageError(f"There is no skill `{name}`. /skills lists them.")
+        self._skills[name] = replace(skill, is_on=on)
+        self._off = self._off - {name} if on else self._off | {name}
+        self._save(tuple(sorted(self._off)))
+
+    def _files(self, skill: Skill) -> list[Path]:
+        return [path for path in files_below(skill.folder, "skills") if self._may_read(skill, path)]
+
+    def _may_read(self, skill: Skill, path: Path) -> bool:
+        inside = path.resolve().is_relative_to(skill.folder.resolve())
+        return inside and (skill.file.source != "project" or self._trusts(path))
+
+    def _file_beside(self, skill: Skill, name: str) -> str:
+        path = skill.folder / name
+        if path not in self._files(skill):
+            raise ToolError(f"There is no file `{name}` beside the skill {skill.name}, or the user does not trust it.")
+        try:
+            with open_regular(path) as file:
+                text = file.read(MAX_FILE + 1).decode("utf-8")
+        except OSError as error:
+            raise ToolError(f"{path} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError:
+            raise ToolError(f"{path} is not text: use `read` or a script with it.") from None
+        note = f"\n[cut: {path} is longer; `read` shows the rest]" if len(text) > MAX_FILE else ""
+        return f"{clean(text[:MAX_FILE])}{note}"
+
+
+def _line(skill: Skill, width: int) -> str:
+    return f"- {skill.name}: {cut(skill.file.description, width)}"

@@ -1,0 +1,44 @@
+"""Skill: read how to do a kind of task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from ouro.display import Display
+from ouro.safety import Effect
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.text import plural
+
+ReadSkill = Callable[[str, str], str]
+"""Returns a skill, or the file beside it that is named second. Raises ToolError: there is none."""
+
+
+class SkillArgs(msgspec.Struct, frozen=True):
+    name: Annotated[str, msgspec.Meta(min_length=1, description="The name of the skill, as listed under Skills.")]
+    file: Annotated[
+        str, msgspec.Meta(description="A file beside it that the skill names; empty: the skill itself.")
+    ] = ""
+
+
+class SkillTool(Tool[SkillArgs]):
+    """Read a skill: how one kind of task is done here. Call it before you begin such a task, then do what it says.
+
+    The skills are listed in the system prompt. A skill may name further files: read them with `file`, where needed.
+    """
+
+    name: ClassVar[str] = "skill"
+    effect: ClassVar[Effect] = Effect.NONE
+    Args = SkillArgs
+
+    def __init__(self, read: ReadSkill) -> None:
+        self._read = read
+
+    def title(self, args: SkillArgs) -> str:
+        return f"{args.name}/{args.file}" if args.file else args.name
+
+    async def run(self, args: SkillArgs, ctx: ToolContext) -> ToolResult:
+        text = self._read(args.name, args.file)
+        return ToolResult(text, Display(plural(text.count("\n") + 1, "line")))
