@@ -295,7 +295,7 @@ class _SessionBuilder:
             options.cwd,
             get_home() / "sandbox",
             enabled=settings.enabled,
-            network=settings.network,
+            network=settings.network or settings.hosts,
             also_writable=(*options.add_dirs, *(Path(name).expanduser() for name in settings.writable)),
             memory=[scope.store.folder for scope in self.scopes.opened],
             visible=[self.transcript.outputs],

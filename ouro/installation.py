@@ -160,7 +160,8 @@ def _terminal(_folder: Path) -> Iterator[Finding]:
 def _sandbox(_folder: Path) -> Iterator[Finding]:
     from ouro.safety import choose_sandbox
 
-    if not load_settings().sandbox.enabled:
+    settings = load_settings().sandbox
+    if not settings.enabled:
         yield "note", "off: commands have all your rights", "Set `sandbox.enabled: true`."
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -171,6 +172,13 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
         yield "note", what, "Install bubblewrap 0.8 or newer: `apt install bubblewrap`."
     else:
         yield "good", what
+    if settings.hosts and chosen.sandbox.tier != "bubblewrap":
+        hosts = ", ".join(settings.hosts)
+        yield (
+            "note",
+            f"sandbox.hosts: {hosts} cannot be reached without bubblewrap",
+            "Install it, or set `sandbox.network`.",
+        )
 
 
 def _git(_folder: Path) -> Iterator[Finding]:

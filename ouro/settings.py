@@ -49,6 +49,8 @@ class SandboxSettings:
     """Confine commands that run unasked, by the strongest means that works on this machine."""
     network: bool = False
     """Whether they reach the network."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that they reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
     writable: tuple[str, ...] = ()
     """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
 

@@ -403,8 +403,8 @@ def _refused(line: str, limits: Limits) -> str:
         limits, "change only the workspace (not .git) and /tmp"
     )
     return (
-        f"The sandbox may have refused this: {line}\nA command in it may {may}, and has no network. If it needs more, "
-        "run it again with outside_sandbox: true; the user is asked."
+        f"The sandbox may have refused this: {line}\nA command in it may {may}, and has no network beyond the "
+        "setting `sandbox.hosts`. If it needs more, run it again with outside_sandbox: true; the user is asked."
     )
 
 

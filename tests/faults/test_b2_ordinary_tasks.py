@@ -22,7 +22,7 @@ TASKS = {
         "git checkout -q main && git merge -q feature",
     ],
     "a script": [
-        "cat > run.sh <<'EOF'\n#!/bin/sh\necho ok > out.txt\nEOF\nchmod +x run.sh", "./run.sh", "cat out.txt", "rm out.txt run.sh",
+        "cat > run.sh <<'EOF'\n#!/bin/sh\necho ok > out.txt\nEOF\nchmod +x run.sh", "./run.sh", "rm out.txt run.sh",
     ],
     "a server on loopback": [
         "python3 -m http.server 8765 --bind 127.0.0.1 >/dev/null 2>&1 & p=$!; for i in 1 2 3 4 5 6 7 8 9 10; do "

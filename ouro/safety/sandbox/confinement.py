@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -13,8 +14,10 @@ import msgspec
 
 from ouro.safety import protected
 from ouro.safety.rules import Limits
+from ouro.safety.sandbox import relay
 from ouro.safety.sandbox.choose import ChosenSandbox, choose_sandbox
 from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, SandboxPolicy, existing
+from ouro.safety.sandbox.proxy import NetworkProxy
 from ouro.utils.runtime import ensure_private_dir
 
 _ACTING_IN_GIT = (".git/config", ".git/hooks", ".git/info", ".git/modules", ".git/config.worktree", ".git/commondir")
@@ -24,6 +27,7 @@ _DENIALS = (
     "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "EROFS", "EACCES",
     "ENETUNREACH", "EAI_AGAIN", "Address family not supported", "NewConnectionError", "unable to access",
 )  # fmt: skip
+_RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
 
 
@@ -34,7 +38,7 @@ class Confinement:
         root: the workspace.
         state_dir: a private folder of ouro for filters and self-tests.
         enabled: whether commands are confined at all.
-        network: whether confined commands reach the network.
+        network: whether confined commands reach the network, or the hosts that they reach, as in `NetworkProxy`.
         also_writable: more folders of the workspace, and those that the settings name.
         memory: the folders of long-term memory, which only commands on memory may change.
         visible: folders that can be read although they are in a hidden one, such as saved output.
@@ -46,7 +50,7 @@ class Confinement:
         state_dir: Path,
         *,
         enabled: bool = True,
-        network: bool = False,
+        network: bool | Sequence[str] = False,
         also_writable: Sequence[Path] = (),
         memory: Sequence[Path] = (),
         visible: Sequence[Path] = (),
@@ -54,7 +58,9 @@ class Confinement:
         self._root = Path(os.path.realpath(root))
         self._state_dir = state_dir
         self.enabled = enabled
-        self.network = network
+        self.network = network is True
+        self._hosts = () if isinstance(network, bool) else tuple(network)
+        self._proxy: NetworkProxy | None = None
         self._also_writable = tuple(also_writable)
         self._memory = tuple(memory)
         self._visible = tuple(visible)
@@ -82,15 +88,26 @@ class Confinement:
         """The command that starts `argv` with these limits."""
         if limits == "off":
             return list(argv)
-        return self.chosen().sandbox.wrap(argv, self._policy(limits))
+        sandbox, policy = self.chosen().sandbox, self._policy(limits)
+        if self._hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
+            if self._proxy is None:
+                self._proxy = NetworkProxy(self._hosts)
+            argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), *argv]
+            policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
+        return sandbox.wrap(argv, policy)
 
     def denial(self, output: str) -> str:
         """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
+        if self._proxy is not None and (hosts := self._proxy.take_refused()):
+            return f"{hosts}: not in sandbox.hosts"
         lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
         return next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")
 
     def close(self) -> None:
-        """Delete the /tmp of the commands."""
+        """Delete the /tmp of the commands, and end their way to the network."""
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
         if self._temp is not None:
             shutil.rmtree(self._temp, ignore_errors=True)
             self._temp = None

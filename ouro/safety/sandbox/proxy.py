@@ -1,0 +1,143 @@
+"""The way out of the sandbox: a proxy for HTTP and HTTPS that connects to the hosts that the settings name.
+
+It listens on a Unix socket. Inside, `relay.py` offers it as a port on loopback, the only place where a command without
+a network can connect to. The proxy never looks into TLS: what is named is the host that a command asks for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+import socket
+import socketserver
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ouro.safety.sandbox.relay import join
+
+_MAX_HEAD = 65_536
+_CONNECT_TIMEOUT = 20.0
+_IDLE_TIMEOUT = 300.0
+_USUAL_PORTS = (80, 443)
+
+
+class NetworkProxy:
+    """Serves from construction until `close`, in threads of its own.
+
+    Args:
+        hosts: what may be connected to: `example.com` (with what is below it) on the ports of the web, `host:port`
+            on another one. Addresses of this machine and of local networks only if they are named themselves.
+    """
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = tuple(host.lower().removeprefix("*.") for host in hosts)
+        self._folder = Path(tempfile.mkdtemp(prefix="ouro-net-"))
+        self.socket = self._folder / "proxy"
+        self._refused: list[str] = []
+        self._server = _Server(str(self.socket), _Connection)
+        self._server.proxy = self
+        threading.Thread(target=self._server.serve_forever, name="network proxy", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving; connections end with the commands that opened them."""
+        self._server.shutdown()
+        self._server.server_close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def take_refused(self) -> str:
+        """The hosts that were refused since the last call, with commas."""
+        refused, self._refused = self._refused, []
+        return ", ".join(dict.fromkeys(refused))
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """A connection to an allowed host.
+
+        Raises:
+            PermissionError: the settings do not name it.
+            OSError: it cannot be reached.
+        """
+        host = host.lower().rstrip(".")
+        named = {f"{host}:{port}", host} & set(self._hosts)
+        above = port in _USUAL_PORTS and any(host.endswith(f".{allowed}") for allowed in self._hosts)
+        if not (f"{host}:{port}" in named or (named and port in _USUAL_PORTS) or above):
+            self._refused.append(host if port in _USUAL_PORTS else f"{host}:{port}")
+            raise PermissionError(f"{host}:{port} is not in sandbox.hosts")
+        is_own = named and (host == "localhost" or _is_address(host))
+        for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            address = str(place[0])
+            # A name on the internet must not lead to a server of this machine.
+            if is_own or ipaddress.ip_address(address.partition("%")[0]).is_global:
+                return socket.create_connection((address, port), _CONNECT_TIMEOUT)
+        self._refused.append(host)
+        raise PermissionError(f"{host} is an address of a local network")
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    proxy: NetworkProxy
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that breaks is the matter of its two ends."""
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        server, client = self.server, self.request
+        assert isinstance(server, _Server)
+        assert isinstance(client, socket.socket)
+        client.settimeout(_IDLE_TIMEOUT)
+        head, _, rest = _read_head(client).partition(b"\r\n\r\n")
+        lines = head.decode("latin-1").split("\r\n")
+        method, target, version = (*lines[0].split(" "), "", "", "")[:3]
+        try:
+            url = urlsplit(f"//{target}" if method == "CONNECT" else target)
+            if not url.hostname or (method != "CONNECT" and url.scheme != "http"):
+                raise ValueError("not a request to a proxy")
+            upstream = server.proxy.connect(url.hostname, url.port or 80)
+        except PermissionError as error:
+            _answer(client, "403 Forbidden", f"ouro's sandbox refused this: {error}.")
+            return
+        except ValueError as error:
+            _answer(client, "400 Bad Request", f"{error}.")
+            return
+        except OSError as error:
+            _answer(client, "502 Bad Gateway", f"{target}: {error}.")
+            return
+        with upstream:
+            if method == "CONNECT":
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                # One request a connection: the next one on it could be meant for another host.
+                kept = [line for line in lines[1:] if not line.lower().startswith(("proxy-", "connection:"))]
+                path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
+                new = "\r\n".join([f"{method} {path} {version}", *kept, "Connection: close"])
+                upstream.sendall(f"{new}\r\n\r\n".encode("latin-1"))
+            upstream.sendall(rest)
+            join(client, upstream, _IDLE_TIMEOUT)
+
+
+def _read_head(client: socket.socket) -> bytes:
+    head = b""
+    while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
+        data = client.recv(_MAX_HEAD)
+        if not data:
+            break
+        head += data
+    return head
+
+
+def _answer(client: socket.socket, status: str, text: str) -> None:
+    body = f"{text}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    client.sendall(head.encode() + body)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Runs a command beside a port on loopback that leads to ouro's proxy. Run inside the sandbox, as a file, without ouro.
+
+Usage: python -I -S relay.py SOCKET COMMAND [ARGUMENT…]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+from typing import cast
+
+_NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_OWN = "localhost,127.0.0.1,::1"
+
+
+def main(path: str, *command: str) -> int:
+    """Run the command; returns its exit code, or 128 and the number of the signal that ended it."""
+    server = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=_serve, args=(server, path), daemon=True).start()
+    proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
+    environment = {**os.environ, **dict.fromkeys(_NAMES, proxy), "NO_PROXY": _OWN, "no_proxy": _OWN}
+    code = subprocess.call(command, env=environment)
+    return 128 - code if code < 0 else code
+
+
+def _serve(server: socket.socket, path: str) -> None:
+    while True:
+        client, _ = server.accept()
+        proxy = socket.socket(socket.AF_UNIX)
+        proxy.connect(path)
+        threading.Thread(target=join, args=(client, proxy), daemon=True).start()
+
+
+def join(one: socket.socket, two: socket.socket, timeout: float | None = None) -> None:
+    """Hand bytes on in both directions until both ends have finished, or nothing came for `timeout` seconds."""
+    other = {one: two, two: one}
+    with one, two, selectors.DefaultSelector() as selector, contextlib.suppress(OSError):
+        for end in other:
+            selector.register(end, selectors.EVENT_READ)
+        while selector.get_map() and (ready := selector.select(timeout)):
+            for key, _ in ready:
+                end = cast("socket.socket", key.fileobj)
+                data = end.recv(65_536)
+                if data:
+                    other[end].sendall(data)
+                else:
+                    selector.unregister(end)
+                    other[end].shutdown(socket.SHUT_WR)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,124 @@
+"""The hosts that confined commands may reach: real commands in bubblewrap, a real proxy, a server on loopback."""
+
+import http.server
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from ouro.safety import Confinement
+from ouro.safety.sandbox.proxy import NetworkProxy
+
+FETCH = (
+    "import os, sys, urllib.request as u\n"
+    "os.environ['no_proxy'] = os.environ['NO_PROXY'] = ''  # they keep a command's own servers in reach\n"
+    "try: print(u.urlopen(sys.argv[1], timeout=10).read().decode())\n"
+    "except OSError as error: print(error)"
+)
+
+
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.headers['Host']}{self.path} {self.headers['Connection']}".encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def port():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def spoken(proxy: NetworkProxy, request: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(proxy.socket))
+        client.sendall(request)
+        answer = b""
+        while data := client.recv(4096):
+            answer += data
+    return answer
+
+
+@pytest.fixture
+def proxy(port):
+    proxy = NetworkProxy([f"127.0.0.1:{port}", "example.invalid", "*.other.invalid"])
+    yield proxy
+    proxy.close()
+    assert not proxy.socket.exists()
+
+
+def test_one_request_is_handed_on_without_what_is_meant_for_the_proxy(proxy, port):
+    head = f"GET http://127.0.0.1:{port}/a?b HTTP/1.1\r\nHost: here\r\nProxy-Connection: keep-alive\r\n"
+    assert spoken(proxy, f"{head}Connection: keep-alive\r\n\r\n".encode()).endswith(b"\r\n\r\nhere/a?b close")
+
+
+def test_a_tunnel_hands_bytes_on_in_both_directions(proxy, port):
+    answer = spoken(
+        proxy, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nGET /t HTTP/1.1\r\nHost: h\r\nConnection: x\r\n\r\n".encode()
+    )
+    assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.0 200 OK")
+    assert answer.endswith(b"h/t x")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["127.0.0.1:1", "localhost:80", "evil.invalid:443", "notexample.invalid:443", "example.invalid.evil:443",
+     "example.invalid:22", "[::1]:80", "EVIL.invalid.:443", "example.invalid@evil.invalid:443"],
+)  # fmt: skip
+def test_what_the_settings_do_not_name_is_refused_and_remembered(proxy, target):
+    answer = spoken(proxy, f"CONNECT {target} HTTP/1.1\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 403 Forbidden")
+    assert proxy.take_refused()
+    assert not proxy.take_refused()
+
+
+@pytest.mark.parametrize("line", [b"", b"GET / HTTP/1.1", b"GET ftp://a/ HTTP/1.1", b"CONNECT a:b HTTP/1.1", b"x"])
+def test_what_is_no_request_to_a_proxy_is_refused(proxy, line):
+    assert b" 400 " in spoken(proxy, line + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize("host", ["example.invalid", "a.other.invalid"])
+def test_a_name_that_leads_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])
+    assert b"is an address of a local network" in spoken(proxy, f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
+
+
+@pytest.fixture
+def confinement(repository, tmp_path, port):
+    confinement = Confinement(repository, tmp_path / "sandbox", network=[f"127.0.0.1:{port}"])
+    if confinement.chosen().sandbox.tier != "bubblewrap":
+        pytest.skip("needs bubblewrap")
+    yield confinement
+    confinement.close()
+
+
+def run(confinement, *argv: str, limits="workspace") -> subprocess.CompletedProcess:
+    command = confinement.wrap(argv, limits)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confinement, port):
+    assert run(confinement, "python3", "-c", FETCH, f"http://127.0.0.1:{port}/x").stdout.startswith("127.0.0.1")
+    assert "403" in run(confinement, "python3", "-c", FETCH, "http://example.invalid/").stdout
+    assert confinement.denial("") == "example.invalid: not in sandbox.hosts"
+    assert confinement.denial("") == ""
+    direct = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+    assert "refused" in run(confinement, "python3", "-c", direct).stderr
+
+
+def test_lines_that_only_read_reach_nothing(confinement):
+    assert "HTTPS_PROXY=" not in run(confinement, "env", limits="read").stdout
+    assert "HTTPS_PROXY=" in run(confinement, "env").stdout
+
+
+@pytest.mark.parametrize(("line", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("true", 0)])
+def test_the_exit_code_is_that_of_the_command(confinement, line, code):
+    assert run(confinement, "sh", "-c", line).returncode == code
