@@ -41,6 +41,9 @@ INDEX_TIMEOUT = 0.6
 """Of these, for the index to read changed notes: another process may be writing it."""
 VECTOR_TIMEOUT = 0.2
 """Of these, after that, for the vector of the message; then recall uses words only."""
+FILL_TIMEOUT = 0.15
+"""And after that, for the vectors of notes that have none yet."""
+_FILL_BATCH = 8
 FOLLOW_TIMEOUT = 0.4
 """Seconds of a turn for the index to read changed notes; the rest is read in later turns."""
 RESERVED_TOKENS = 2_000
@@ -130,15 +133,24 @@ class NoteFinder:
             self._followed = made, loaded
 
     def embed(self, text: str) -> bool:
-        """Make the vector of a text; False without vectors, or when the model does not answer."""
+        """Make the vectors of a message; False without vectors, or when the model does not answer."""
         from ouro.memory.index import question_of
-        from ouro.memory.long_term.recall.recall import gist
+        from ouro.memory.long_term.recall.relevance import questions_in
 
         vectors = self.lookup.search().vectors
         try:
-            return vectors is not None and vectors.question(question_of(gist(text)).spoken) is not None
+            return vectors is not None and bool(vectors.questions([question_of(q).spoken for q in questions_in(text)]))
         except ModelError:
             return False  # the embedder has logged it
+
+    def fill(self, seconds: float = FILL_TIMEOUT) -> None:
+        """Make the vectors of the newest notes that have none: in a session with one turn nothing else has done so."""
+        vectors, deadline = self.lookup.search().vectors, monotonic() + seconds
+        try:
+            while vectors and monotonic() < deadline and vectors.fill(_FILL_BATCH, ("notes",)):
+                pass
+        except (ModelError, SearchUnavailable) as error:
+            log.info("recall: some notes have no vector yet: %s", error)
 
     def by_hypotheses(self, hypotheses: Sequence[str], sent: frozenset[str]) -> Recalled:
         """As `Recall.by_hypotheses`; notes that have no vector get theirs first."""
@@ -262,6 +274,8 @@ class TurnRecall:
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
+        if has_vector:
+            await asyncio.wait({_begin(self.finder.fill)}, timeout=FILL_TIMEOUT)
         finder, sent = self.finder, self._sent()
         return await asyncio.to_thread(
             lambda: finder.recall.local(text, finder.situation(sent), by_words=not has_vector)

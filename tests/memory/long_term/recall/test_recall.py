@@ -67,6 +67,31 @@ def states(recalled):
     return {item.id[-1]: item.state for item in recalled.items}
 
 
+RUN = note(
+    7, "The tests of this project run with `pytest -q -x`, never with tox.", entities=("tool:pytest", "tool:tox")
+)
+QUEUE = note(8, "RabbitMQ replaces Redis for the job queue.")
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("How do I run the tests here?", "7"),
+        ("How do I run the tests here? Answer with the command only, no tools.", "7"),
+        ("Which job queue do we use now? One word, no tools.", "8"),
+        (
+            "Thanks, that looks good. Which job queue do we use?\n\nAnd please keep it short, I am on a phone today.",
+            "8",
+        ),
+        ("One word, no tools. Answer with the command only.", ""),
+    ],
+)
+def test_a_sentence_is_a_question_of_its_own(recall_of, said, wanted):
+    others = [note(1, "Rates come from the bank at noon."), note(2, "The basket holds cents, no floats."), TEA]
+    recalled = recall_of(RUN, QUEUE, *others).local(said, recall_of.here)
+    assert {item.id[-1] for item in recalled.items if item.state == "loaded"} == set(wanted)
+
+
 def test_what_bears_on_the_message_is_told_and_nothing_else(recall_of):
     found = recall_of(LOCKS, TESTS, TEA).local("how do we lock rows when users are updated?", recall_of.here)
 

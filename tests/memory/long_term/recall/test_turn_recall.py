@@ -7,7 +7,7 @@ import pytest
 import yaml
 from fakes.classifier import quiet
 from fakes.model_server import Raw, Reply
-from fakes.word_embedder import vector_of
+from fakes.word_embedder import WordEmbedder, vector_of
 
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Prompted, Said
@@ -67,6 +67,15 @@ async def test_without_notes_nothing_is_opened(repository, home):
     assert await recalled(session, QUESTION) == {}
     finder = session.memory._recall.finder
     assert ("recall" in vars(finder), finder._followed, session.status().memories) == (False, None, 0)
+    await session.close()
+
+
+async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(repository, own, monkeypatch):
+    monkeypatch.setattr("ouro.assemble_memory.chosen_embedder", lambda *_: WordEmbedder())
+    session, _ = await opened(repository)
+    put(own, BREAD, TEA)
+    [event] = [event for event in await say(session, QUESTION) if isinstance(event, NotesRecalled)]
+    assert "close in meaning" in event.items[0].reason
     await session.close()
 
 
