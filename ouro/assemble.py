@@ -332,7 +332,7 @@ class _SessionBuilder:
 
     @cached_property
     def files_seen(self) -> FilesSeen:
-        return FilesSeen(no_secrets_in_memory(self.workspace, self.mask.kind_of_secret))
+        return FilesSeen(no_secrets_in_memory(self.workspace, self.mask.kind_of_secret), self.memory.recording)
 
     @cached_property
     def lookup(self) -> Lookup | None:

@@ -153,7 +153,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         if step.after is not None:
             goal = step.target or step.found
             store(goal, step.after, self._seen)
-            undo.callback(_restore, goal)
+            undo.callback(_restore, goal, encode(goal.shown, step.after), self._seen)
             if step.target is not None and step.found.stat is not None:
                 os.chmod(goal.place.name, stat.S_IMODE(step.found.stat.st_mode), dir_fd=goal.place.folder)
             if step.patch.kind == "Update" and not known:
@@ -162,17 +162,18 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
                 )  # the lines around the change matched; the rest of the file was not read
         if step.after is None or step.target is not None:
             try:
-                os.unlink(step.found.place.name, dir_fd=step.found.place.folder)
+                with self._seen.recording(step.found.place.path, step.found.before, None):
+                    os.unlink(step.found.place.name, dir_fd=step.found.place.folder)
             except OSError as error:
                 raise ToolError(f"{step.found.shown} cannot be deleted: {error.strerror}.") from error
             self._seen.forget(step.found.place.path)
-            undo.callback(_restore, step.found)
+            undo.callback(_restore, step.found, None, self._seen)
 
 
-def _restore(found: FileBefore) -> None:
-    """Restore the files after a patch that failed half way."""
+def _restore(found: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
+    """Restore a file after a patch that failed half way."""
     place = found.place
-    with suppress(OSError):
+    with suppress(OSError), seen.recording(place.path, written, found.before):
         if found.stat is None:
             os.unlink(place.name, dir_fd=place.folder)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -16,6 +16,9 @@ from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile,
 
 MAX_BYTES = 50_000_000
 """Larger files are not changed by the tools: several copies of the text are in memory."""
+
+
+Recording = Callable[[Path, bytes | None, bytes | None], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ class FileBefore:
     data: bytes = field(default=b"", repr=False)
 
     @property
+    def before(self) -> bytes | None:
+        """Its bytes; None if it does not exist yet."""
+        return None if self.stat is None else self.data
+
+    @property
     def text(self) -> str | None:
         """Its text, with `\\n` line endings."""
         return None if self.file is None else self.file.text
@@ -47,10 +55,16 @@ class FilesSeen:
 
     Args:
         refuses: returns why a content may not be written to a path; empty if it may.
+        recording: is entered with a path, its content and the new one (None: no file) while a change is written.
     """
 
-    def __init__(self, refuses: Callable[[Path, bytes], str] = lambda _path, _data: "") -> None:
+    def __init__(
+        self,
+        refuses: Callable[[Path, bytes], str] = lambda _path, _data: "",
+        recording: Recording = lambda _path, _before, _after: nullcontext(),
+    ) -> None:
         self.refuses = refuses
+        self.recording = recording
         self._seen: dict[Path, _Seen] = {}
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
@@ -152,7 +166,8 @@ def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
     if reason := seen.refuses(found.place.path, data):
         raise ToolError(f"{found.shown} was not written: {reason}")
     try:
-        save(found.place.folder, found.place.name, data, expected=found.stat)
+        with seen.recording(found.place.path, found.before, data):
+            save(found.place.folder, found.place.name, data, expected=found.stat)
     except ChangedMeanwhileError:
         raise ToolError(f"{found.shown} was changed by another program. Read it again.") from None
     except OSError as error:

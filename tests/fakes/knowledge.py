@@ -6,7 +6,7 @@ import asyncio
 import fcntl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ouro.display import Question
@@ -18,6 +18,8 @@ from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
+from ouro.utils.files import open_folder
+from ouro.utils.text_files import ChangedMeanwhileError, save
 
 
 async def no_model(_messages):
@@ -58,13 +60,14 @@ class Conversation:
         self._unanswered = 0
         self._answer = answer
         self.consolidator = LongTermMemoryConsolidator(ask, finds_secret)
+        self.marks = TurnMarks(histories / "turns", session, lambda: not is_quiet())
         self.manager = LongTermMemoryManager(
             scopes,
             MemoryPrompt(scopes.opened, session, self.began_with, threshold, price),
             project or home,
             self,
             self.consolidator,
-            TurnMarks(histories / "turns", session, lambda: not is_quiet()),
+            self.marks,
             write,
         )
         self.block = self.manager.load_and_format()
@@ -108,8 +111,33 @@ class Conversation:
     async def write(self, name: str, text: str, folder: Path | None = None) -> None:
         """The model writes a memory file with its file tool."""
         path = (folder or self.folder) / name
+
+        def act() -> None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            before = path.read_bytes() if path.exists() else None
+            with self.manager.recording(path, before, text.encode()):
+                path.write_text(text)
+
+        await self.call("write", {"path": str(path), "content": text}, act=act)
+
+    async def add(self, name: str, line: str, *, says: bool) -> None:
+        """The model adds a line to a file with its file tool; the user `says` it before."""
+        if says:
+            self.messages.append(user(line))
+        path = self.folder / name
+        call = ToolCall(f"c{len(self.messages)}", "edit", {"path": str(path)})
+        self.messages.append(assistant("", call))
         path.parent.mkdir(parents=True, exist_ok=True)
-        await self.call("write", {"path": str(path), "content": text}, act=lambda: path.write_text(text))
+        while True:
+            found = path.stat() if path.exists() else None
+            before = path.read_bytes() if found else None
+            after = (before or b"") + line.encode()
+            with suppress(ChangedMeanwhileError), self.manager.recording(path, before, after):
+                with open_folder(path.parent) as folder:
+                    save(folder, name, after, expected=found)
+                break
+        await self.manager.tool_ended(self.messages)
+        self.messages.append(tool(ToolReply(call.id, "edit", "ok")))
 
     async def commit(self, folder: Path | None = None) -> None:
         """The model commits in the shell, as it was told."""
@@ -137,6 +165,10 @@ class Conversation:
         """Until nothing runs but what waits for an answer that nobody gives."""
         while len(self.tasks) > self._unanswered:
             await asyncio.wait(self.tasks, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
+
+    def kill(self) -> None:
+        """The process of the session is gone: its turn never ends."""
+        (self.marks.folder / self.marks.session).write_text("999999999")
 
     async def close(self) -> None:
         await self.manager.close()

@@ -104,5 +104,5 @@ def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, 
 @pytest.mark.parametrize("edit", [FileEdit("facts.md", None, f"- {OWN}\n"), FileEdit(f"{SHAPED}.md", None, "- one\n")])
 def test_m8_a_secret_that_a_turn_left_in_a_file_is_refused_though_its_call_was_approved(tmp_path, mask, edit):
     provenance = Provenance([user("remember it")], lambda _: False)
-    approval = TurnApproval(provenance, tmp_path, mask.kind_of_secret, asks=False)
-    assert approval.after_turn(edit, is_approved=True, was_approved=True).state is ChangeState.REFUSED
+    approval = TurnApproval(provenance, mask.kind_of_secret, asks=False)
+    assert approval.after_turn(edit, is_approved=True).state is ChangeState.REFUSED

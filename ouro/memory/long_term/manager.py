@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -145,15 +146,26 @@ class LongTermMemoryManager:
 
         `messages` is the transcript so far (`is_whole`: all of it), `said` the number of the user's last message.
         """
-        provenance = self._provenance(messages, is_whole)
         at = TurnRef(self._marks.session, _turns(messages) if is_whole else 0, said)
 
         def approve() -> list[CoreChanged]:
+            provenance = self._provenance(messages, is_whole)
             for scope in self._scopes:
                 scope.tool_ended(provenance, at, asks=self._write == "ask")
             return []
 
         await self._try("approve what was written", approve)
+
+    @contextmanager
+    def recording(self, path: Path, before: bytes | None, after: bytes | None) -> Iterator[None]:
+        """Record the write of a file tool that is done inside, where it is one of a memory file. Blocks."""
+        found = next((scope for scope in self._scopes if path.is_relative_to(scope.store.folder.resolve())), None)
+        if found is None:
+            yield
+            return
+        name = str(path.relative_to(found.store.folder.resolve()))
+        with found.recording(self._marks.session, name, before, after):
+            yield
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0) -> None:
         """After turn number `turn` (0: count it): commit what it wrote or make it pending, in the background.
@@ -244,6 +256,8 @@ class LongTermMemoryManager:
         return found
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Provenance:
+        for scope in self._scopes:
+            scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
         return Provenance(messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd)
 
@@ -253,13 +267,14 @@ class LongTermMemoryManager:
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
         try:
-            await self._try("commit what was written", lambda: self._settle(self._provenance(messages, is_whole)))
+            await self._try("commit what was written", lambda: self._settle(messages, is_whole))
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
-    def _settle(self, provenance: Provenance) -> list[CoreChanged]:
+    def _settle(self, messages: Sequence[Message], is_whole: bool) -> list[CoreChanged]:
+        provenance = self._provenance(messages, is_whole)
         asks, before = self._write == "ask", [dict(scope.texts) for scope in self._scopes]
         events = [event for scope in self._scopes for event in scope.turn_ended(provenance, self._now, asks=asks)]
         events += self._remove_corrected(before)

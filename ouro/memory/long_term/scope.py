@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
@@ -21,13 +22,13 @@ from ouro.memory.long_term.git.values import (
     SkippedFile,
     UndoResult,
 )
-from ouro.memory.long_term.store import GitMemoryStore, has_made
-from ouro.memory.long_term.trust.approval import ChangeState, TurnApproval, after_pause, edits_in
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
 from ouro.memory.long_term.trust.proposals import (
+    MAX_SOURCES,
     Proposal,
     Proposals,
     by_agent,
-    carried_over,
     change_of,
     digest,
     edit_of,
@@ -35,6 +36,9 @@ from ouro.memory.long_term.trust.proposals import (
     subject_of,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.memory.long_term.trust.tool_writes import ToolWrites
+from ouro.memory.long_term.trust.turn_changes import TurnChanges, written_in_turn
+from ouro.memory.long_term.trust.turn_marks import TURNS, is_turn_running
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro and is not approved"
@@ -62,6 +66,8 @@ class ScopeMemory:
 
     def __init__(self, store: GitMemoryStore) -> None:
         self.store = store
+        turns = store.repository.state_dir.parent / TURNS
+        self._writes = ToolWrites(store.repository, lambda session: is_turn_running(turns, session))
         self.texts: Mapping[str, str] = {}
         """The trusted core: category -> text."""
         self.loaded = LoadedScope(store.scope, str(store.folder), "", {})
@@ -72,11 +78,17 @@ class ScopeMemory:
         self._proposals = Proposals(store.repository)
         self._foreign: tuple[FileEdit, ...] = ()
         """Changes in the files that are not trusted."""
+        self._foreign_sources: Sequence[str] = ()
+        """What ran in the turn in which they were found."""
         self._known: frozenset[tuple[str, str | None]] = frozenset()
         """Name and text of the files that differed from the accepted commit when last read."""
+        self._undecided: frozenset[str] = frozenset()
+        """Files that running turns wrote: they will decide about them."""
+        self._mixed: set[tuple[str, str | None]] = set()
+        """Texts in the files that were not approved, by name: what this session read of them may hold it."""
         self._accepted = ""
-        self._approved_in_turn: set[str] = set()
-        """Files that were approved after a tool of the current turn."""
+        self._approved_in_turn: dict[str, str | None] = {}
+        """What was approved after a tool of the current turn: name -> text."""
 
     @property
     def scope(self) -> Scope:
@@ -89,7 +101,8 @@ class ScopeMemory:
 
     @property
     def is_clean(self) -> bool:
-        return not self._foreign
+        """Whether all that is in the files is approved, and was while this session ran."""
+        return not self._foreign and not self._mixed
 
     @property
     def untrusted(self) -> tuple[str, ...]:
@@ -120,10 +133,12 @@ class ScopeMemory:
         if self.store.accepted == self.loaded.head and is_known:
             self.texts = self.loaded.core
             return
-        self._reload()
-        if not self._foreign:
-            self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.repository))
+        with self._alone():
+            with suppress(OSError):
+                self._writes.end()
             self._reload()
+            if self._commit_approved("Keep what was written before ouro ended", open_turn(self.store.repository)):
+                self._reload()
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
         """The texts of a version; None if they no longer exist."""
@@ -138,8 +153,22 @@ class ScopeMemory:
     def proposals(self) -> tuple[Proposal, ...]:
         if not self._foreign:
             return self._proposals.list()
-        number = proposal_id(self.scope, self._foreign)
-        return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._foreign, FOREIGN_REASON))
+        number, sources = proposal_id(self.scope, self._foreign), tuple(self._foreign_sources)
+        found = Proposal(number, self.scope, "outside", self._foreign, FOREIGN_REASON, sources)
+        return (*self._proposals.list(), found)
+
+    def observe(self, session: str) -> None:
+        """Note what turns of other sessions have in the files now: `session` may have read it."""
+        self._mixed |= {(edit.name, edit.after) for edit in self._writes.of_others(session)}
+
+    @contextmanager
+    def recording(self, session: str, name: str, before: bytes | None, after: bytes | None) -> Iterator[None]:
+        """Record the write of a file tool that is done inside; no other ouro changes this memory meanwhile."""
+        texts = (None if data is None else data.decode("utf-8-sig", "replace") for data in (before, after))
+        edit = FileEdit(name, *(text and text.replace("\r\n", "\n") for text in texts))
+        self.store.ensure_repo()
+        with self._writes.recording(session, edit):
+            yield
 
     def tool_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> None:
         """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro keeps this (M13)."""
@@ -149,45 +178,58 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        approval = TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
-        found = [approval.after_tool(edit) for edit in self._new_edits(self.store.outside_edits())]
-        for edit in edits_in(found, ChangeState.TRUSTED):
-            self.store.approve(edit.name)
-            self._approved_in_turn.add(edit.name)
+        with self._alone():
+            approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
+            written = self._written(provenance, at)
+            own = written.net_edits()
+            for edit in self._new_edits(self.store.outside_edits()):
+                is_own = edit.name in own and own[edit.name].after == edit.after
+                if edit.name in written.others or (edit.name in own and not is_own):
+                    continue  # others wrote there too
+                if approval.after_tool(edit, is_own=is_own).state is ChangeState.TRUSTED:
+                    self.store.approve(edit.name)
+                    self._approved_in_turn[edit.name] = edit.after
 
     def turn_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> list[CoreChanged]:
-        """After a turn: its changes become trusted, pending, foreign or refused. Returns the events to show."""
-        approved_in_turn, self._approved_in_turn = self._approved_in_turn, set()
-        if not self.store.has_changed_since_load(self.loaded):
+        """After a turn: its changes become trusted, pending, foreign or refused. Returns the events to show.
+
+        Only what this turn wrote is decided. What others wrote in the same files meanwhile stays there.
+        """
+        if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
+            self._approved_in_turn = {}
             return []
         self.store.ensure_repo()
+        with self._alone():
+            return self._decide(provenance, at, asks=asks)
+
+    def _decide(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> list[CoreChanged]:
+        approved, self._approved_in_turn = self._approved_in_turn, {}
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         base, foreign_before = self.store.accepted, self._foreign
-        not_approved = {edit.name for edit in self.store.outside_edits()}
-        approval = TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
+        written = self._written(provenance, at, approved)
+        approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
         changes = [
-            approval.after_turn(
-                edit, is_approved=edit.name not in not_approved, was_approved=edit.name in approved_in_turn
-            )
-            for edit in self._new_edits(self.store.edits_since(base))
-            if edit.name in not_approved or not has_made(self.store, edit)
+            approval.after_turn(edit, is_approved=name in approved and approved[name] == edit.after)
+            for name, edit in written.net_edits().items()
+            if edit.before != edit.after
         ]
-        trusted, pending = edits_in(changes, ChangeState.TRUSTED), edits_in(changes, ChangeState.PENDING)
         refused = [change for change in changes if change.state is ChangeState.REFUSED]
         self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
-        if refused:  # the files that would hold a secret are as they were before (M8)
-            before = {change.edit.name: change.edit.before for change in refused}
-            self.store.save_and_commit(before, "Remove a secret", at.trailers("undo"))
-        if written := edits_in(changes, ChangeState.TRUSTED, ChangeState.PENDING):  # both are committed
-            self.store.commit_changes(subject_of(written), at.trailers("agent"), [edit.name for edit in written])
-        reason = next((change.reason for change in changes if change.state is ChangeState.PENDING), "")
-        events = [self._propose(pending, reason, provenance.sources, at)] if pending else []
-        self.store.approve(*(edit.name for edit in trusted))
+        if refused:  # the files are without the secret again (M8)
+            written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
+        trusted = written.commit(edits_in(changes, ChangeState.TRUSTED), at.trailers("agent"))
+        pending = [change for change in changes if change.state is ChangeState.PENDING]
+        events = [self._propose(pending, written, provenance.sources, at)] if pending else []
+        self._writes.end(at.session)
+        self._commit_approved("Keep what was written", {ORIGIN: "outside"})
         self._reload()
         end_turn(self.store.repository)
         if trusted:
             events.insert(0, self._event(trusted, "agent", base))
-        return events + (self.foreign_events() if self._foreign != foreign_before else [])
+        if self._foreign == foreign_before:
+            return events
+        self._foreign_sources = () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
+        return events + self.foreign_events()
 
     def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
         """Between turns: read what an editor, another session or a pull has changed. Returns the events to show.
@@ -195,10 +237,15 @@ class ScopeMemory:
         Where no agent was running, the changes are the user's.
         """
         answered_elsewhere = self._foreign and self.store.accepted != self._accepted  # in another window
-        if not answered_elsewhere and not self.store.has_changed_since_load(self.loaded):
+        if not (answered_elsewhere or self._undecided) and not self.store.has_changed_since_load(self.loaded):
             return []
+        with self._alone():
+            return self._read_changes(agent_was_idle=agent_was_idle)
+
+    def _read_changes(self, *, agent_was_idle: bool) -> list[CoreChanged]:
         texts_before, base, foreign_before = self.texts, self.store.accepted, self._foreign
-        edits = [edit for edit in self.store.outside_edits() if (edit.name, edit.after) not in self._known]
+        undecided = {edit.name for edit in self._writes.of_others()}
+        edits = [edit for edit in self._new_edits(self.store.outside_edits()) if edit.name not in undecided]
         state = after_pause(agent_was_idle=agent_was_idle, has_pending=bool(foreign_before))
         if edits and state is ChangeState.TRUSTED:
             self._approve_and_commit(edits, {ORIGIN: "outside"})
@@ -215,39 +262,47 @@ class ScopeMemory:
         return [change_of(self.scope, proposal.edits, "outside", proposal=proposal.id) for proposal in found]
 
     def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
-        """PENDING or FOREIGN → TRUSTED: the user accepts the change."""
-        base = self.store.accepted
-        if proposal.origin == "outside":
-            done: Sequence[FileEdit] = proposal.edits
-            self._approve_and_commit(done, at.trailers("person"))
-        else:
-            texts = [(edit, self._text_now(edit.name)) for edit in proposal.edits]
-            done = [FileEdit(edit.name, now, carried_over(edit, now or "")) for edit, now in texts]
-            changes = {edit.name: edit.after or None for edit in done}
-            self.store.save_and_commit(changes, subject_of(done), at.trailers("person"))
-            self._proposals.remove(proposal.id)
-        self._reload()
-        return self._event(done, "person", base)
+        """PENDING or FOREIGN → TRUSTED: the user accepts the change.
+
+        Raises:
+            UsageError: a foreign change is no longer as it was shown.
+            SecretInMemory: it holds a secret.
+        """
+        with self._alone():
+            base = self.store.accepted
+            if proposal.origin == "outside":
+                self._demand_unchanged(proposal)
+                done: Sequence[FileEdit] = proposal.edits
+                self.store.demand_no_secret(text for edit in done for text in (edit.name, edit.after))
+                self._approve_and_commit(done, at.trailers("person"))
+            else:
+                done = self._merge(proposal.edits, at)
+                self._proposals.remove(proposal.id)
+            self._reload()
+            return self._event(done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
-        """Drop a change; one that is in the files is reverted there. The git history keeps it."""
+        """Drop a change; one that is in the files is reverted there. The git history keeps it. Raises as `accept`."""
         if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
             return
-        names, subject = [edit.name for edit in proposal.edits], subject_of(proposal.edits)
-        self.store.commit_changes(subject, {ORIGIN: "outside"}, names)
-        before = {edit.name: edit.before for edit in proposal.edits}
-        self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
-        self._reload()
+        with self._alone():
+            self._demand_unchanged(proposal)
+            names, subject = [edit.name for edit in proposal.edits], subject_of(proposal.edits)
+            self.store.commit_changes(subject, {ORIGIN: "outside"}, names)
+            before = {edit.name: edit.before for edit in proposal.edits}
+            self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
+            self._reload()
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
         """Undo a commit (by its whole id) with all of its turn, or one hunk; UsageError where nothing is left."""
-        before = self.store.accepted
-        done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
-        if not done.edits:
-            raise UsageError(f"Nothing of {commit[:7]} is left to undo: its lines have changed since.")
-        self._reload()
-        return done, self._event(done.edits, "undo", before)
+        with self._alone():
+            before = self.store.accepted
+            done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
+            if not done.edits:
+                raise UsageError(f"Nothing of {commit[:7]} is left to undo: its lines have changed since.")
+            self._reload()
+            return done, self._event(done.edits, "undo", before)
 
     def write(
         self,
@@ -261,17 +316,19 @@ class ScopeMemory:
 
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was `seen` (UsageError).
         """
-        base = self.store.accepted
-        edits = [FileEdit(name, self._text_now(name), text) for name, text in changes.items()]
-        done = [edit for edit in edits if edit.before != edit.after]
-        if not done:
-            return []
-        self.store.save_and_commit({edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen)
-        return self.reload(done, origin, base)
+        with self._alone():
+            base = self.store.accepted
+            edits = [FileEdit(name, self._text_now(name), text) for name, text in changes.items()]
+            done = [edit for edit in edits if edit.before != edit.after]
+            if not done:
+                return []
+            self.store.save_and_commit({edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen)
+            return self.reload(done, origin, base)
 
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
         """Read trusted edits that were written to the store. Returns the events to show."""
-        self._reload()
+        with self._alone():
+            self._reload()
         return [self._event(edits, origin, base)] if edits else []
 
     def _new_edits(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
@@ -279,12 +336,56 @@ class ScopeMemory:
         foreign = {edit.name for edit in self._foreign}
         return [edit for edit in edits if (edit.name, edit.after) not in self._known and edit.name not in foreign]
 
-    def _propose(self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef) -> CoreChanged:
-        found = by_agent(self.scope, edits, reason, sources, at.session, at.turn, timestamp())
-        self._proposals.add(found)
-        before = {edit.name: edit.before for edit in edits}
-        self.store.save_and_commit(before, f"Leave pending: {subject_of(edits)}", at.trailers("undo"))
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While inside, no other ouro writes here; a memory that cannot be written is read without that."""
+        with ExitStack() as stack:
+            with suppress(OSError):
+                stack.enter_context(self.store.repository.alone())
+            yield
+
+    def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
+        """What the turn wrote, but in files with a foreign change, which would become trusted with it."""
+        changed = self._new_edits(self.store.edits_since(self.store.accepted))
+        written = written_in_turn(self._writes.of(at.session), changed, provenance.has_moved, approved)
+        foreign = {edit.name for edit in self._foreign}
+        own = {name: edits for name, edits in written.items() if name not in foreign}
+        return TurnChanges(self.store, own, {edit.name for edit in self._writes.of_others(at.session)})
+
+    def _propose(
+        self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
+    ) -> CoreChanged:
+        edits = [change.edit for change in changes]
+        self._proposals.add(
+            found := by_agent(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
+        )
+        names = [edit.name for edit in edits]
+        written.note(names, subject_of(edits), at.trailers("agent"))
+        written.withdraw(names, f"Leave pending: {subject_of(edits)}", at.trailers("undo"))
         return change_of(self.scope, edits, "agent", proposal=found.id)
+
+    def _merge(self, edits: Sequence[FileEdit], at: TurnRef) -> list[FileEdit]:
+        """Write a proposal, with what the files hold by now; returns the edits of the trusted text."""
+        others = {edit.name for edit in self._writes.of_others()}
+        changes = TurnChanges(self.store, {edit.name: (edit,) for edit in edits}, others)
+        done = [*changes.net_edits().values()]
+        self.store.demand_no_secret(edit.after for edit in done)
+        changes.write()
+        return changes.commit(done, at.trailers("person"))
+
+    def _demand_unchanged(self, proposal: Proposal) -> None:
+        self._reload()
+        if proposal.edits != self._foreign:
+            raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
+
+    def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> bool:
+        """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
+        if not self.store.has_uncommitted:
+            return False
+        left = {edit.name for edit in (*self.store.outside_edits(), *self._writes.of_others())}
+        changed = self.store.edits_since(self.store.get_current_head())
+        names = [edit.name for edit in changed if edit.name not in left]
+        return bool(names) and bool(self.store.commit_changes(subject, trailers, names))
 
     def _approve_and_commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> None:
         names = [edit.name for edit in edits]
@@ -293,16 +394,22 @@ class ScopeMemory:
 
     def _reload(self) -> None:
         self.loaded = self.store.load_all()
-        self._foreign = self.store.outside_edits()
+        outside = self.store.outside_edits()
+        self._undecided = frozenset(edit.name for edit in self._writes.of_others())
+        self._foreign = tuple(edit for edit in outside if edit.name not in self._undecided)
+        self._mixed |= {(edit.name, edit.after) for edit in self._foreign}
+        self._mixed = {(name, text) for name, text in self._mixed if not self.store.is_approved(name, text)}
         self._accepted = self.store.accepted
-        self._known = frozenset((edit.name, edit.after) for edit in self.store.edits_since(self._accepted))
-        trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in self._foreign}
+        edits = self.store.edits_since(self._accepted)
+        self._known = frozenset((edit.name, edit.after) for edit in edits if edit.name not in self._undecided)
+        trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in outside}
         texts = {name: trusted.get(name, self.loaded.core.get(name, "")) for name in self.store.core}
         self.texts = {name: text for name, text in texts.items() if text.strip()}
-        if not self._foreign and self.loaded.head:
+        if not outside and self.loaded.head:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
-            self.store.repository.keep("core", _fingerprint(self.loaded))
+            with suppress(OSError):  # a home that cannot be written is read all the same
+                self.store.repository.keep("core", _fingerprint(self.loaded))
 
     def _text_now(self, name: str) -> str | None:
         try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -103,6 +105,10 @@ class SessionMemory:
         changes = await self.manager.context(self._memory.context()) if self.manager else ""
         notes = await self._recall.before(text) if self._recall else ""
         return "\n\n".join(filter(None, (changes, notes)))
+
+    def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
+        """Is entered while a file tool writes a file: a write into memory is recorded before it is done."""
+        return self.manager.recording(path, before, after) if self.manager else nullcontext()
 
     async def tool_finished(self, tool: str) -> None:
         """React to the end of a tool call.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
@@ -172,7 +172,7 @@ class GitMemoryStore:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
-        self._demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
+        self.demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.repository.alone():
             if other := next((name for name, text in (seen or {}).items() if (self.find(name) or "") != text), ""):
@@ -193,7 +193,7 @@ class GitMemoryStore:
                 text = change(self._files.read(name))
             except FileNotFoundError:
                 text = change("")
-            self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
+            self.demand_no_secret([subject, *(trailers or {}).values(), name, text])
             return self._commit(self._put({name: text}, approved=is_approved), subject, trailers or {})
 
     def join(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
@@ -242,6 +242,69 @@ class GitMemoryStore:
             changes = {name: self._files.find_bytes(name) for name, kind in secrets.items() if not kind}
             return self._commit(changes, subject, trailers or {}) if changes else ""
 
+    def commit_parts(
+        self,
+        texts: Mapping[str, str | None],
+        whole: Iterable[str],
+        subject: str,
+        trailers: Mapping[str, str],
+        *,
+        approves: bool = False,
+    ) -> str:
+        """Commit texts that the files need not hold, and `whole` files as they are; returns as `save_and_commit`.
+
+        Args:
+            approves: approve all of it.
+        """
+        self.ensure_repo()
+        with self.repository.alone():
+            changes = {**_encoded(texts), **{name: self._files.find_bytes(name) for name in whole}}
+            if approves:
+                self._ledger.approve(_marks(changes))
+            return self._commit(changes, subject, trailers)
+
+    def write_beside(self, files: Mapping[str, str | None]) -> None:
+        """Write files in which others may have written, too: only texts that were approved before are approved."""
+        self.ensure_repo()
+        with self.repository.alone():
+            trusted = self.trusted_texts(dict.fromkeys(files, ()))
+            for name, text in files.items():
+                self._put({name: text}, approved=text == trusted[name])
+
+    def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
+        """The approved text of each file before its edits: what the first began with if that is approved, else the
+        accepted one."""
+        approved = self._ledger.approved()
+        return {
+            edit.name: found[0].before
+            if (found := edits[edit.name]) and _mark(edit.name, found[0].before) in approved
+            else edit.before
+            for edit in self._edits(self.accepted, edits)
+        }
+
+    def demand_no_secret(self, texts: Iterable[str | None]) -> None:
+        """Raises SecretInMemory where one of the texts holds a secret."""
+        if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
+            raise SecretInMemory(f"This holds a secret ({clean(kind)}) and is not remembered.", "Leave the secret out.")
+
+    def committed_texts(self, names: Collection[str]) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """The text of each file in the last commit, and in the accepted one; the history may be unreadable."""
+        accepted = {edit.name: edit.before for edit in self._edits(self.accepted, names)}
+        try:
+            return {edit.name: edit.before for edit in self._edits(self.repository.head().commit, names)}, accepted
+        except MemoryUnusable:
+            return dict(accepted), accepted
+
+    def is_approved(self, name: str, text: str | None) -> bool:
+        """Whether a text is the accepted one of a file, or was approved since."""
+        blob = _mark(name, text)[1]
+        return self._tree(self.accepted).get(name, GONE) == blob or (name, blob) in self._ledger.approved()
+
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether something is approved that may not be committed."""
+        return bool(self._ledger.approved())
+
     def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
         """The differences of the files from a commit (empty: from an empty folder)."""
         return self._edits(commit, self._changed_since(commit))
@@ -289,10 +352,6 @@ class GitMemoryStore:
                 made = self._commit(encoded, f"Undo: {found.subject}", marks)
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
 
-    def _demand_no_secret(self, texts: Iterable[str | None]) -> None:
-        if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
-            raise SecretInMemory(f"This holds a secret ({clean(kind)}) and is not remembered.", "Leave the secret out.")
-
     def _are_approved(self, names: Iterable[str]) -> bool:
         try:
             return set(self._outside()).isdisjoint(names)
@@ -300,9 +359,9 @@ class GitMemoryStore:
             return False
 
     def _put(self, changes: Mapping[str, str | None], *, approved: bool = True) -> dict[str, bytes | None]:
-        encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
+        encoded = _encoded(changes)
         if approved:  # before they are written: killed in between, ouro still recognizes them as its own (M13)
-            self._ledger.approve({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
+            self._ledger.approve(_marks(encoded))
         # A moved file is written before it is removed: a kill in between loses nothing.
         for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
             self._files.write(name, data)
@@ -321,10 +380,15 @@ class GitMemoryStore:
         return commit
 
     def _settle(self, commit: str) -> None:
-        """Accept the commit, where the folder holds just that and all of it is approved."""
-        now = self._files.blobs()
-        if commit != self.accepted and not self._outside(now) and not self._changed_since(commit, now):
-            self._ledger.settle(commit, self.repository.tree(commit))
+        """Accept the commit, where all in which it differs from the accepted one is approved."""
+        if commit == (accepted := self.accepted):
+            return
+        tree, before, approved = self.repository.tree(commit), self._tree(accepted), self._ledger.approved()
+        changed = {(name, tree.get(name, GONE)) for name in {*tree, *before} if tree.get(name) != before.get(name)}
+        if changed <= approved:
+            now = self._files.blobs()
+            still = {(name, blob) for name, blob in approved if now.get(name, GONE) == blob != tree.get(name, GONE)}
+            self._ledger.settle(commit, tree, still)
 
     def _outside(self, now: Mapping[str, str] | None = None) -> list[str]:
         """The files that differ from the accepted commit, and are not approved."""
@@ -356,11 +420,17 @@ class GitMemoryStore:
         return files
 
 
-def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
-    """Whether an edit is a note that ouro itself committed meanwhile, not the turn."""
-    made = store.log(1, edit.name) if is_note(edit.name) else ()
-    is_ours = bool(made) and made[0].origin not in ("agent", "outside")
-    return is_ours and store.text_at(made[0].id, edit.name) == edit.after
+def _encoded(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
+    return {name: None if text is None else text.encode() for name, text in texts.items()}
+
+
+def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
+    """Files as the ledger has them: name -> blob, or GONE."""
+    return {name: GONE if data is None else blob_id(data) for name, data in files.items()}
+
+
+def _mark(name: str, text: str | None) -> tuple[str, str]:
+    return name, _marks(_encoded({name: text}))[name]
 
 
 def is_note(name: str) -> bool:

@@ -42,6 +42,7 @@ async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_comm
     conversation = await taught(home)
     if is_committed:
         await conversation.commit()
+    conversation.kill()
 
     assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
 

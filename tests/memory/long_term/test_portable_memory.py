@@ -165,5 +165,5 @@ def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):
     commit = again.save_and_commit({"decisions.md": "- Use git.\n"}, "Learn after that")
 
     assert [found.id for found in again.log()] == [commit]
-    assert again.accepted == ""
     assert {edit.name for edit in again.outside_edits()} >= {"facts.md", "preferences.md"}
+    assert again.accepted == commit  # it holds nothing but what was just written

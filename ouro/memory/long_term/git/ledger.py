@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 
 from ouro.utils.files import write_private
@@ -53,12 +52,12 @@ class ApprovalLedger:
             file.write(f"{commit}\n{_digest(files)}\n")
         made.replace(self._accepted)
 
-    def settle(self, commit: str, files: Mapping[str, str]) -> None:
-        """As `accept`, where the folder holds just that commit: what was approved before counts no more, or a file
-        could be reset unnoticed to what it was."""
+    def settle(self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()) -> None:
+        """As `accept`. Of what was approved before, only `still` counts on, as (name, blob): else a file could be reset
+        unnoticed to what it was."""
         self.accept(commit, files)
-        with suppress(FileNotFoundError):
-            os.truncate(self._approved, 0)
+        if still or self._approved.exists():
+            write_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))
 
     def approve(self, contents: Mapping[str, str]) -> None:
         """Approve files by name and blob (GONE: the removal). It survives when ouro is killed right after.

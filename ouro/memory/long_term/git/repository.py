@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import CompletedProcess
+from threading import get_ident
 from typing import TypeVar
 
 import msgspec
@@ -71,6 +72,8 @@ class GitRepository:
         self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
         self._common_of: Path | None = None
+        self._held: set[tuple[str, int]] = set()
+        """The locks that are held, with the thread that holds each."""
 
     @property
     def git_dir(self) -> Path:
@@ -86,19 +89,23 @@ class GitRepository:
         Where the folder and its history were deleted, a new history begins, and nothing of it is approved yet.
         """
         git_dir = self.git_dir
-        if self.own_dir.exists():
-            if os.path.lexists(git_dir):
-                return
-            with self.alone():
-                if os.path.lexists(git_dir):
-                    return
-                log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
-                for name in (*LEDGER_FILES, "tip", "core", "turns", "turn"):
-                    (self.own_dir / name).unlink(missing_ok=True)
+        if self.own_dir.exists() and os.path.lexists(git_dir / "HEAD"):
+            return
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
-        if os.path.lexists(git_dir / "HEAD"):  # copied from elsewhere, with its history
+        with self.alone():
+            self._create(git_dir)
+
+    def _create(self, git_dir: Path) -> None:
+        if os.path.lexists(git_dir / "HEAD"):  # made by another process, or copied with its history
             return
+        records = [self.own_dir / name for name in (*LEDGER_FILES, "tip", "core", "turns", "turn")]
+        if os.path.lexists(git_dir) and self.own("tip"):  # damaged, and never replaced
+            return
+        if not os.path.lexists(git_dir) and any(path.exists() for path in records):
+            log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
+            for path in records:
+                path.unlink(missing_ok=True)
         for folder in ("objects", "refs", "refs/heads"):
             (git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         if git_dir != self.state_dir:
@@ -239,14 +246,22 @@ class GitRepository:
 
     @contextmanager
     def alone(self, lock: str = "lock") -> Iterator[None]:
-        """While inside, no other ouro changes this history; with another `lock`, none does what that is for."""
+        """While inside, no other ouro changes this history; with another `lock`, none does what that is for.
+
+        The thread that holds it may enter again.
+        """
+        if (holder := (lock, get_ident())) in self._held:
+            yield
+            return
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.own_dir / lock, flags, 0o600)
         try:
             with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
                 lock_descriptor(descriptor)
+            self._held.add(holder)
             yield
         finally:
+            self._held.discard(holder)
             os.close(descriptor)
 
     def own(self, name: str) -> str:

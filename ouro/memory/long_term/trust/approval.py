@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from pathlib import Path
 
 import msgspec
 
@@ -31,6 +30,7 @@ class ChangeState(Enum):
 
 class MemoryChange(msgspec.Struct, frozen=True):
     edit: FileEdit
+    """From the trusted text."""
     state: ChangeState
     reason: str = ""
     """Why it is pending or was refused."""
@@ -40,37 +40,41 @@ class TurnApproval(msgspec.Struct, frozen=True):
     """Decides about the changes that a turn leaves in one memory folder: one method for each event."""
 
     provenance: Provenance
-    """What the messages of the turn say about who wrote what."""
-    folder: Path
+    """What the messages of the turn say about its words."""
     finds_secret: Callable[[str], str]
     """Returns which kind of secret a text holds; empty where it holds none."""
     asks: bool
     """The user wants to confirm every change (`memory.write: ask`)."""
 
-    def after_tool(self, edit: FileEdit) -> MemoryChange:
-        """WRITTEN → TRUSTED, where a call can have written it, in words of the user; else it stays WRITTEN."""
-        if self.asks or not self.provenance.may_have_written(self.folder, edit.name) or self._reason(edit):
-            return MemoryChange(edit, ChangeState.WRITTEN)
-        return MemoryChange(edit, ChangeState.TRUSTED)
+    def after_tool(self, edit: FileEdit, *, is_own: bool) -> MemoryChange:
+        """WRITTEN → TRUSTED, where the turn wrote it, or one of its commands may have, in words of the user.
 
-    def after_turn(self, edit: FileEdit, *, is_approved: bool, was_approved: bool) -> MemoryChange:
-        """WRITTEN → FOREIGN, REFUSED, PENDING or TRUSTED: the first whose condition holds.
+        Else it stays WRITTEN.
 
         Args:
-            is_approved: the content of the file is approved, since a tool ended or ouro itself wrote it.
-            was_approved: the file was approved after a tool; where it no longer is, it has changed since.
+            is_own: the file tools of the turn wrote it, or a git command that names the file.
         """
-        # No call of the turn can have left the file as it is (M3).
-        has_changed_since = was_approved and self.provenance.knows_all_writing
-        if not is_approved and (has_changed_since or not self.provenance.may_have_written(self.folder, edit.name)):
-            return MemoryChange(edit, ChangeState.FOREIGN)
-        if kind := self.finds_secret(f"{edit.name}\n{edit.after or ''}"):
+        may_be_ours = is_own or not self.provenance.knows_all_writing
+        is_trusted = may_be_ours and not self.asks and not self._reason(edit) and not self._secret(edit)
+        return MemoryChange(edit, ChangeState.TRUSTED if is_trusted else ChangeState.WRITTEN)
+
+    def after_turn(self, edit: FileEdit, *, is_approved: bool) -> MemoryChange:
+        """WRITTEN → REFUSED, PENDING or TRUSTED: the first whose condition holds.
+
+        For what the turn wrote; all else that is not approved is FOREIGN.
+
+        Args:
+            is_approved: a tool of the turn ended with exactly this change, and it was approved then.
+        """
+        if kind := self._secret(edit):
             return MemoryChange(edit, ChangeState.REFUSED, f"holds a secret ({kind})")
-        if is_approved and not self.asks:
-            return MemoryChange(edit, ChangeState.TRUSTED)
-        if reason := self._reason(edit) or (ASKS if self.asks else ""):
-            return MemoryChange(edit, ChangeState.PENDING, reason)
+        reason = "" if is_approved else self._reason(edit)
+        if reason or self.asks:
+            return MemoryChange(edit, ChangeState.PENDING, reason or ASKS)
         return MemoryChange(edit, ChangeState.TRUSTED)
+
+    def _secret(self, edit: FileEdit) -> str:
+        return self.finds_secret(f"{edit.name}\n{edit.after or ''}")
 
     def _reason(self, edit: FileEdit) -> str:
         return self.provenance.reason_to_confirm(edit.before or "", edit.after or "")

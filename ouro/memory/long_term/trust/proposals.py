@@ -19,7 +19,7 @@ from ouro.utils.log import log
 from ouro.utils.text import cut, escaped
 
 _NAME = "proposals"
-_MAX_SOURCES = 5
+MAX_SOURCES = 5
 KEEP, LEAVE = "keep it", "leave it out"
 _MAX_LINES = 40
 _SUBJECT, _WORDS = 200, 100
@@ -96,7 +96,7 @@ def by_agent(
     scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], session: str, turn: int, at: str
 ) -> Proposal:
     """A change that the agent or a model made; of what came from outside by then the latest are named."""
-    named = tuple(dict.fromkeys(sources))[-_MAX_SOURCES:]
+    named = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
     return Proposal(proposal_id(scope, edits), scope, "agent", tuple(edits), reason, named, session, turn, at)
 
 

@@ -2,7 +2,7 @@
 
 While nothing from outside has come into the transcript, what the agent writes is trusted. From then on (a tool result,
 a long paste, a summary) a line is trusted only where all its words are in one message of the user; anything else is
-pending. A file that no call of the turn can have written is foreign, whatever is in it (M3). See docs/memory.md.
+pending. A file that the turn did not write is foreign, whatever is in it (M3). See docs/memory.md.
 """
 
 from __future__ import annotations
@@ -93,17 +93,10 @@ class Provenance:
                 return f"the user did not ask to remove `{line.strip()[:80]}`"
         return ""
 
-    def may_have_written(self, folder: Path, name: str) -> bool:
-        """Whether a call of the current or last turn may have changed a file of that memory folder."""
-        if not self.knows_all_writing:
-            return True
-        path = (folder / name).resolve()
-        return any(
-            any((self._cwd / Path(given).expanduser()).resolve() == path for given in _paths(call))
-            if call.name in _FILE_TOOLS
-            else _moves(str(call.arguments.get("command")), name)
-            for call in self._calls
-        )
+    def has_moved(self, name: str) -> bool:
+        """Whether one of the git commands of the turn that run unasked removes or moves that file."""
+        lines = (str(call.arguments.get("command")) for call in self._calls if call.name == "shell")
+        return any(_COMMITS.fullmatch(line) and _moves(line, name) for line in lines)
 
     def _is_covered(self, line: str) -> bool:
         words, negative = _content(line)

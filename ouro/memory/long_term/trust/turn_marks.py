@@ -11,6 +11,9 @@ import msgspec
 
 from ouro.utils.runtime import ensure_private_dir, is_running
 
+TURNS = "turns"
+"""The folder of the marks, beside the states of the memories."""
+
 
 class TurnMarks(msgspec.Struct, frozen=True):
     """A small file for each turn that runs. Those of a killed ouro stay until memory was read."""
@@ -40,6 +43,14 @@ class TurnMarks(msgspec.Struct, frozen=True):
         """Remove marks of sessions that were killed: all that is in memory is trusted."""
         with suppress(OSError):
             for mark in self.folder.iterdir():
-                pid = mark.read_text()
-                if not pid.isdecimal() or not is_running(int(pid)):
+                if not is_turn_running(self.folder, mark.name):
                     mark.unlink()
+
+
+def is_turn_running(folder: Path, session: str) -> bool:
+    """Whether a session runs a turn now, in a process that lives."""
+    try:
+        pid = (folder / session).read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return pid.isdecimal() and is_running(int(pid))

@@ -1,0 +1,108 @@
+"""TurnChanges: what one turn wrote into a memory, apart from what others wrote into the same files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ouro.memory.long_term.git.values import FileEdit
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.trust.proposals import carried_over, subject_of
+
+Edits = Sequence[FileEdit]
+"""Of one file, in their order."""
+
+
+class TurnChanges:
+    """Changes to commit or to withdraw. Everything blocks: use from a thread, while no other ouro writes the memory.
+
+    Args:
+        written: name of the file -> what was written there.
+        others: files in which running turns of other sessions wrote: only the own changes are committed.
+    """
+
+    def __init__(self, store: GitMemoryStore, written: Mapping[str, Edits], others: Collection[str]) -> None:
+        self._store = store
+        self._written = written
+        self.others = others
+
+    def net_edits(self) -> dict[str, FileEdit]:
+        """The change of the trusted text of each file."""
+        trusted = self._store.trusted_texts(self._written)
+        own = self._written.items()
+        return {name: FileEdit(name, trusted[name], _applied(edits, trusted[name])) for name, edits in own}
+
+    def write(self) -> None:
+        """Write the changes into the files, with what others wrote there; this approves nothing."""
+        files = {name: _applied(edits, self._store.find(name)) or None for name, edits in self._written.items()}
+        self._store.write_beside(files)
+
+    def commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> list[FileEdit]:
+        """Approve and commit net edits, and nothing that others wrote; returns those that are trusted now."""
+        if not edits:
+            return []
+        heads, accepted = self._store.committed_texts(self._written)
+        parts: dict[str, str | None] = {}
+        whole: list[str] = []
+        for edit in edits:
+            now = self._store.find(edit.name)
+            if edit.name not in self.others and (now == edit.after or self._store.is_approved(edit.name, now)):
+                whole.append(edit.name)
+            elif heads[edit.name] == accepted[edit.name]:
+                parts[edit.name] = _applied(self._written[edit.name], accepted[edit.name])
+            # Else another program committed its change of the file: both are foreign.
+        self._store.commit_parts(parts, whole, subject_of(edits), trailers, approves=True)
+        return [edit for edit in edits if edit.name in parts or edit.name in whole]
+
+    def note(self, names: Iterable[str], subject: str, trailers: Mapping[str, str]) -> None:
+        """Commit what is not approved, so that the history has it."""
+        heads, _ = self._store.committed_texts(self._written)
+        texts = {name: _applied(self._written[name], heads[name]) for name in names}
+        self._store.commit_parts(texts, (), subject, trailers)
+
+    def withdraw(self, names: Iterable[str], subject: str, trailers: Mapping[str, str]) -> None:
+        """Remove the changes from their files and from the last commit; what others wrote there stays."""
+        heads, _ = self._store.committed_texts(self._written)
+        without = {name: _reversed(self._written[name]) for name in names}
+        self._store.write_beside({name: _applied(edits, self._store.find(name)) for name, edits in without.items()})
+        committed = {name: _applied(edits, heads[name]) for name, edits in without.items()}
+        self._store.commit_parts(committed, (), subject, trailers)
+
+
+def written_in_turn(
+    by_tools: Mapping[str, Edits],
+    changed: Iterable[FileEdit],
+    has_moved: Callable[[str], bool],
+    approved: Iterable[str],
+) -> dict[str, Edits]:
+    """What a turn wrote, by file: by file tools, by git commands that name the file, or by approved commands.
+
+    Args:
+        changed: the differences of the files from the accepted commit.
+        has_moved: whether a git command of the turn moves or removes that file.
+        approved: files that were approved after a command of the turn.
+    """
+    written: dict[str, Edits] = dict(by_tools)
+    gone: set[str | None] = set()
+    for edit in sorted(changed, key=lambda edit: edit.after is not None):  # a file that moves is gone elsewhere
+        own = written.get(edit.name, ())
+        before = own[-1].after if own else edit.before
+        if edit.after is None:
+            gone.add(before)
+        is_moved = has_moved(edit.name) and (edit.after is None or edit.after in gone)
+        if is_moved or (edit.name in approved and not own):
+            written[edit.name] = (*own, FileEdit(edit.name, before, edit.after))
+    return written
+
+
+def _applied(edits: Edits, text: str | None) -> str | None:
+    """A text of the file with the edits; what others changed in it stays. None: the file is gone."""
+    for edit in edits:
+        if text == edit.before:
+            text = edit.after
+        elif text != edit.after:
+            text = carried_over(edit, text or "") or None
+    return text
+
+
+def _reversed(edits: Edits) -> Edits:
+    return [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(edits)]
