@@ -175,7 +175,8 @@ async def _transcript(
 ) -> MemoryManager:
     project = str(ground.options.cwd)
     if resumed is None:
-        return MemoryManager.start(store, project=project, model=_model_name(ground), commits=commits)
+        model = _model_name(ground)
+        return MemoryManager.start(store, project=project, model=model, commits=commits, on_notice=tasks.warn)
     if request.read_only:
         ground.notices.append("Opened read-only: nothing that is said here is saved.")
     if resumed.project != project and not Path(resumed.project).is_dir():

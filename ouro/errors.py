@@ -111,6 +111,10 @@ class SaveFailed(SessionError):
     """A record could not be written; it is still in memory."""
 
 
+class SessionLost(SaveFailed):
+    """The file of an open session was deleted, cut or replaced by another program."""
+
+
 class LongTermMemoryError(OuroError):
     """Long-term memory could not be read or changed."""
 

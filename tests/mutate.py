@@ -140,6 +140,9 @@ DEFENCES = (
             "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
     Defence("S18", "ouro/agent/tool_runner.py", "        await self._save(self._results[call.id])\n", "",
             "test_s18_parallel_results.py"),
+    Defence("S19", f"{SESSIONS}/session_file.py", "known.check(raw.fileno())", "pass", "test_s19_lost_files.py"),
+    Defence("S19", f"{SESSIONS}/open_file.py", 'save_beside(self._folder, "found", found)', "None",
+            "test_s19_lost_files.py"),
     # models
     Defence("L1", "ouro/llm/reply.py", "if self.reason is None:", "if False:", "test_l1_l2_streams_that_break.py"),
     Defence("L1", "ouro/llm/http_stream.py", "await self._check_kind(response)", "pass",

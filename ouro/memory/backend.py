@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
@@ -259,7 +259,8 @@ class WholeSession(msgspec.Struct, frozen=True):
 
 class MemoryStore(ABC):
     """Stores sessions. A session is open, and this store its only writer, from `create_session` or `load_session` to
-    `close_session`. What cannot be written raises SaveFailed, an unknown id SessionNotFound.
+    `close_session`. What cannot be written raises SaveFailed (SessionLost where the file is no longer the same), an
+    unknown id SessionNotFound.
     """
 
     @abstractmethod
@@ -273,6 +274,13 @@ class MemoryStore(ABC):
     @abstractmethod
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
         """Append a record that is not a message (a compaction, a title, a rewind …), likewise."""
+
+    @abstractmethod
+    async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
+        """Write an open session again whose saving raised SessionLost. `records`: the saved ones that are in memory.
+
+        Returns a notice: what happened, and where it left what was there.
+        """
 
     @abstractmethod
     async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -74,6 +74,10 @@ class DictMemoryStore(MemoryStore):
 
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
         self._save(session_id, record)
+
+    async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
+        self._sessions[header.id].records[:] = records
+        return ""
 
     async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:  # noqa: ARG002
         session = self._find(session_id)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ouro.errors import SessionLost
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
@@ -18,6 +19,7 @@ from ouro.memory.backend import (
     MessageRecord,
     ModelRecord,
     ModeRecord,
+    PinRecord,
     Record,
     RewindRecord,
     SessionHeader,
@@ -29,7 +31,7 @@ from ouro.memory.backend import (
 from ouro.memory.paging import TranscriptPager
 from ouro.memory.short_term import sendable
 from ouro.memory.tokens import TokenCount
-from ouro.memory.transcript import Transcript, title_of
+from ouro.memory.transcript import Transcript, TranscriptEntry, title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Usage
 from ouro.utils.log import log
@@ -75,7 +77,9 @@ class MemoryManager:
         self._header = header
         self._on_notice = on_notice
         self._size = TokenCount()
-        self._saver = _Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
+        self._saver = _Saver(
+            store, header, is_created=loaded is not None, read_only=self.read_only, on_lost=self._write_again
+        )
         if loaded is not None:
             self.pager.set_place(loaded)
             self._fold(loaded)
@@ -86,10 +90,16 @@ class MemoryManager:
 
     @classmethod
     def start(
-        cls, store: MemoryStore, *, project: str, model: str, commits: Mapping[str, str] | None = None
+        cls,
+        store: MemoryStore,
+        *,
+        project: str,
+        model: str,
+        commits: Mapping[str, str] | None = None,
+        on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
         """A new session. Nothing is written before its first message. `commits`: of long-term memory, by scope."""
-        return cls(store, _new_header(project, model, commits))
+        return cls(store, _new_header(project, model, commits), on_notice=on_notice)
 
     @classmethod
     async def resume(
@@ -243,6 +253,32 @@ class MemoryManager:
             self.notices += (text,)
             self._on_notice(text)
 
+    async def _write_again(self, lost: SessionLost) -> None:
+        unsaved = {id(record) for record in self._saver.unsaved}
+        numbers = {record.number for record in self._saver.unsaved if isinstance(record, MessageRecord)}
+        records = [
+            record
+            for record in self._records()
+            if id(record) not in unsaved and not (isinstance(record, MessageRecord) and record.number in numbers)
+        ]
+        self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
+
+    def _records(self) -> Iterator[Record]:
+        """The session as far as it is in memory: its current branch and its state."""
+        transcript, at = self.transcript, self.now()
+        for item in (*transcript.kept_entries, *transcript.shown_items()):
+            if not isinstance(item, TranscriptEntry | RewindRecord):
+                yield item
+            elif isinstance(item, TranscriptEntry) and item.at:  # else it stands for a result that is missing
+                yield MessageRecord(item.number, item.at, item.message, item.private)
+        yield from (PinRecord(number, at) for number in sorted(transcript.pins))
+        if transcript.title:
+            yield TitleRecord(transcript.title, at)
+        if transcript.model:
+            yield ModelRecord(transcript.model, at)
+        if transcript.mode:
+            yield ModeRecord(transcript.mode, at)
+
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
         self._saver.unsaved.append(record)
@@ -292,11 +328,20 @@ class _Saver:
     The session is created in the store with its first message, unless `is_created`.
     """
 
-    def __init__(self, store: MemoryStore, header: SessionHeader, *, is_created: bool, read_only: bool) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        header: SessionHeader,
+        *,
+        is_created: bool,
+        read_only: bool,
+        on_lost: Callable[[SessionLost], Awaitable[None]],
+    ) -> None:
         self._store = store
         self._header = header
         self._is_created = is_created
         self._read_only = read_only
+        self._on_lost = on_lost
         self.unsaved: deque[Record] = deque()
         """What is not on disk yet, oldest first."""
         self._lock = asyncio.Lock()
@@ -344,12 +389,18 @@ class _Saver:
             await self._store.create_session(self._header)
             self._is_created = True
         while self.unsaved:
-            record = self.unsaved[0]
-            if isinstance(record, MessageRecord):
-                await self._store.save_message(self._header.id, record)
-            else:
-                await self._store.save_memory(self._header.id, record)
+            try:
+                await self._save(self.unsaved[0])
+            except SessionLost as lost:
+                await self._on_lost(lost)
+                await self._save(self.unsaved[0])
             self.unsaved.popleft()
+
+    async def _save(self, record: Record) -> None:
+        if isinstance(record, MessageRecord):
+            await self._store.save_message(self._header.id, record)
+        else:
+            await self._store.save_memory(self._header.id, record)
 
     async def _count_costs(self) -> None:
         """Count what model calls cost, where there is no session to record it."""

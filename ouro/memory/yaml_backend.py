@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,12 +36,14 @@ from ouro.memory.backend import (
 )
 from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
+from ouro.memory.sessions.open_file import OpenFile
 from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     SessionLock,
     append,
     as_record,
+    is_message,
     number_of,
     open_session_file,
     opened,
@@ -55,7 +57,7 @@ from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, keep_i
 from ouro.memory.sessions.session_reader import ParsedSession, all_records, read_header, read_page, read_session
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
 
 _CHUNK = 1 << 20
 _HINTS = {
@@ -68,6 +70,7 @@ _HINTS = {
 class _OpenSession(msgspec.Struct, frozen=True):
     folder: Path
     lock: SessionLock
+    file: OpenFile
     places: dict[int, int] = msgspec.field(default_factory=dict)
     """The offset of each message by number: a compaction records it for the messages that it keeps."""
 
@@ -94,11 +97,12 @@ class YamlFileMemoryStore(MemoryStore):
             try:
                 await append(folder, lambda _place: dump(header_data(header)).encode(), create=True)
                 await asyncio.to_thread(sync_folder, self._root)
+                file = await asyncio.to_thread(OpenFile, folder)
             except BaseException:
                 lock.release()
                 (folder / FILE_NAME).unlink(missing_ok=True)
                 raise
-        self._open[header.id] = _OpenSession(folder, lock)
+        self._open[header.id] = _OpenSession(folder, lock, file)
 
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         await self._create_whole(header, records)
@@ -119,6 +123,13 @@ class YamlFileMemoryStore(MemoryStore):
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
         await self._append(self._opened(session_id), record)
 
+    async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
+        held = self._opened(header.id)
+        with _saving(held.folder):
+            beside = await asyncio.to_thread(self._write_again, held, header, records)
+        where = f" What was there is in {beside}." if beside else ""
+        return f"The session was written again to {held.folder / FILE_NAME}.{where}"
+
     async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
         folder = await self._find(session_id)
         if read_only:
@@ -133,14 +144,15 @@ class YamlFileMemoryStore(MemoryStore):
         try:
             with _reading(folder):
                 found = await _read_to_write(folder, reach)
+                file = None if found.session.read_only else await asyncio.to_thread(OpenFile, folder)
         except BaseException:
             lock.release()
             raise
-        if found.session.read_only:
+        if file is None:
             lock.release()
         else:
             places = {number: record.offset for record, number in found.messages}
-            self._open[session_id] = _OpenSession(folder, lock, places)
+            self._open[session_id] = _OpenSession(folder, lock, file, places)
         return found.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
@@ -197,6 +209,7 @@ class YamlFileMemoryStore(MemoryStore):
         held = self._open.pop(session_id, None)
         if held is not None:
             held.lock.release()
+            held.file.close()
 
     async def save_cost(self, record: CostRecord) -> None:
         await asyncio.to_thread(self._spending.add, record)
@@ -250,8 +263,31 @@ class YamlFileMemoryStore(MemoryStore):
     async def _append(self, held: _OpenSession, record: Record) -> int:
         with _saving(held.folder):
             return await append(
-                held.folder, lambda place: self._encoded(record, held.folder, held.places, place).encode()
+                held.folder,
+                lambda place: self._encoded(record, held.folder, held.places, place).encode(),
+                known=held.file,
             )
+
+    def _write_again(self, held: _OpenSession, header: SessionHeader, records: Sequence[Record]) -> Path | None:
+        """Blocks. Returns where that was moved which was there instead."""
+        ensure_private_dir(self._root)
+        lock = held.lock
+        if not held.folder.is_dir():
+            held.folder.mkdir(mode=0o700)
+            lock = SessionLock(held.folder)
+        first = as_record(dump(header_data(header)))
+        beside = held.file.write_again(
+            records, lambda record: as_record(self._encoded(record, held.folder, {}, 0)), first
+        )
+        sync_folder(self._root)
+        file = OpenFile(held.folder)
+        found, _ = split(read_file(held.folder))
+        places = {number: record.offset for record in found if is_message(record) and (number := number_of(record))}
+        self._open[header.id] = _OpenSession(held.folder, lock, file, places)
+        held.file.close()
+        if lock is not held.lock:
+            held.lock.release()
+        return beside
 
     def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:
         data = record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))

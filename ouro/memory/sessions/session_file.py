@@ -30,6 +30,8 @@ from ouro.utils.runtime import is_running
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
 
+    from ouro.memory.sessions.open_file import OpenFile
+
 FILE_NAME = "session.yaml"
 LOCK_NAME = "lock"
 START = b"---\n"
@@ -163,7 +165,9 @@ def as_record(text: str) -> bytes:
     return START + text.encode() + END[1:]
 
 
-async def append(folder: Path, encode: Callable[[int], bytes], *, create: bool = False) -> int:
+async def append(
+    folder: Path, encode: Callable[[int], bytes], *, create: bool = False, known: OpenFile | None = None
+) -> int:
     """Append one record in one write and flush it. Returns the offset where it begins.
 
     A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed again.
@@ -173,10 +177,11 @@ async def append(folder: Path, encode: Callable[[int], bytes], *, create: bool =
         folder: of the session.
         encode: returns the record that begins at an offset; called in a worker thread.
         create: the file must not exist yet.
+        known: the file that the session has open. Raises SessionLost if it is no longer that one.
     """
     from aiofiles.threadpool import wrap
 
-    raw, size, data = await asyncio.to_thread(_open_to_append, folder, encode, create)
+    raw, size, data = await asyncio.to_thread(_open_to_append, folder, encode, create, known)
     file: AsyncFileIO = wrap(raw)
     begin = size + (not data.startswith(START))
     failed = False
@@ -186,18 +191,27 @@ async def append(folder: Path, encode: Callable[[int], bytes], *, create: bool =
         failed = True
         raise
     finally:
-        await asyncio.to_thread(_finish_append, raw, size, failed=failed)
+        await asyncio.to_thread(_finish_append, raw, size, known, failed=failed)
     if create:
         await asyncio.to_thread(sync_folder, folder)
     return begin
 
 
-def _open_to_append(folder: Path, encode: Callable[[int], bytes], create: bool) -> tuple[io.FileIO, int, bytes]:
+def _open_to_append(
+    folder: Path, encode: Callable[[int], bytes], create: bool, known: OpenFile | None
+) -> tuple[io.FileIO, int, bytes]:
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
-    raw = io.FileIO(_open_checked(folder, FILE_NAME, flags), "ab")
+    try:
+        raw = io.FileIO(_open_checked(folder, FILE_NAME, flags), "ab")
+    except (FileNotFoundError, SessionError) as error:
+        if known is None:
+            raise
+        raise known.lost("deleted" if isinstance(error, FileNotFoundError) else "replaced") from error
     try:
         with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
             lock_descriptor(raw.fileno())
+        if known is not None:
+            known.check(raw.fileno())
         set_tail_aside(folder, raw.fileno())
         size = os.fstat(raw.fileno()).st_size
         glue = b"" if size == 0 or os.pread(raw.fileno(), 1, size - 1) == b"\n" else b"\n"
@@ -207,12 +221,14 @@ def _open_to_append(folder: Path, encode: Callable[[int], bytes], create: bool) 
         raise
 
 
-def _finish_append(raw: io.FileIO, size: int, *, failed: bool) -> None:
+def _finish_append(raw: io.FileIO, size: int, known: OpenFile | None, *, failed: bool) -> None:
     """Flush the record, or cut the file to its former size; and release it."""
     with raw:
         try:
             if not failed:
                 os.fsync(raw.fileno())
+                if known is not None:
+                    known.take(raw.fileno())
         except OSError:
             failed = True
             raise
@@ -314,9 +330,14 @@ async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
 
 def save_damaged(folder: Path, data: bytes) -> Path:
     """Write damaged bytes to the next free `session-N.torn`."""
+    return save_beside(folder, "torn", data)
+
+
+def save_beside(folder: Path, ending: str, data: bytes) -> Path:
+    """Write bytes to the next free `session-N.ENDING`."""
     number = 1
     while True:
-        name = f"session-{number}.torn"
+        name = f"session-{number}.{ending}"
         try:
             with opened(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
                 _write_all(descriptor, data)
