@@ -22,7 +22,7 @@ from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import load_settings, stricter_mode
-from ouro.errors import UsageError
+from ouro.errors import NoModelError, UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -107,7 +107,13 @@ def opener(options: Options) -> Opener:
 
     async def open_one(request: OpenRequest) -> Session:
         nonlocal options
-        session = await open_session(options, request, store)
+        options = replace(options, model=request.model or options.model)
+        try:
+            session = await open_session(options, request, store)
+        except NoModelError as error:
+            choices = (await asyncio.to_thread(Catalog.from_files)).choices
+            error.usable = [model.name for model in await asyncio.to_thread(choices) if model.usable]
+            raise
         options = replace(options, trust=False)  # it meant the folder as it was: later files are asked about
         return session
 

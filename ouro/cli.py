@@ -232,9 +232,10 @@ def look_in(folder: Path) -> Look:
     from ouro import __version__
     from ouro.config import load_settings
     from ouro.frontends.tui.look import Look
+    from ouro.frontends.welcome import is_first_start
 
     tui = load_settings().tui
-    return Look(tui.theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds)
+    return Look(tui.theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start())
 
 
 def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:

@@ -48,6 +48,8 @@ class ConfigError(OuroError):
 
 class NoModelError(OuroError):
     exit_code = 3
+    usable: Sequence[str] = ()
+    """The models that the user could use instead."""
 
 
 class DemoRequested(OuroError):

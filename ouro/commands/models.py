@@ -12,7 +12,18 @@ from ouro.commands.action import Answer
 from ouro.commands.render import ViewItem, line, table
 from ouro.display import Choice
 from ouro.errors import NoModelError, UsageError
-from ouro.llm import HOSTED, KNOWN, PROVIDERS, Catalog, LocalServer, ModelEntry, Provider, models_at, write_models_file
+from ouro.llm import (
+    HOSTED,
+    KNOWN,
+    PROVIDERS,
+    Catalog,
+    LocalServer,
+    ModelEntry,
+    Provider,
+    ServerModels,
+    models_at,
+    write_models_file,
+)
 from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 
@@ -20,6 +31,11 @@ if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
 
 OTHER = "other"
+_UNANSWERED = (
+    Choice("again", "correct the address"),
+    Choice("keep", "use it all the same", "you name the model"),
+)
+_WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
@@ -85,6 +101,8 @@ class Asker(Protocol):
 async def set_up(asker: Asker) -> str:
     """Let the user choose a model and write it to models.yaml; returns its name, empty if they cancel.
 
+    Declining a question leads back to the list of places; declining that cancels.
+
     Raises:
         ConfigError: models.yaml is broken or cannot be written.
     """
@@ -100,12 +118,16 @@ async def set_up(asker: Asker) -> str:
         detail = f"with the key in {variable}" if variable else "with a key of yours"
         places.append(Choice(provider.name, provider.title, detail))
     places.append(Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
-    chosen = await asker.choose("Where is your model?", places)
-    if chosen is None:
-        return ""
-    if chosen == OTHER:
-        return await _other_server(asker)
-    return await (_local_model(asker, local[chosen]) if chosen in local else _hosted_model(asker, PROVIDERS[chosen]))
+    while (chosen := await asker.choose("Where is your model?", places)) is not None:
+        if chosen == OTHER:
+            name = await _other_server(asker)
+        elif chosen in local:
+            name = await _local_model(asker, local[chosen])
+        else:
+            name = await _hosted_model(asker, PROVIDERS[chosen])
+        if name:
+            return name
+    return ""
 
 
 async def _hosted_model(asker: Asker, provider: Provider) -> str:
@@ -128,30 +150,38 @@ async def _local_model(asker: Asker, server: LocalServer) -> str:
         return ""
     window = next((model.window for model in server.models if model.name == name), None)
     if window is None:
-        title = server.provider.title
-        asker.say(f"{title} does not tell how much fits: say `window:` in models.yaml where it is not 32k.")
+        asker.say(f"{server.provider.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}")
     return _written(asker, name, ModelEntry(window=window), name)
 
 
 async def _other_server(asker: Asker) -> str:
-    url = (await asker.ask("Its address, such as https://models.example.com/v1")).strip().rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        if url:
-            asker.say("That is no address: it begins with http:// or https://.")
-        return ""
-    key = await _ask_key(asker, "Its key, or nothing where it needs none (it is not shown)")
-    offered = await asyncio.to_thread(models_at, url, key)
-    if offered:
-        choices = [Choice(model.name, model.name.partition("/")[2], _window(model.window)) for model in offered]
-        name = await asker.choose("Which model?", choices)
+    """Ask for an address until a server answers there, or the user keeps one that does not."""
+    problem, key = "", ""
+    while address := (await asker.ask(f"{problem}Its address, such as https://models.example.com/v1")).strip():
+        answer = await asyncio.to_thread(models_at, address, key)
+        while answer.needs_key:
+            refused = "The server refused this key. " if key else ""
+            key = await _ask_key(asker, f"{refused}The key for {answer.url} (it is not shown)")
+            if not key:
+                return ""
+            answer = await asyncio.to_thread(models_at, address, key)
+        if not answer.problem or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep":
+            return await _model_at(asker, answer, key)
+        problem = f"{answer.url}: {answer.problem}.\n"
+    return ""
+
+
+async def _model_at(asker: Asker, server: ServerModels, key: str) -> str:
+    if server.models:
+        choices = [Choice(model.name, model.name.partition("/")[2], _window(model.window)) for model in server.models]
+        name = await asker.choose(f"Which model of {server.url}?", choices)
     else:
-        asker.say(f"{url} does not tell which models it has.")
         named = (await asker.ask("The name of the model there")).strip()
         name = f"openai/{named}" if named else None
     if not name:
         return ""
-    window = next((model.window for model in offered if model.name == name), None)
-    return _written(asker, name, ModelEntry(api_base=url, api_key=key, window=window), name)
+    window = next((model.window for model in server.models if model.name == name), None)
+    return _written(asker, name, ModelEntry(api_base=server.url, api_key=key, window=window), name)
 
 
 async def _ask_key(asker: Asker, title: str) -> str:
@@ -160,7 +190,7 @@ async def _ask_key(asker: Asker, title: str) -> str:
 
 def _written(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:
     path = write_models_file(entry_name, entry, default)
-    asker.say(f"{default} is your model now; written to {tilde(path)}, which only you can read.")
+    asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
     return default
 
 

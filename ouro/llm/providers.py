@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -151,7 +152,7 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
     found: dict[str, LocalServer] = {}
 
     def ask(provider: Provider, url: str) -> None:
-        models = _models(_get(url + "/models", timeout), provider.name)
+        models = _models(_fetch(url + "/models", timeout)[0], provider.name)
         if models is not None:
             found[provider.name] = LocalServer(provider, url, models)
 
@@ -167,9 +168,47 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
     return tuple(answered[provider.name] for provider in LOCAL if provider.name in answered)
 
 
-def models_at(url: str, key: str = "") -> tuple[LocalModel, ...]:
-    """What the OpenAI-compatible server at `url` offers, as `openai/…`; empty if it lists none. Blocks."""
-    return _models(_get(url + "/models", FARTHER, key), "openai") or ()
+class ServerModels(msgspec.Struct, frozen=True):
+    """What a server says about its models."""
+
+    url: str
+    models: tuple[LocalModel, ...] = ()
+    problem: str = ""
+    """Why it lists none: `nothing answers (Connection refused)`."""
+    needs_key: bool = False
+    """It refused the request without a key, or with this one."""
+
+
+def models_at(address: str, key: str = "") -> ServerModels:
+    """What the OpenAI-compatible server at an address as users type it offers, as `openai/…`. Blocks.
+
+    A missing `http://` or `https://` and a missing `/v1` are added.
+    """
+    given = _with_scheme(address.strip().rstrip("/"))
+    has_path = "/" in given.partition("://")[2]
+    answers = []
+    for url in (given, f"{given}/v1") if has_path else (f"{given}/v1", given):
+        answer, problem = _fetch(url + "/models", FARTHER, key)
+        models = _models(answer, "openai")
+        if models is not None:
+            return ServerModels(url, models, "" if models else "it lists no models")
+        needs_key = problem in ("HTTP 401", "HTTP 403")
+        answers.append(ServerModels(url, (), problem or "the answer is not a list of models", needs_key))
+        if needs_key or (problem and not problem.startswith("HTTP")):
+            break
+    return next((answer for answer in answers if answer.needs_key), answers[0])
+
+
+def _with_scheme(address: str) -> str:
+    """`http://` for this machine and the local network, else `https://`."""
+    if "://" in address or not address:
+        return address
+    host = address.partition("/")[0].rpartition(":")[0] or address.partition("/")[0]
+    try:
+        is_near = ip_address(host.strip("[]")).is_private
+    except ValueError:
+        is_near = "." not in host or host.endswith(".local")
+    return f"{'http' if is_near else 'https'}://{address}"
 
 
 def _local_url(given: str, provider: Provider) -> str:
@@ -183,23 +222,32 @@ def _local_url(given: str, provider: Provider) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
-def _get(url: str, timeout: float, key: str = "") -> Any:
-    """The JSON at `url`; None where there is no server, or another kind of one. Goes past proxies."""
+def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
+    """The JSON at `url`, or None and why there is none. Goes past proxies."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
         parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or parts.scheme not in ("http", "https"):
+        return None, "this is not an address"
+    try:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        connection = kind(host, port, timeout=timeout)
         try:
             connection.request("GET", parts.path, headers=headers)
             answer = connection.getresponse()
-            return json.loads(answer.read(MAX_ANSWER)) if answer.status == 200 else None
+            data = answer.read(MAX_ANSWER)
+            return (json.loads(data), "") if answer.status == 200 else (None, f"HTTP {answer.status}")
         finally:
             connection.close()
-    except (OSError, HTTPException, ValueError, RecursionError):  # no server, or not a model server
-        return None
+    except OSError as error:
+        return None, f"nothing answers ({error.strerror or error or type(error).__name__})"
+    except (HTTPException, ValueError, RecursionError):  # not a model server
+        return None, ""
 
 
 def _models(answer: Any, prefix: str) -> tuple[LocalModel, ...] | None:

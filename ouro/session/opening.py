@@ -29,6 +29,7 @@ IN_USE_CHOICES = (
     Choice("copy", "continue in a copy", "the session itself stays as it is"),
     Choice("", "leave it"),
 )
+USE = "use "
 NO_MODEL_CHOICES = (
     Choice("set up", "set up a model", "a key, or a server of yours"),
     Choice("demo", "see the demo", "a recorded model fixes a small program; nothing leaves this machine"),
@@ -48,6 +49,8 @@ class OpenRequest(msgspec.Struct, frozen=True):
     message: int = 0
     """The number of the message to show first; 0: the last one."""
     part: Part = "full"
+    model: str = ""
+    """The model that the user chose because the one that was asked for is not usable."""
     trust: Literal["unknown", "yes", "no"] = "unknown"
     """The user's answer about the folder: `yes` is remembered, `no` opens it without obeying its files."""
 
@@ -61,8 +64,8 @@ class OpenDialog(Protocol):
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
         """Let the user pick one of these sessions, or of all if there are none; None if the user declines."""
 
-    async def set_up_model(self) -> bool:
-        """Set up a model with the user; return whether there may be one now."""
+    async def set_up_model(self) -> str:
+        """Set up a model with the user; return its name, empty if they cancel."""
 
 
 async def open_interactively(
@@ -101,11 +104,14 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
             answer = await dialog.choose_open(title, TRUST_CHOICES)
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
-            answer = await dialog.choose_open(str(error), NO_MODEL_CHOICES)
-            if answer == "demo":
-                raise DemoRequested("The user chose the demo.")
-            if answer == "set up" and await dialog.set_up_model():
-                return request
+            usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]
+            while answer := await dialog.choose_open(str(error), [*usable, *NO_MODEL_CHOICES]):
+                if answer == "demo":
+                    raise DemoRequested("The user chose the demo.")
+                if answer.startswith(USE):
+                    return replace(request, model=answer.removeprefix(USE))
+                if name := await dialog.set_up_model():
+                    return replace(request, model=name)
             raise error
         case _:
             answer = await dialog.choose_open(error.message, IN_USE_CHOICES)

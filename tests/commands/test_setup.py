@@ -15,6 +15,7 @@ class Person:
         self.said: list[str] = []
         self.offered: list[tuple[str, tuple[Choice, ...]]] = []
         self.secrets: list[str] = []
+        self.asked: list[str] = []
 
     def say(self, text):
         self.said.append(text)
@@ -24,6 +25,7 @@ class Person:
         return self.answers.pop(0)
 
     async def ask(self, title, *, secret=False):
+        self.asked.append(title)
         if secret:
             self.secrets.append(title)
         return self.answers.pop(0)
@@ -68,32 +70,61 @@ async def test_a_server_on_this_machine_is_offered_first_with_its_models(monkeyp
 
 async def test_any_other_server_is_asked_for_its_models():
     with local_server(models("a", "b", max_model_len=9000)) as server:
-        person = Person("other", f"http://{server.address}/v1/", "sk-secret", "openai/b")
+        person = Person("other", f"http://{server.address}/v1/", "openai/b")
         assert await set_up(person) == "openai/b"
-    assert server.requests[0][1]["Authorization"] == "Bearer sk-secret"
-    assert person.offered[1] == ("Which model?", tuple(Choice(f"openai/{each}", each, "9,000 tokens") for each in "ab"))
-    assert read_models_file(get_models_path()).models == {
-        "openai/b": ModelEntry(api_base=f"http://{server.address}/v1", api_key="sk-secret", window=9000)
-    }
+        url = f"http://{server.address}/v1"
+    assert person.offered[1] == (
+        f"Which model of {url}?",
+        tuple(Choice(f"openai/{name}", name, "9,000 tokens") for name in "ab"),
+    )
+    assert read_models_file(get_models_path()).models == {"openai/b": ModelEntry(api_base=url, window=9000)}
 
 
-async def test_a_server_that_does_not_tell_is_taken_by_its_address_and_a_name():
-    person = Person("other", "http://127.0.0.1:1/v1/", "", "m")
+@pytest.mark.parametrize("form", ["{}", "{}/v1", "http://{}", "http://{}/", "{}/v1/ "])
+async def test_an_address_is_completed(form):
+    with local_server(models("a")) as server:
+        assert await set_up(Person("other", form.format(server.address), "openai/a")) == "openai/a"
+        assert read_models_file(get_models_path()).models["openai/a"].api_base == f"http://{server.address}/v1"
+
+
+async def test_an_address_where_nothing_answers_is_corrected():
+    with local_server(models("a")) as server:
+        person = Person("other", "127.0.0.1:1", "again", server.address, "openai/a")
+        assert await set_up(person) == "openai/a"
+    assert person.offered[1][0] == "http://127.0.0.1:1/v1: nothing answers (Connection refused)."
+    assert person.asked[1].startswith("http://127.0.0.1:1/v1: nothing answers (Connection refused).\nIts address")
+
+
+async def test_a_key_is_asked_for_where_the_server_wants_one_and_again_if_it_is_wrong():
+    with local_server(models("a"), key="sk-right") as server:
+        person = Person("other", server.address, "sk-wrong", "sk-right", "openai/a")
+        assert await set_up(person) == "openai/a"
+        assert read_models_file(get_models_path()).models["openai/a"].api_key == "sk-right"
+    assert [title.partition(" The key")[0] for title in person.secrets][1:] == ["The server refused this key."]
+
+
+async def test_a_server_that_does_not_answer_is_kept_by_its_address_and_a_name():
+    person = Person("other", "http://127.0.0.1:1/v1/", "keep", "m")
     assert await set_up(person) == "openai/m"
     assert read_models_file(get_models_path()).models == {"openai/m": ModelEntry(api_base="http://127.0.0.1:1/v1")}
-    assert person.said[0] == "http://127.0.0.1:1/v1 does not tell which models it has."
+
+
+async def test_who_declines_a_question_is_back_at_the_list():
+    person = Person("anthropic", "", "other", "", "anthropic", "sk-secret", "anthropic/claude-sonnet-5")
+    assert await set_up(person) == "anthropic/claude-sonnet-5"
+    assert [title for title, _ in person.offered[:3]] == ["Where is your model?"] * 3
 
 
 @pytest.mark.parametrize(
     "answers",
     [
         (None,),
-        ("anthropic", ""),
-        ("anthropic", "k", None),
-        ("other", ""),
-        ("other", "h/v1"),
-        ("other", "http://127.0.0.1:1", "", ""),
-        ("other", "http://[x", "", ""),
+        ("anthropic", "", None),
+        ("anthropic", "k", None, None),
+        ("other", "", None),
+        ("other", "127.0.0.1:1", "again", "", None),
+        ("other", "http://127.0.0.1:1", "keep", "", None),
+        ("other", "http://[x", "again", "", None),
     ],
 )
 async def test_who_stops_on_the_way_changes_nothing(answers):

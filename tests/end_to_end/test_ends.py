@@ -182,3 +182,19 @@ def test_alt_enter_makes_a_new_line_where_the_terminal_sends_escape_return(ouro)
     terminal.send("one\x1b\rtwo\x1b[27;2;13~three")
     terminal.until_shows("❯ one", "  two", "  three")
     assert not ouro.server.requests
+
+
+def test_the_first_start_welcomes_and_the_second_does_not(ouro):
+    terminal = ouro.screen()
+    terminal.until_shows("Welcome to ouro. Three tips:", "/memory undo undoes a change")
+    terminal.say("say: hello")
+    terminal.until_shows("  hello")
+    assert terminal.leave() == 0
+    again = ouro.screen()
+    assert not again.shows("Welcome")
+
+
+def test_a_model_that_is_not_there_offers_those_that_are(ouro):
+    terminal = ouro.start("-m", "tset-model")
+    terminal.until_shows("No model `tset-model`", "use openai/test-model", "use openai/other-model")
+    terminal.press("\x1b[B\r", lambda: terminal.shows("other-model (medium)"))

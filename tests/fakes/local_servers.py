@@ -19,8 +19,8 @@ class Server:
 
 
 @contextmanager
-def local_server(answer: Any, status: int = 200) -> Iterator[Server]:
-    """Answers every GET with `answer`: JSON, or bytes as they are; None: never."""
+def local_server(answer: Any, status: int = 200, key: str = "") -> Iterator[Server]:
+    """Answers every GET with `answer`: JSON, or bytes as they are; None: never. With a key, only who has it."""
     silence = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -30,7 +30,8 @@ def local_server(answer: Any, status: int = 200) -> Iterator[Server]:
                 silence.wait(30)
                 return
             body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-            self.send_response(status)
+            is_allowed = not key or self.headers["Authorization"] == f"Bearer {key}"
+            self.send_response(status if is_allowed else 401)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -13,6 +13,12 @@ TRUST = TrustNeeded(Path("/p"), [Path("/p/AGENTS.md")])
 NO_MODEL = NoModelError("No model.", "Set one up.")
 
 
+def no_model(*usable):
+    error = NoModelError("No model `typo`.")
+    error.usable = usable
+    return error
+
+
 class Dialog:
     """Answers `choose_open` and `pick_open` with given values."""
 
@@ -57,7 +63,9 @@ START = OpenRequest("words", fork=True)
         (TRUST, ["no"], replace(START, trust="no")),
         (SessionInUse("In use."), ["read"], replace(START, read_only=True, fork=False)),
         (SessionInUse("In use."), ["copy"], replace(START, fork=True)),
-        (NO_MODEL, ["set up", True], START),
+        (NO_MODEL, ["set up", "openai/m"], replace(START, model="openai/m")),
+        (NO_MODEL, ["set up", "", "set up", "openai/m"], replace(START, model="openai/m")),
+        (no_model("openai/a", "openai/b"), ["use openai/b"], replace(START, model="openai/b")),
     ],
 )
 async def test_an_answer_changes_the_request(error, answers, request_then):
@@ -76,7 +84,7 @@ async def test_who_declines_gets_no_session(error, answer):
     [
         (SessionInUse("In use."), [""], SessionInUse),
         (NO_MODEL, [""], NoModelError),
-        (NO_MODEL, ["set up", False], NoModelError),
+        (NO_MODEL, ["set up", "", ""], NoModelError),
         (NO_MODEL, ["demo"], DemoRequested),
     ],
 )

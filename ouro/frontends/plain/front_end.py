@@ -15,6 +15,7 @@ from ouro.events import Event, Level, Prompted
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions, SessionQuestion, parse_choice
 from ouro.frontends.session_lines import LEFT_BRANCH
+from ouro.frontends.welcome import is_first_start, welcome
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue, open_interactively
 from ouro.utils.text import one_line
@@ -102,9 +103,12 @@ class ReplFrontEnd:
         Raises:
             OuroError: it cannot be opened.
         """
+        greets = is_first_start() and sys.stdin.isatty()
         session = await self._open_interactively(request)
         if session is not None:
             await self._use(session, request.message)
+            if greets and session.resumed is None:
+                self.show(welcome(session))
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
@@ -179,10 +183,10 @@ class ReplFrontEnd:
             return OpenRequest()
         return await self.pick_session(catalog, only=ids)
 
-    async def set_up_model(self) -> bool:
+    async def set_up_model(self) -> str:
         from ouro.commands.models import set_up  # needed only without a model
 
-        return bool(await set_up(self))
+        return await set_up(self)
 
     async def _use(self, session: Session, message: int) -> None:
         self._turns.attach(session)

@@ -253,7 +253,7 @@ class ScreenOpenDialog:
         picked = await self._front_end.result_of(sheet)
         return None if sheet.wants_to_leave else picked or OpenRequest()
 
-    async def set_up_model(self) -> bool:
+    async def set_up_model(self) -> str:
         from ouro.commands.models import set_up  # needed only without a model
 
-        return bool(await set_up(self._front_end))
+        return await set_up(self._front_end)

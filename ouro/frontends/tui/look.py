@@ -102,6 +102,8 @@ class Look:
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
     """Seconds: a longer turn rings the bell when it ends. Below 0: never."""
+    welcomes: bool = False
+    """Greet the user: it is the first start."""
 
     @property
     def colors(self) -> ThemeColors:

@@ -20,7 +20,7 @@ from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
 from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import tidy
-from ouro.frontends.tui.blocks.messages import UserMessage
+from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
@@ -32,6 +32,7 @@ from ouro.frontends.tui.widgets.status import Header, StatusLine
 from ouro.frontends.tui.widgets.todos import TodoPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
+from ouro.frontends.welcome import welcome
 from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
 from ouro.utils.runtime import get_history_path
 from ouro.utils.text import clean
@@ -72,6 +73,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.turns = TurnQueue(self)
         self._run_command = run_command
         self._bell_after = look.bell_after
+        self._welcomes = look.welcomes
         self._is_loading_earlier = False
         self._window_title: str | None = None
         self.prompt_history = PromptHistory(get_history_path())
@@ -145,6 +147,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def attach(self, session: Session) -> None:
         self.session = session
         self.show_again()
+        if self._welcomes and session.resumed is None:
+            self.transcript.add(AnswerBlock(welcome(session)))
+        self._welcomes = False
 
     def show_again(self) -> None:
         if self.session is not None:

@@ -1,0 +1,35 @@
+"""The welcome of the first start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ouro.utils.runtime import get_history_path, get_memory_dir, tilde
+
+if TYPE_CHECKING:
+    from ouro.session import Session
+
+_TIPS = """\
+**Welcome to ouro.** Three tips:
+
+1. Write what you want: `explain this repository`, `fix the failing test`. ouro asks before it changes a file or
+   runs a command that has an effect. `Shift+Tab` changes how much it asks, `Esc` interrupts it, `/undo` restores
+   the files.
+2. `/` lists the commands, `@` names a file, `!` runs a shell line, `?` shows the keys."""
+_MEMORY = """
+3. ouro remembers what holds beyond one session: your preferences, decisions, facts about the project. It writes
+   them as Markdown into `{folder}` on this machine, and shows each change when it is made. `/memory` shows all of
+   it, `/memory undo` undoes a change, `/remember TEXT` saves something now, `/memory off` turns it off."""
+_NO_MEMORY = """
+3. Long-term memory is off: nothing is remembered beyond this session."""
+
+
+def is_first_start() -> bool:
+    """Whether the user has never sent a message."""
+    return not get_history_path().exists()
+
+
+def welcome(session: Session) -> str:
+    """Three tips and what memory does, as Markdown."""
+    is_on = session.memory.manager is not None
+    return _TIPS + (_MEMORY.format(folder=tilde(get_memory_dir())) if is_on else _NO_MEMORY)
