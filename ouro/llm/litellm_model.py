@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
-import queue
-import subprocess
-import sys
 import threading
-from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
 
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
@@ -29,21 +23,14 @@ from ouro.llm.model import (
     timeouts_for_vectors,
 )
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
-from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.wire import chunks_from
 from ouro.messages import Message, Thinking
 from ouro.utils.json_types import dictionaries, dictionary, string
+from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"
-STARTING = 120.0
-"""Seconds for the import of litellm, which takes 4 on an idle machine."""
 WORKER = ("-m", "ouro.llm.litellm_worker")
-MAX_STDERR = 40
-"""Lines."""
-LAST_WORDS = 1.0
-"""Seconds to wait for the last output of a dead process."""
-Line = dict[str, Any]
 
 
 class LiteLLMModel:
@@ -82,7 +69,7 @@ class LiteLLMModel:
         leave(self)
 
     async def _events(self, request: Line) -> AsyncGenerator[Line, None]:
-        async with aclosing(process_for(self).ask("ask", request, self._timeouts)) as lines:
+        async with aclosing(process_for(self).answers("ask", request, self._timeouts)) as lines:
             async for line in lines:
                 if "error" in line:
                     raise _error_of(line["error"], self._endpoint, self._model)
@@ -137,7 +124,7 @@ class LiteLLMEmbeddings:
         limits = timeouts_for_vectors(self._endpoint)
         request = {**_arguments(self._model, self._endpoint, limits), "input": texts}
         answer: Any = None
-        async for line in process_for(self).ask("embed", request, limits):
+        async for line in process_for(self).answers("embed", request, limits):
             if "error" in line:
                 raise _error_of(line["error"], self._endpoint, self._model)
             answer = line.get("event", answer)
@@ -187,128 +174,32 @@ def _marked(message: Line) -> Line:
     return {**message, "content": marked([{"type": "text", "text": content}] if isinstance(content, str) else content)}
 
 
-class LiteLLMProcess:
-    """One worker process. The last lines of its stderr are for the error message if it dies."""
+class LiteLLMProcess(WorkerProcess):
+    """The worker process of litellm."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
-        self._inboxes: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Line]]] = {}
-        self._outbox: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
-        self._ready = self._dead = False
-        self._stderr: deque[str] = deque(maxlen=MAX_STDERR)
-        self._process = subprocess.Popen(
-            # -P: the folder we are in may hold a file named like any module.
-            [sys.executable, "-P", *WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd="/",
-            start_new_session=True,
-        )
-        self._stderr_reader = threading.Thread(target=self._read_stderr, daemon=True)
-        self._stderr_reader.start()
-        for work in (self._write_requests, self._read_answers):
-            threading.Thread(target=work, daemon=True).start()
+        super().__init__(WORKER)
 
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def ask(self, what: str, request: Line, timeouts: Timeouts) -> AsyncGenerator[Line, None]:
+    async def answers(self, name: str, request: Line, timeouts: Timeouts) -> AsyncGenerator[Line, None]:
         """Yield the answers to `request`; `end` or `error` is the last. Closing the generator cancels the request.
 
-        `what` is `ask` for text, `embed` for vectors; `request` has the arguments for litellm.
+        `name` is `ask` for text, `embed` for vectors; `request` has the arguments for litellm.
 
         Raises:
             ModelUnavailable: the process died, could not start, or is silent.
             StreamCut: it died or fell silent in the middle.
         """
-        number = next(self._numbers)
-        inbox: asyncio.Queue[Line] = asyncio.Queue()
-        with self._lock:
-            self._inboxes[number] = (asyncio.get_running_loop(), inbox)
-            ready, dead = self._ready, self._dead
-        if dead:
-            inbox.put_nowait({"died": True})
-        self._outbox.put({"id": number, what: request})
-        ended = begun = False
         try:
-            while not ended:
-                limit = STARTING if not ready else timeouts.idle if begun else timeouts.first
-                line = await _next(inbox, limit, begun)
-                if "died" in line:
-                    last = next((line for line in reversed(self._stderr) if line.strip()), "")
-                    message = f"litellm stopped working. {redact(last)}".strip()
-                    raise StreamCut(message) if begun else ModelUnavailable(message)
-                if "ready" in line:
-                    ready = True
-                    continue
-                ended, begun = "end" in line or "error" in line, True
-                yield line
-        finally:
-            with self._lock:
-                self._inboxes.pop(number, None)
-            if not ended:
-                self._outbox.put({"id": number, "cancel": True})
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def _write_requests(self) -> None:
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError), self._process.stdin as pipe:
-            while (line := self._outbox.get()) is not None:
-                pipe.write(encoded(line) + b"\n")
-                pipe.flush()
-
-    def _read_answers(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as pipe:
-            for data in pipe:
-                line = json.loads(data)
-                if "ready" in line:
-                    self._ready = True
-                    self._deliver(line)
-                else:
-                    self._deliver(line, line["id"])
-        self._process.wait()
-        # A child may hold its stderr open: use what was read so far.
-        self._stderr_reader.join(LAST_WORDS)
-        with self._lock:
-            self._dead = True
-        self._outbox.put(None)
-        self._deliver({"died": True})
-
-    def _read_stderr(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as pipe:
-            for data in pipe:
-                self._stderr.append(data.decode("utf-8", "replace").rstrip())
-
-    def _deliver(self, line: Line, number: int | None = None) -> None:
-        """Put a line into the inbox of a request; of all where no number is given."""
-        with self._lock:
-            inboxes = [inbox for key, inbox in self._inboxes.items() if number in (None, key)]
-        for loop, inbox in inboxes:
-            # The waiting task and its loop may have ended.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(inbox.put_nowait, line)
-
-
-async def _next(inbox: asyncio.Queue[Line], limit: float, begun: bool) -> Line:
-    try:
-        async with asyncio.timeout(limit):
-            return await inbox.get()
-    except TimeoutError as error:
-        if begun:
-            raise StreamCut(f"The answer stopped: nothing came for {limit:g} s.") from error
-        raise ModelUnavailable(f"The provider is silent: nothing came for {limit:g} s.") from error
+            async with aclosing(self.ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
+                async for line in lines:
+                    yield line
+        except WorkerStopped as stopped:
+            if stopped.died:
+                message = f"litellm stopped working. {redact(stopped.message)}".strip()
+            else:
+                subject = "The answer stopped" if stopped.begun else "The provider is silent"
+                message = f"{subject}: {stopped.message}."
+            raise StreamCut(message) if stopped.begun else ModelUnavailable(message) from stopped
 
 
 _process: LiteLLMProcess | None = None

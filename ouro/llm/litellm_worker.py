@@ -1,22 +1,17 @@
-"""litellm in a process of its own: requests come in, pieces of answers go out, one JSON object a line.
-
-In:  {"id": 1, "ask": {the arguments of litellm.acompletion}}  {"id": 1, "embed": {those of litellm.aembedding}}
-     {"id": 1, "cancel": true}
-Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
+"""litellm in a process of its own (`utils/worker.py`): `ask` takes the arguments of litellm.acompletion, `embed` those
+of litellm.aembedding.
 
 An event is one of those that chat completions stream; vectors come as one event, in OpenAI's format.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import os
-import sys
-import threading
 from collections.abc import AsyncGenerator, Iterator
-from typing import IO, Any
+from typing import Any
+
+from ouro.utils.worker import Handler, run_worker
 
 ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
 OURS: dict[str, Any] = ALWAYS | {
@@ -46,60 +41,29 @@ def load_litellm() -> Any:
 
 
 def main() -> None:
-    sent = _take_output()
-    lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, loop, lines), daemon=True).start()
-    litellm = load_litellm()
-    loop.run_until_complete(_Server(litellm, sent, lines).serve())
+    run_worker(_handler, _error_fields)
 
 
-class _Server:
-    def __init__(self, litellm: Any, sent: IO[str], lines: asyncio.Queue[dict[str, Any]]) -> None:
+def _handler() -> Handler:
+    requests = _Requests(load_litellm())
+    return lambda name, request: requests.stream(request) if name == "ask" else requests.embed(request)
+
+
+class _Requests:
+    def __init__(self, litellm: Any) -> None:
         self._litellm = litellm
-        self._sent = sent
-        self._lines = lines
-        self._running: dict[int, asyncio.Task[None]] = {}
 
-    async def serve(self) -> None:
-        self._send({"ready": True})
-        while True:
-            line = await self._lines.get()
-            number = line["id"]
-            if "ask" in line or "embed" in line:
-                events = self._stream(line["ask"]) if "ask" in line else self._embed(line["embed"])
-                self._running[number] = asyncio.create_task(self._answer(number, events))
-            elif number in self._running:
-                self._running[number].cancel()
-
-    async def _answer(self, number: int, events: AsyncGenerator[dict[str, Any], None]) -> None:
-        begun = False
-        try:
-            async with contextlib.aclosing(events):
-                async for event in events:
-                    self._send({"id": number, "event": event})
-                    begun = True
-            self._send({"id": number, "end": True})
-        except Exception as error:  # noqa: BLE001 (whatever a provider's code raises is told to the other side)
-            self._send({"id": number, "error": {**_error_fields(error), "begun": begun}})
-        finally:
-            self._running.pop(number, None)
-
-    async def _stream(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         stream = await self._litellm.acompletion(**_with_timeout(ask), **OURS)
         async with contextlib.aclosing(stream):
             async for chunk in stream:
                 yield _event(chunk, stream)
 
-    async def _embed(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def embed(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         answer = await self._litellm.aembedding(**_with_timeout(ask), **ALWAYS)
         data = answer.model_dump(exclude_none=True)
         cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
         yield {"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}}
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self._sent.write(json.dumps(message, default=str) + "\n")
-        self._sent.flush()
 
 
 def _with_timeout(ask: dict[str, Any]) -> dict[str, Any]:
@@ -164,20 +128,6 @@ def _stay_on_the_same_server() -> None:
 
     httpx.AsyncClient.send = send_here  # type: ignore[method-assign]
     httpx.Client.send = send_here_at_once  # type: ignore[method-assign]
-
-
-def _take_output() -> IO[str]:
-    """Take over stdout for the protocol; what libraries print goes to stderr."""
-    ours = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(ours, "w", encoding="utf-8")
-
-
-def _read(source: IO[bytes], loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[dict[str, Any]]) -> None:
-    """Pass requests on; exit when the pipe closes, whatever still runs."""
-    for line in source:
-        loop.call_soon_threadsafe(lines.put_nowait, json.loads(line))
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
     while when != "at once" and process.alive:
         await asyncio.sleep(0.01)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(process.ask("ask", {}, Timeouts(first=5)))
+        await anext(process.answers("ask", {}, Timeouts(first=5)))
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):
@@ -126,7 +126,7 @@ def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
         "import asyncio; from ouro.llm.litellm_model import LiteLLMProcess; from ouro.llm.model import Timeouts\n"
         "async def run():\n"
         "    process = LiteLLMProcess()\n"
-        "    lines = process.ask('ask', {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}, Timeouts())\n"
+        "    lines = process.answers('ask', {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}, Timeouts())\n"
         "    print(await anext(lines))\n"
         "    process.stop()\n"
         "asyncio.run(run())\n"

@@ -1,0 +1,245 @@
+"""A worker: a process of its own for a heavy package. Requests go in, answers come out, one JSON object a line.
+
+In:  {"id": 1, "do": "NAME", "with": {…}}  {"id": 1, "cancel": true}
+Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+from ouro.errors import OuroError
+
+Line = dict[str, Any]
+Handler = Callable[[str, Line], AsyncGenerator[Line, None]]
+"""Yields the events that answer one request, by its name."""
+STARTING = 120.0
+"""Seconds for the imports of the worker, which take 4 on an idle machine."""
+MAX_STDERR = 40
+"""Lines."""
+LAST_WORDS = 1.0
+"""Seconds to wait for the last output of a dead process."""
+
+
+class WorkerStopped(OuroError):
+    """The worker died, or was silent for too long; `begun`: in the middle of an answer."""
+
+    def __init__(self, message: str, *, begun: bool, died: bool) -> None:
+        super().__init__(message)
+        self.begun = begun
+        self.died = died
+
+
+class WorkerProcess:
+    """One worker. The last lines of its stderr are for the error message if it dies.
+
+    Args:
+        arguments: of the Python that runs it.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._inboxes: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Line]]] = {}
+        self._outbox: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
+        self._ready = self._dead = False
+        self._stderr: deque[str] = deque(maxlen=MAX_STDERR)
+        self._process = subprocess.Popen(
+            # -P: the folder we are in may hold a file named like any module.
+            [sys.executable, "-P", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,
+        )
+        self._stderr_reader = threading.Thread(target=self._read_stderr, daemon=True)
+        self._stderr_reader.start()
+        for work in (self._write_requests, self._read_answers):
+            threading.Thread(target=work, daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ask(
+        self, name: str, request: Line, *, first: float | None = None, idle: float | None = None
+    ) -> AsyncGenerator[Line, None]:
+        """Yield the answers to a request; `end` or `error` is the last. Closing the generator cancels the request.
+
+        Args:
+            first: seconds until the first answer, counted from when the worker is ready; None sets no limit.
+            idle: seconds between two answers.
+
+        Raises:
+            WorkerStopped: it died, could not start, or is silent.
+        """
+        number = next(self._numbers)
+        inbox: asyncio.Queue[Line] = asyncio.Queue()
+        with self._lock:
+            self._inboxes[number] = (asyncio.get_running_loop(), inbox)
+            ready, dead = self._ready, self._dead
+        if dead:
+            inbox.put_nowait({"died": True})
+        self._outbox.put({"id": number, "do": name, "with": request})
+        ended = begun = False
+        try:
+            while not ended:
+                line = await _next(inbox, STARTING if not ready else idle if begun else first, begun)
+                if "died" in line:
+                    last = next((line for line in reversed(self._stderr) if line.strip()), "")
+                    raise WorkerStopped(last, begun=begun, died=True)
+                if "ready" in line:
+                    ready = True
+                    continue
+                ended, begun = "end" in line or "error" in line, True
+                yield line
+        finally:
+            with self._lock:
+                self._inboxes.pop(number, None)
+            if not ended:
+                self._outbox.put({"id": number, "cancel": True})
+
+    def close(self) -> None:
+        """Let the worker end by itself: its input closes."""
+        self._outbox.put(None)
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _write_requests(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as pipe:
+            while (line := self._outbox.get()) is not None:
+                pipe.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+                pipe.flush()
+
+    def _read_answers(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as pipe:
+            for data in pipe:
+                line = json.loads(data)
+                if "ready" in line:
+                    self._ready = True
+                    self._deliver(line)
+                else:
+                    self._deliver(line, line["id"])
+        self._process.wait()
+        # A child may hold its stderr open: use what was read so far.
+        self._stderr_reader.join(LAST_WORDS)
+        with self._lock:
+            self._dead = True
+        self._outbox.put(None)
+        self._deliver({"died": True})
+
+    def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as pipe:
+            for data in pipe:
+                self._stderr.append(data.decode("utf-8", "replace").rstrip())
+
+    def _deliver(self, line: Line, number: int | None = None) -> None:
+        """Put a line into the inbox of a request; of all where no number is given."""
+        with self._lock:
+            inboxes = [inbox for key, inbox in self._inboxes.items() if number in (None, key)]
+        for loop, inbox in inboxes:
+            # The waiting task and its loop may have ended.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(inbox.put_nowait, line)
+
+
+async def _next(inbox: asyncio.Queue[Line], limit: float | None, begun: bool) -> Line:
+    try:
+        async with asyncio.timeout(limit):
+            return await inbox.get()
+    except TimeoutError as error:
+        raise WorkerStopped(f"nothing came for {limit:g} s", begun=begun, died=False) from error
+
+
+def run_worker(
+    load: Callable[[], Handler],
+    error_fields: Callable[[BaseException], Line],
+    on_end: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve requests until the input closes; for the `main` of a worker.
+
+    Args:
+        load: imports the heavy package and returns what answers requests.
+        error_fields: an error as plain data; `begun` is added.
+        on_end: called in a thread when the input has closed; the process ends when it returns.
+    """
+    output = _take_output()
+    lines: asyncio.Queue[Line] = asyncio.Queue()
+    loop = asyncio.new_event_loop()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            loop.call_soon_threadsafe(lines.put_nowait, json.loads(line))
+        on_end()
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    handler = load()
+    loop.run_until_complete(_WorkerLoop(output, lines, error_fields).serve(handler))
+
+
+class _WorkerLoop:
+    def __init__(
+        self, output: IO[str], lines: asyncio.Queue[Line], error_fields: Callable[[BaseException], Line]
+    ) -> None:
+        self._output = output
+        self._lines = lines
+        self._error_fields = error_fields
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, handler: Handler) -> None:
+        self._send({"ready": True})
+        while True:
+            line = await self._lines.get()
+            number = line["id"]
+            if "do" in line:
+                answer = self._answer(number, handler(line["do"], line["with"]))
+                self._running[number] = asyncio.create_task(answer)
+            elif number in self._running:
+                self._running[number].cancel()
+
+    async def _answer(self, number: int, events: AsyncGenerator[Line, None]) -> None:
+        begun = False
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    self._send({"id": number, "event": event})
+                    begun = True
+            self._send({"id": number, "end": True})
+        except Exception as error:  # noqa: BLE001 (whatever a package raises is told to the other side)
+            self._send({"id": number, "error": {**self._error_fields(error), "begun": begun}})
+        finally:
+            self._running.pop(number, None)
+
+    def _send(self, message: Line) -> None:
+        self._output.write(json.dumps(message, default=str) + "\n")
+        self._output.flush()
+
+
+def _take_output() -> IO[str]:
+    """Take over stdout for the protocol; what libraries print goes to stderr."""
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(ours, "w", encoding="utf-8")
