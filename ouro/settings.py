@@ -153,6 +153,39 @@ class SkillSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class McpServerSettings:
+    """An MCP server: a program (`command`), or an address (`url`)."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the program, besides PATH, HOME and the like; `${NAME}` is a variable of ouro."""
+    cwd: str = ""
+    """Empty: the folder of the session."""
+    url: str = ""
+    transport: Literal["http", "sse"] = "http"
+    """Of `url`; `sse` for servers of 2024."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """`${NAME}` is a variable of ouro."""
+    enabled: bool = True
+    timeout_seconds: int = 120
+    """To start, and between two signs of life in a call."""
+    tools: tuple[str, ...] = ()
+    """The tools to use, such as `get_*`; none: all."""
+    without: tuple[str, ...] = ()
+    """Tools not to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpSettings:
+    servers: Mapping[str, McpServerSettings] = field(default_factory=dict)
+    tool_budget_tokens: int = 3_000
+    """Tokens of tool descriptions in each request; the tools of servers beyond are found with `tool_search`."""
+    remember: tuple[str, ...] = ()
+    """Clients of `ouro mcp serve` whose memories need no approval, such as `claude-code`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
@@ -168,3 +201,4 @@ class Settings:
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     skills: SkillSettings = field(default_factory=SkillSettings)
+    mcp: McpSettings = field(default_factory=McpSettings)

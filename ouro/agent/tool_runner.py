@@ -28,7 +28,7 @@ from ouro.events import (
 from ouro.llm import ToolSpec
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
-from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments, spec_of
+from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments
 from ouro.utils.log import log
 
 MAX_SIDE_BY_SIDE = 8
@@ -57,7 +57,7 @@ class ToolRunner:
 
     def specs(self, without: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in a fixed order."""
-        return tuple(spec_of(tool) for name, tool in self.tools.items() if name not in without)
+        return tuple(tool.spec() for name, tool in self.tools.items() if name not in without)
 
     def title(self, call: ToolCall) -> str:
         try:
@@ -73,7 +73,7 @@ class ToolRunner:
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")
         if call.malformed:
             raise ToolError(f"The arguments were not a JSON object, so nothing was run: {call.malformed[:200]!r}")
-        return tool, parse_arguments(tool, call.arguments)
+        return tool.resolve(parse_arguments(tool, call.arguments))
 
 
 async def _not_saved(_reply: ToolReply) -> None:
@@ -144,7 +144,7 @@ class ToolBatch:
         try:
             tool, args = self._runner.parse(call)
             comment, limits = await self._permit(call, tool, args)
-            if tool.effect in (Effect.WRITE, Effect.RUN) and limits != "read":
+            if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
             self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
             result = await tool.run(args, self._context(call, limits))

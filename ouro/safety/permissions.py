@@ -155,6 +155,8 @@ class Permissions:
             return decide_line(self, tool, target, outside=outside)
         if effect is Effect.NET:
             return self._on_url(tool, target)
+        if effect is Effect.MCP:
+            return self._on_mcp(tool, target)
         rule = self.first("ask", tool, effect, lambda rule: rule.pattern is None)
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
@@ -186,3 +188,15 @@ class Permissions:
             return Allow()
         host = urlsplit(url).hostname or ""
         return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and plain(host) else tool)
+
+    def _on_mcp(self, tool: str, name: str) -> Decision:
+        if rule := self.first("deny", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+            return Deny(f"The rule `deny {rule}` forbids {name}.")
+        if self.mode == "plan":
+            return Ask(f"plan mode is on, and {name} may change something")
+        if rule := self.first("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+            return Ask(f"the rule `ask {rule}` says so")
+        if self.mode == "auto" or self.first("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+            return Allow()
+        rule_text = f"mcp({name})" if plain(name) else ""
+        return Ask(f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", rule_text)

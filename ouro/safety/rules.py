@@ -40,6 +40,8 @@ class Effect(StrEnum):
     """Runs a shell line; the target is the line."""
     NET = "net"
     """Reaches a network; the target is a URL."""
+    MCP = "mcp"
+    """Calls a tool of an MCP server; the target is `server.tool`."""
 
 
 Limits = Literal["read", "memory", "workspace", "repository", "off"]
@@ -70,7 +72,8 @@ Decision = Allow | Ask | Deny
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
-_EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET}
+_EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET,
+            "mcp": Effect.MCP}  # fmt: skip
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -100,6 +103,10 @@ class Rule(msgspec.Struct, frozen=True):
             return True
         flags = re.IGNORECASE if widely else 0
         return bool(re.fullmatch(_path_pattern(self.pattern, root), str(path), flags | re.DOTALL))
+
+    def matches_name(self, name: str) -> bool:
+        """Whether the pattern covers a tool of an MCP server: `github.*` covers `github.create_issue`."""
+        return self.pattern is None or fnmatch.fnmatchcase(name, self.pattern)
 
     def matches_url(self, url: str) -> bool:
         """Whether the pattern covers a URL by its host, or by its prefix if the pattern has a scheme."""

@@ -55,6 +55,18 @@ class Tool(Protocol, Generic[A]):
         """Whether a command is to run outside of the sandbox."""
         return False
 
+    def spec(self) -> ToolSpec:
+        """The tool for the model: name, description, JSON schema of the arguments."""
+        return ToolSpec(self.name, inspect.getdoc(type(self)) or "", _schema_of(self.Args))  # type: ignore[arg-type]  # mypy takes no metaclass for hashable
+
+    def parse(self, arguments: Mapping[str, Any]) -> A:
+        """The arguments of a call. Raises msgspec.ValidationError or ToolError."""
+        return msgspec.convert(dict(arguments), self.Args, strict=False)
+
+    def resolve(self, args: A) -> tuple[AnyTool, Any]:
+        """The tool that does the work, and its arguments: another one where this tool only passes a call on."""
+        return self, args
+
     async def preview(self, args: A) -> Display:
         return Display(self.title(args))
 
@@ -66,23 +78,18 @@ class Tool(Protocol, Generic[A]):
 AnyTool = Tool[Any]
 
 
-def spec_of(tool: AnyTool) -> ToolSpec:
-    """The tool for the model: name, description, JSON schema of the arguments."""
-    return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))  # type: ignore[arg-type]  # mypy takes no metaclass for hashable
-
-
 _MAX_FOLDERS = 200
 """In one path: 900 made the checks of a path take minutes."""
 
 
 def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
-    """The arguments of a call as the tool's `Args`; numbers and booleans in quotes are understood.
+    """The checked arguments of a call; numbers and booleans in quotes are understood.
 
     Raises:
         ToolError: they do not match the schema; the message names the argument.
     """
     try:
-        args = msgspec.convert(dict(arguments), tool.Args, strict=False)
+        args = tool.parse(arguments)
     except msgspec.ValidationError as error:
         raise ToolError(f"Wrong arguments for {tool.name}: {error}.") from error
     if any("\0" in target for target in tool.targets(args)):

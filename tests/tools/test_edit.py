@@ -16,7 +16,7 @@ from ouro.errors import ToolError
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.tool import parse_arguments, spec_of
+from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import decode
 
 PYTHON = """\
@@ -255,7 +255,7 @@ async def test_a_long_file_is_shown_around_the_change(files):
 
 
 def test_the_model_is_told_of_the_arguments():
-    spec = spec_of(Edit(Workspace(Path("/")), FilesSeen()))
+    spec = Edit(Workspace(Path("/")), FilesSeen()).spec()
     assert spec.parameters["required"] == ["path", "edits"]
     assert spec.parameters["properties"]["edits"]["items"]["required"] == ["old_text", "new_text"]
 

@@ -8,7 +8,7 @@ from fakes.shells import ShellBench, living, until
 from ouro.display import CommandOutput
 from ouro.errors import ToolError
 from ouro.tools.shell import Shell, ShellArgs
-from ouro.tools.tool import parse_arguments, spec_of
+from ouro.tools.tool import parse_arguments
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def test_the_preview_is_the_whole_line(bench):
 
 
 def test_the_schema_tells_a_model_what_each_argument_is(bench):
-    spec = spec_of(bench.shell)
+    spec = bench.shell.spec()
     assert set(spec.parameters["properties"]) == {"command", "cwd", "timeout_seconds", "background", "outside_sandbox"}
     assert all("description" in each for each in spec.parameters["properties"].values())
     assert spec.parameters["required"] == ["command"]

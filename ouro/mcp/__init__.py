@@ -1,0 +1,13 @@
+"""MCP: the tools, resources and prompts of other programs, and ouro's memory for them. The SDK is met by the worker alone."""
+
+from typing import TYPE_CHECKING
+
+from ouro.utils.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from ouro.mcp.configuration import Registry, find_servers
+    from ouro.mcp.definition import Approvals
+    from ouro.mcp.servers import Host, McpServer, McpServers, Outcome
+    from ouro.mcp.tools import Outputs, mcp_tools, tokens_of
+
+__getattr__ = lazy_exports(__name__)

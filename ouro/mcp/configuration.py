@@ -1,0 +1,188 @@
+"""Which MCP servers there are: `mcp:` of the settings, ~/.ouro/mcp.json, and .mcp.json of a trusted folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import ConfigError
+from ouro.settings import McpServerSettings
+from ouro.utils.files import open_regular, write_private
+from ouro.utils.runtime import get_home, tilde
+
+PROJECT_FILE = ".mcp.json"
+MAX_BYTES = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_ENVIRONMENT = re.compile(
+    r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
+    re.IGNORECASE,
+)
+"""The variables that a server gets: those of the SDK, and what locale, folders and proxies need."""
+
+
+class Registry(msgspec.Struct, frozen=True):
+    """The servers of a session by name, and what is switched off: `github`, `github.delete_repo`."""
+
+    servers: Mapping[str, McpServerSettings]
+    off: frozenset[str] = frozenset()
+    notices: tuple[str, ...] = ()
+
+
+def registry_path() -> Path:
+    """The servers that `ouro mcp add` and `import` have written, and the switches."""
+    return get_home() / "mcp.json"
+
+
+def find_servers(settings: Mapping[str, McpServerSettings], trusted_root: Path | None) -> Registry:
+    """All servers; of one name the settings win, then `ouro mcp add`, then the project.
+
+    Raises:
+        ConfigError: one of the files cannot be read.
+    """
+    own, off = read_registry()
+    servers = {**own, **settings}
+    notices = []
+    if trusted_root is not None:
+        path = trusted_root / PROJECT_FILE
+        for name, server in servers_in(read_json(path).get("mcpServers", {}), tilde(path)).items():
+            if name in servers and servers[name] != server:
+                notices.append(f"MCP server {name}: your own definition is used, not the one in {tilde(path)}.")
+            servers.setdefault(name, server)
+    for name in list(servers):
+        if not _NAME.fullmatch(name):
+            del servers[name]
+            notices.append(f"MCP server `{name[:40]}` is left out: use letters, digits, - and _ in its name.")
+    return Registry(servers, off, tuple(notices))
+
+
+def read_registry() -> tuple[dict[str, McpServerSettings], frozenset[str]]:
+    """The user's servers and switches in ~/.ouro/mcp.json. Raises ConfigError."""
+    path = registry_path()
+    table = read_json(path)
+    off = table.get("off", [])
+    return servers_in(table.get("mcpServers", {}), tilde(path)), frozenset(map(str, off))
+
+
+def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
+    """Change ~/.ouro/mcp.json; keys that ouro does not know stay. Raises ConfigError."""
+    path = registry_path()
+    table = read_json(path)
+    table.setdefault("mcpServers", {})
+    change(table)
+    try:
+        write_private(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{tilde(path)} cannot be written: {error.strerror}.") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The keys of a JSON file; empty if there is none. Raises ConfigError."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{tilde(path)} is larger than {MAX_BYTES:,} bytes.")
+        table = json.loads(data)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{tilde(path)} is not JSON: {error}.") from error
+    if not isinstance(table, dict):
+        raise ConfigError(f"{tilde(path)}: an object is expected, not {type(table).__name__}.")
+    return table
+
+
+def servers_in(entries: Any, where: str) -> dict[str, McpServerSettings]:
+    """The servers of an `mcpServers` object, as Claude Code and others write it. Raises ConfigError."""
+    if not isinstance(entries, dict):
+        raise ConfigError(f"{where}: `mcpServers` must be an object.")
+    return {name: _server(entry, f"{where}: `{name}`") for name, entry in entries.items()}
+
+
+def _server(entry: Any, where: str) -> McpServerSettings:
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{where} must be an object with `command` or `url`.")
+    kind = entry.get("type", "http" if "url" in entry else "stdio")
+    known = {key: value for key, value in entry.items() if key in McpServerSettings.__slots__}
+    if kind == "sse":
+        known["transport"] = "sse"
+    try:
+        server = msgspec.convert(known, McpServerSettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}.") from error
+    return _checked(server, where)
+
+
+def _checked(server: McpServerSettings, where: str) -> McpServerSettings:
+    if bool(server.command) == bool(server.url):
+        raise ConfigError(f"{where} needs `command` or `url`, and not both.")
+    if server.url and not server.url.startswith(("http://", "https://", "${")):
+        raise ConfigError(f"{where}: `url` begins with http:// or https://, not `{server.url[:40]}`.")
+    return server
+
+
+def as_entry(server: McpServerSettings) -> dict[str, Any]:
+    """The server as an entry of `mcpServers`."""
+    default = McpServerSettings()
+    entry = {key: getattr(server, key) for key in McpServerSettings.__slots__}
+    changed = {key: value for key, value in entry.items() if value != getattr(default, key)}
+    if changed.pop("transport", "") == "sse":
+        changed["type"] = "sse"
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()}
+
+
+def expanded(server: McpServerSettings, environ: Mapping[str, str], secrets: Iterable[str]) -> McpServerSettings:
+    """The server with `${NAME}` and `${NAME:-default}` filled in.
+
+    The keys of model providers are not: a project could send them to its own server (F2).
+
+    Raises:
+        ConfigError: a variable is not set, or holds a key of a model provider.
+    """
+    keys = [secret for secret in secrets if secret]
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        found = environ.get(name, default)
+        if found is None:
+            raise ConfigError(f"The variable {name} is not set.", "Set it before you start ouro.")
+        if any(key in found for key in keys):
+            raise ConfigError(f"The variable {name} holds the key of a model provider, which no server gets.")
+        return found
+
+    def fill(text: str) -> str:
+        return _VARIABLE.sub(value, text)
+
+    return replace(
+        server,
+        command=fill(server.command),
+        args=tuple(map(fill, server.args)),
+        env={name: fill(text) for name, text in server.env.items()},
+        url=fill(server.url),
+        headers={name: fill(text) for name, text in server.headers.items()},
+        cwd=fill(server.cwd),
+    )
+
+
+def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
+    """The environment of a server: a few variables of `child`, which has no keys, and its own."""
+    return {name: text for name, text in child.items() if _ENVIRONMENT.fullmatch(name)} | dict(server.env)
+
+
+def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
+    """The name of its file of approvals: another program or address is another server."""
+    words = (server.command, *server.args)
+    local = [str(cwd)] if any((cwd / word).exists() for word in words if word and not os.path.isabs(word)) else []  # noqa: PTH117
+    about = json.dumps([*words, server.url, server.cwd, *local])
+    return f"{name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"

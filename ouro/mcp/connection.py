@@ -1,0 +1,380 @@
+"""Connection: one MCP server in the worker: connected, listed, called; what it asks and reports goes up as events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import mcp_types as types
+from mcp import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+
+from ouro import __version__
+from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
+from ouro.mcp.stdio import ServerEnded, stdio_transport
+from ouro.utils.worker import Line
+
+MAX_PAGES = 100
+MAX_TOOLS = 2_000
+MAX_TEXT = 4 * 1024 * 1024
+"""Characters of one result."""
+MAX_IMAGES = 10
+MAX_IMAGE = 8 * 1024 * 1024
+"""Bytes of one image, in base64."""
+MAX_EVENTS = 1_000
+"""Events that wait; log lines and progress beyond are dropped."""
+LIST_PAUSE = 0.3
+"""Seconds in which several notices of a changed list count as one."""
+REPORT_PAUSE = 0.1
+"""Seconds between two progress events of one call."""
+
+warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
+
+
+class Connection:
+    """One server.
+
+    Args:
+        request: what `servers.py` sends to open it: name, command or url, environment, folder, limits.
+    """
+
+    def __init__(self, request: Line) -> None:
+        self._request = request
+        self._name: str = request["name"]
+        self._events: asyncio.Queue[Line | None] = asyncio.Queue()
+        self._changed = asyncio.Event()
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._client: Client | None = None
+        self._is_refused = False
+        """The server has answered 401."""
+
+    async def events(self) -> AsyncGenerator[Line, None]:
+        """What happens until the generator is closed, which disconnects."""
+        task = asyncio.create_task(self._run())
+        try:
+            while (event := await self._events.get()) is not None:
+                yield event
+            await task  # raises why it ended
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            raise ServerEnded("It is not connected.")
+        return self._client
+
+    def answer(self, number: int, value: Any) -> None:
+        """Answer a question that was an event."""
+        waiting = self._questions.get(number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(value)
+
+    async def call(self, tool: str, arguments: Line) -> AsyncGenerator[Line, None]:
+        """Progress, then the result, of a tool call."""
+        reported = 0.0
+        progress: asyncio.Queue[Line | None] = asyncio.Queue()
+
+        async def on_progress(done: float, total: float | None, message: str | None) -> None:
+            nonlocal reported
+            if time.monotonic() - reported >= REPORT_PAUSE:
+                reported = time.monotonic()
+                share = f"{done:g} of {total:g}" if total else f"{done:g}"
+                progress.put_nowait({"progress": (message or share)[:500]})
+
+        async def run() -> types.CallToolResult:
+            try:
+                return await self.client.call_tool(tool, arguments, progress_callback=on_progress)
+            finally:
+                progress.put_nowait(None)
+
+        task = asyncio.create_task(run())
+        try:
+            while (event := await progress.get()) is not None:
+                yield event
+            yield {"result": _result(await task)}
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def read(self, uri: str) -> Line:
+        return _contents((await self.client.read_resource(uri)).contents)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
+        result = await self.client.get_prompt(name, arguments)
+        texts = [_block_text(message.content) for message in result.messages]
+        return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
+
+    async def _run(self) -> None:
+        try:
+            async with self._connected() as client:
+                self._client = client
+                await self._serve(client)
+        except Exception:
+            if self._is_refused:
+                raise LoginNeeded(f"Run `ouro mcp login {self._name}`.") from None
+            if self._ended.done():
+                raise ServerEnded(self._ended.result()) from None
+            raise
+        finally:
+            self._client = None
+            self._events.put_nowait(None)
+
+    async def _serve(self, client: Client) -> None:
+        self._emit({"ready": await self._listing(client)})
+        listening = asyncio.create_task(self._listen(client))
+        try:
+            while True:
+                changed = asyncio.create_task(self._changed.wait())
+                await asyncio.wait({changed, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                if self._ended.done():
+                    raise ServerEnded(self._ended.result())
+                await asyncio.sleep(LIST_PAUSE)
+                self._changed.clear()
+                self._emit({"ready": await self._listing(client)})
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Client]:
+        request = self._request
+        asks = request["asks"]
+        async with asyncio.timeout(request["timeout"]) as limit:
+            async with self._transport() as transport:
+                async with Client(
+                    transport,
+                    client_info=types.Implementation(name="ouro", version=__version__),
+                    list_roots_callback=self._on_roots,
+                    message_handler=self._on_message,
+                    logging_callback=self._on_log,
+                    log_level="info",
+                    elicitation_callback=self._on_elicit if asks else None,
+                    sampling_callback=self._on_sample if asks else None,
+                    cache=None,
+                ) as client:
+                    limit.reschedule(None)
+                    yield client
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        request = self._request
+        if command := request["command"]:
+            yield stdio_transport(command, request["environment"], request["cwd"], self._emit, self._end)
+            return
+        provider = await login_provider(request, self._emit)
+        if request["transport"] == "sse":
+            yield sse_client(
+                request["url"],
+                request["headers"],
+                auth=provider,
+                timeout=http_timeout(request["timeout"]).connect or 30.0,
+                httpx_client_factory=lambda **given: http_client(on_refused=self._on_refused, **given),
+            )
+            return
+        timeout = http_timeout(request["timeout"])
+        async with http_client(request["headers"], timeout, provider, on_refused=self._on_refused) as client:
+            yield streamable_http_client(request["url"], http_client=client)
+
+    async def _listen(self, client: Client) -> None:
+        """Ask servers of the 2026 protocol for notices of changed lists; older ones send them unasked."""
+        for _ in range(3):
+            try:
+                async with client.listen(
+                    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+                ) as changes:
+                    async for _change in changes:
+                        self._changed.set()
+            except (ListenNotSupportedError, MCPError):
+                return
+            except SubscriptionLost:
+                await asyncio.sleep(5)
+                self._changed.set()
+
+    async def _listing(self, client: Client) -> Line:
+        began = time.monotonic()
+        can = client.server_capabilities
+        tools = await _pages(client.list_tools, "tools") if can.tools else []
+        latency = time.monotonic() - began
+        resources = await _pages(client.list_resources, "resources") if can.resources else []
+        templates: Sequence[Any] = ()
+        if can.resources:
+            with suppress(MCPError):  # optional, and not every server answers
+                templates = await _pages(client.list_resource_templates, "resource_templates")
+        prompts = await _pages(client.list_prompts, "prompts") if can.prompts else []
+        info = client.server_info
+        return {
+            "version": f"{info.name} {info.version}" if info else "",
+            "protocol": client.protocol_version,
+            "instructions": (client.instructions or "")[:2_000],
+            "latency": latency,
+            "tools": [_tool(tool) for tool in tools],
+            "resources": [{"uri": str(item.uri), "name": item.name} for item in resources]
+            + [{"uri": item.uri_template, "name": item.name, "is_template": True} for item in templates],
+            "prompts": [
+                {
+                    "name": prompt.name,
+                    "description": prompt.description or "",
+                    "arguments": [
+                        {"name": item.name, "required": bool(item.required)} for item in prompt.arguments or ()
+                    ],
+                }
+                for prompt in prompts
+            ],
+        }
+
+    async def _on_message(self, message: Any) -> None:
+        changes = (
+            types.ToolListChangedNotification,
+            types.PromptListChangedNotification,
+            types.ResourceListChangedNotification,
+        )
+        if isinstance(message, changes):
+            self._changed.set()
+        elif isinstance(message, Exception):
+            self._log(f"transport: {message}")
+
+    async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
+        self._log(f"{params.level}: {params.data}")
+
+    async def _on_roots(self, _context: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(
+            roots=[types.Root(uri=root, name=root.rpartition("/")[2]) for root in self._request["roots"]]
+        )
+
+    async def _on_elicit(self, _context: ClientRequestContext, params: Any) -> types.ElicitResult:
+        answer = await self._ask("elicit", params.model_dump(by_alias=True, mode="json"))
+        return types.ElicitResult(**answer)
+
+    async def _on_sample(
+        self, _context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        asked = {
+            "system": params.system_prompt or "",
+            "messages": [{"role": item.role, "text": _sample_text(item.content)} for item in params.messages],
+            "max_tokens": params.max_tokens,
+        }
+        answer = await self._ask("sample", asked)
+        if "refused" in answer:
+            return types.ErrorData(code=-1, message=answer["refused"])
+        content = types.TextContent(type="text", text=answer["text"])
+        return types.CreateMessageResult(role="assistant", content=content, model=answer["model"])
+
+    async def _ask(self, kind: str, about: Line) -> Any:
+        number = len(self._questions) + 1
+        self._questions[number] = asyncio.get_running_loop().create_future()
+        self._events.put_nowait({"ask": kind, "number": number, "about": about})
+        return await self._questions[number]
+
+    def _on_refused(self) -> None:
+        self._is_refused = True
+
+    def _end(self, reason: str) -> None:
+        if not self._ended.done():
+            self._ended.set_result(f"The server stopped: {reason}.")
+
+    def _log(self, text: str) -> None:
+        self._emit({"log": text[:500]})
+
+    def _emit(self, event: Line) -> None:
+        if self._events.qsize() < MAX_EVENTS:
+            self._events.put_nowait(event)
+
+
+async def _pages(list_page: Any, field: str) -> list[Any]:
+    """All items of a paged list, up to a limit."""
+    items: list[Any] = []
+    cursor = None
+    for _ in range(MAX_PAGES):
+        page = await list_page(cursor=cursor)
+        items += getattr(page, field)
+        cursor = page.next_cursor
+        if not cursor or len(items) >= MAX_TOOLS:
+            break
+    return items[:MAX_TOOLS]
+
+
+def _tool(tool: types.Tool) -> Line:
+    from jsonschema import SchemaError
+    from jsonschema.validators import Draft202012Validator
+
+    hints = tool.annotations
+    problem = ""
+    try:
+        Draft202012Validator.check_schema(tool.input_schema)
+    except (SchemaError, RecursionError) as error:
+        problem = f"its schema is not valid: {getattr(error, 'message', error)}"[:300]
+    return {
+        "name": tool.name,
+        "description": tool.description or "",
+        "schema": tool.input_schema,
+        "title": tool.title or (hints.title if hints else None) or "",
+        "read_only": bool(hints and hints.read_only_hint),
+        "destructive": bool(hints and hints.destructive_hint),
+        "problem": problem,
+    }
+
+
+def _result(result: types.CallToolResult) -> Line:
+    found = _contents(result.content)
+    if not found["text"] and result.structured_content is not None:
+        import json
+
+        found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
+    return {**found, "failed": result.is_error}
+
+
+def _contents(blocks: Sequence[Any]) -> Line:
+    """The text and images of content blocks or resource contents, cut to the limits."""
+    texts, images, size = [], [], 0
+    for block in blocks:
+        data, media_type = getattr(block, "data", None) or getattr(block, "blob", None), block_media_type(block)
+        if data and media_type.startswith("image/") and len(images) < MAX_IMAGES and len(data) <= MAX_IMAGE:
+            images.append({"media_type": media_type, "data": data})
+            continue
+        text = _block_text(block)
+        texts.append(text[: MAX_TEXT - size])
+        size += len(text)
+        if size > MAX_TEXT:
+            texts.append(f"[the rest of the result, more than {MAX_TEXT:,} characters, was dropped]")
+            break
+    return {"text": "\n\n".join(texts), "images": images}
+
+
+def block_media_type(block: Any) -> str:
+    return getattr(block, "mime_type", None) or ""
+
+
+def _block_text(block: Any) -> str:
+    """A content block as text; what is not text is named with its type and size."""
+    if (resource := getattr(block, "resource", None)) is not None:
+        return f"{resource.uri}:\n{_block_text(resource)}"
+    if (text := getattr(block, "text", None)) is not None:
+        return str(text)
+    data = getattr(block, "data", None) or getattr(block, "blob", None)
+    if data is not None:
+        kind = block_media_type(block)
+        if kind.startswith("text/") or kind == "application/json":
+            with suppress(ValueError):
+                return base64.b64decode(data).decode("utf-8", "replace")
+        return f"[{kind or 'data'}, {len(data) * 3 // 4:,} bytes, is not shown]"
+    if (uri := getattr(block, "uri", None)) is not None:
+        return f"{getattr(block, 'name', '')} <{uri}>".strip()
+    return f"[{type(block).__name__} is not supported]"
+
+
+def _sample_text(content: Any) -> str:
+    blocks = content if isinstance(content, list) else [content]
+    return "\n\n".join(_block_text(block) for block in blocks)

@@ -1,0 +1,152 @@
+"""What an MCP server offers, as values: tools, resources, prompts; and which tool definitions are approved (E1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.llm import ToolSpec
+from ouro.utils.files import write_private
+from ouro.utils.log import log
+from ouro.utils.text import clean, cut
+
+MAX_NAME = 64
+"""Characters of a tool name that all providers accept."""
+MAX_DESCRIPTION = 2_000
+MAX_SCHEMA = 20_000
+"""Characters of a schema in the request; longer ones are loaded by `tool_search` only."""
+_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
+    """A tool as its server describes it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    title: str = ""
+    read_only: bool = False
+    """The server's claim, as `destructive`: shown, and never believed."""
+    destructive: bool = False
+    problem: str = ""
+    """Why its schema cannot be used."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that the model and the user are told about it."""
+        told = {**msgspec.to_builtins(self), "problem": ""}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def spec(self, server: str) -> ToolSpec:
+        """The tool for a model."""
+        return ToolSpec(wire_name(server, self.name), self.text, dict(self.schema))
+
+    @property
+    def text(self) -> str:
+        """Its description, cleaned and cut."""
+        return cut(clean(self.description or self.title), MAX_DESCRIPTION)
+
+    def fits_request(self) -> bool:
+        """Whether every provider accepts the schema in a request; else a request with it would be refused whole."""
+        schema, properties = self.schema, self.schema.get("properties", {})
+        return (
+            not self.problem
+            and schema.get("type") == "object"
+            and isinstance(properties, dict)
+            and all(_PROPERTY.fullmatch(name) for name in properties)
+            and not {"oneOf", "anyOf", "allOf", "$ref", "not", "enum"} & schema.keys()
+            and len(json.dumps(schema)) <= MAX_SCHEMA
+            and self.name.isascii()
+        )
+
+
+class Resource(msgspec.Struct, frozen=True):
+    uri: str
+    name: str = ""
+    is_template: bool = False
+
+
+class PromptArgument(msgspec.Struct, frozen=True):
+    name: str
+    required: bool = False
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """What a connected server offers."""
+
+    version: str = ""
+    protocol: str = ""
+    instructions: str = ""
+    latency: float = 0.0
+    """Seconds that it took to list the tools."""
+    tools: tuple[ToolDefinition, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+
+
+def wire_name(server: str, tool: str) -> str:
+    """The name of a tool for models: `mcp__github__create_issue`, as in Claude Code."""
+    name = f"mcp__{server}__{re.sub(r'[^a-zA-Z0-9_-]', '_', tool)}"
+    if len(name) <= MAX_NAME and name == f"mcp__{server}__{tool}":
+        return name
+    return f"{name[: MAX_NAME - 7]}_{hashlib.sha256(f'{server}.{tool}'.encode()).hexdigest()[:6]}"
+
+
+class Approvals:
+    """The tool definitions that the user has approved, one file a server. A broken file approves nothing.
+
+    Args:
+        folder: of all servers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, key: str) -> dict[str, ToolDefinition] | None:
+        """The approved definitions by name; None for a server that was never connected."""
+        try:
+            data = (self._folder / f"{key}.json").read_bytes()
+            return {tool.name: tool for tool in msgspec.json.decode(data, type=tuple[ToolDefinition, ...])}
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("the approved tools of %s cannot be read: %s", key, error)
+            return {}
+
+    def approve(self, key: str, tools: Iterable[ToolDefinition]) -> None:
+        """Approve these definitions, besides those that are. Raises OSError."""
+        known = (self.load(key) or {}) | {tool.name: tool for tool in tools}
+        write_private(self._folder / f"{key}.json", msgspec.json.encode(list(known.values())))
+
+
+def changed_tools(
+    approved: Mapping[str, ToolDefinition], tools: Sequence[ToolDefinition]
+) -> tuple[ToolDefinition, ...]:
+    """Those of `tools` that are new, or differ from what was approved."""
+    return tuple(tool for tool in tools if tool.name not in approved or approved[tool.name].digest != tool.digest)
+
+
+def difference(before: ToolDefinition | None, after: ToolDefinition) -> str:
+    """What a change of a definition changes, for users."""
+    import difflib
+
+    old, new = (_lines(before) if before else []), _lines(after)
+    return "\n".join(difflib.unified_diff(old, new, "approved", "now", lineterm="", n=1)) if before else "\n".join(new)
+
+
+def _lines(tool: ToolDefinition) -> list[str]:
+    schema = json.dumps(tool.schema, indent=1, ensure_ascii=True)
+    return [*tool.description.encode("unicode_escape").decode().replace("\\n", "\n").splitlines(), *schema.splitlines()]

@@ -1,0 +1,159 @@
+"""HTTP for MCP servers: a client with a limit on each answer, and OAuth with a loopback redirect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from ouro.mcp.tokens import Tokens
+from ouro.utils.worker import Line
+
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of one answer that is not a stream of events; the SDK limits each event itself."""
+LOGIN_SECONDS = 300.0
+DONE = "Signed in. You can close this page and return to ouro."
+
+
+class LoginNeeded(Exception):
+    """The server wants an OAuth login."""
+
+
+def http_timeout(seconds: float) -> httpx2.Timeout:
+    return httpx2.Timeout(30.0, read=max(seconds, 300.0))
+
+
+def http_client(
+    headers: dict[str, str] | None = None,
+    timeout: httpx2.Timeout | None = None,
+    auth: httpx2.Auth | None = None,
+    *,
+    on_refused: Callable[[], None],
+) -> httpx2.AsyncClient:
+    """A client for one server; `on_refused` is called when it answers 401 although the login was tried."""
+
+    async def look_at(response: httpx2.Response) -> None:
+        if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
+            on_refused()
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            response.stream = _Limited(response.stream)
+
+    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [look_at]})
+
+
+class _Limited(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > MAX_BODY:
+                raise httpx2.ReadError(f"the answer is larger than {MAX_BODY // 1024 // 1024} MB")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def login_provider(request: Line, emit: Callable[[Line], None]) -> OAuthClientProvider | None:
+    """What signs requests in: with stored tokens, or with a login in the browser where `login` is set.
+
+    None where neither is given, so that no client is registered without the user.
+    """
+    url = request["url"]
+    storage = _Storage(Tokens(url))
+    is_interactive = request.get("login", False)
+    if not is_interactive and await storage.get_tokens() is None:
+        return None
+    redirect = _Redirect(emit)
+    if is_interactive:
+        await redirect.start()
+
+    async def refuse(_url: str) -> None:
+        raise LoginNeeded("The login has expired.")
+
+    return OAuthClientProvider(
+        url,
+        OAuthClientMetadata(
+            client_name="ouro", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method="none",  # noqa: S106
+        ),
+        storage,
+        redirect.show if is_interactive else refuse,
+        redirect.wait,
+    )  # fmt: skip
+
+
+class _Redirect:
+    """Waits on loopback for the browser to come back with the code. The SDK checks `state`."""
+
+    def __init__(self, emit: Callable[[Line], None]) -> None:
+        self._emit = emit
+        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+        self.uri = "http://127.0.0.1/callback"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._on_request, "127.0.0.1", 0)
+        self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+
+    async def show(self, url: str) -> None:
+        self._emit({"login": url})
+
+    async def wait(self) -> AuthorizationCodeResult:
+        try:
+            return await asyncio.wait_for(self._result, LOGIN_SECONDS)
+        finally:
+            if self._server is not None:
+                self._server.close()
+
+    async def _on_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = (await asyncio.wait_for(reader.readline(), 10)).decode("latin-1").split(" ")
+            parts = urlsplit(line[1] if len(line) > 1 else "")
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            is_ours = parts.path == "/callback" and ("code" in query or "error" in query)
+            text = (DONE if "code" in query else "The login was refused.") if is_ours else "Not found."
+            status = "200 OK" if is_ours else "404 Not Found"
+            writer.write(
+                f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+                f"Connection: close\r\n\r\n{text}".encode()
+            )
+            await writer.drain()
+            if is_ours and not self._result.done():
+                if "code" in query:
+                    self._result.set_result(
+                        AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
+                    )
+                else:
+                    self._result.set_exception(LoginNeeded(f"The login was refused: {query['error'][:200]}"))
+        finally:
+            writer.close()
+
+
+class _Storage:
+    """The `TokenStorage` of the SDK."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    async def get_tokens(self) -> OAuthToken | None:
+        found = (await asyncio.to_thread(self._tokens.load)).get("tokens")
+        return OAuthToken.model_validate(found) if found else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        await asyncio.to_thread(self._tokens.save, "tokens", tokens.model_dump(mode="json", exclude_none=True))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        found = (await asyncio.to_thread(self._tokens.load)).get("client")
+        return OAuthClientInformationFull.model_validate(found) if found else None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        await asyncio.to_thread(self._tokens.save, "client", client_info.model_dump(mode="json", exclude_none=True))

@@ -1,0 +1,163 @@
+"""A stdio server as a child process: a group of its own, a limit on each line, and its stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from ouro.utils.worker import Line
+
+MAX_LINE = 32 * 1024 * 1024
+"""Bytes of one message. The transport of the SDK has no limit, and copies what it holds for each piece that comes."""
+MAX_GARBAGE = 1_000
+"""Lines on stdout that are not messages, after which the server is ended."""
+GRACE = 2.0
+"""Seconds to end by itself once its stdin is closed, and once more after SIGTERM."""
+groups: set[int] = set()
+"""The process groups of the servers that run."""
+
+
+class ServerEnded(Exception):
+    """The server ended, or was ended because of what it printed."""
+
+
+@asynccontextmanager
+async def stdio_transport(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str,
+    emit: Callable[[Line], None],
+    on_end: Callable[[str], None],
+) -> AsyncGenerator[tuple[Any, Any], None]:
+    """The two streams of a transport of the SDK.
+
+    Args:
+        emit: takes the process group, and each line of stderr.
+        on_end: called with the reason when the server ends before we close it.
+
+    Raises:
+        OSError: the command cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=MAX_LINE,
+        env=dict(environment),
+        cwd=cwd,
+        start_new_session=True,
+    )
+    groups.add(process.pid)
+    emit({"group": process.pid})
+
+    def on_log(text: str) -> None:
+        emit({"log": text[:500]})
+
+    to_client, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+    tasks = [
+        asyncio.create_task(_read(process, to_client, on_log, on_end)),
+        asyncio.create_task(_write(process, from_client)),
+        asyncio.create_task(_read_stderr(process, on_log)),
+    ]
+    try:
+        yield incoming, outgoing
+    finally:
+        await asyncio.shield(_stop(process, tasks))
+        for stream in (to_client, incoming, outgoing, from_client):
+            stream.close()
+
+
+async def _read(
+    process: asyncio.subprocess.Process, to_client: Any, on_log: Callable[[str], None], on_end: Callable[[str], None]
+) -> None:
+    assert process.stdout is not None
+    garbage, reason = 0, ""
+    try:
+        while True:
+            line = await process.stdout.readuntil(b"\n")
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                if line.strip():
+                    garbage += 1
+                    on_log(f"stdout: {line[:200].decode('utf-8', 'replace').rstrip()}")
+                if garbage > MAX_GARBAGE:
+                    reason = f"it printed more than {MAX_GARBAGE:,} lines that are not messages"
+                    return
+                await asyncio.sleep(0)  # a buffer full of lines is read without a pause otherwise
+                continue
+            await to_client.send(SessionMessage(message))
+    except asyncio.IncompleteReadError:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE)
+        reason = f"it ended with exit code {process.returncode}" if process.returncode is not None else "it ended"
+    except asyncio.LimitOverrunError:
+        reason = f"it sent a message of more than {MAX_LINE // 1024 // 1024} MB"
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+        return  # the client is gone
+    finally:
+        if reason:
+            on_end(reason)
+            _signal(process, signal.SIGKILL)
+        to_client.close()
+
+
+async def _write(process: asyncio.subprocess.Process, from_client: Any) -> None:
+    assert process.stdin is not None
+    with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        async for message in from_client:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+
+
+async def _read_stderr(process: asyncio.subprocess.Process, on_log: Callable[[str], None]) -> None:
+    assert process.stderr is not None
+    while data := await process.stderr.read(64 * 1024):
+        for line in data.decode("utf-8", "replace").splitlines()[-20:]:
+            on_log(line)
+        await asyncio.sleep(0)
+
+
+async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """As the protocol asks: close stdin, wait, SIGTERM, wait, SIGKILL; the whole group."""
+    if process.stdin is not None:
+        process.stdin.close()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), GRACE)
+        _signal(process, number)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), GRACE)
+    groups.discard(process.pid)
+
+
+def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def end_groups() -> None:
+    """End what is left of all servers: by itself, by SIGTERM, by SIGKILL. Blocks for 2 seconds at most."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + GRACE / 2
+        while groups and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for group in list(groups):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)

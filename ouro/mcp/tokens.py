@@ -1,0 +1,69 @@
+"""Tokens: the OAuth tokens of one server, in the keyring of the system, else in a file that only the user can read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ouro.utils.files import write_private
+from ouro.utils.runtime import get_home
+from ouro.utils.text import one_line
+
+SERVICE = "ouro-mcp"
+
+
+class Tokens:
+    """Of the server at `url`: a token is only ever sent to the server that it was issued for. Everything blocks."""
+
+    def __init__(self, url: str) -> None:
+        self._key = url
+        self._path: Path = get_home() / "mcp" / "tokens" / f"{hashlib.sha256(url.encode()).hexdigest()[:24]}.json"
+
+    def load(self) -> dict[str, Any]:
+        text = None
+        if (ring := _keyring()) is not None:
+            text = ring.get_password(SERVICE, self._key)
+        if text is None and self._path.exists():
+            text = self._path.read_text(encoding="utf-8")
+        try:
+            found = json.loads(text or "{}")
+        except ValueError:
+            found = {}
+        return found if isinstance(found, dict) else {}
+
+    def save(self, name: str, value: Any) -> None:
+        text = json.dumps({**self.load(), name: value})
+        if (ring := _keyring()) is not None:
+            ring.set_password(SERVICE, self._key, text)
+        else:
+            write_private(self._path, text)
+
+    def delete(self) -> bool:
+        """Forget the tokens; whether there were any."""
+        had = bool(self.load())
+        if had and (ring := _keyring()) is not None and ring.get_password(SERVICE, self._key) is not None:
+            ring.delete_password(SERVICE, self._key)
+        self._path.unlink(missing_ok=True)
+        return had
+
+    def place(self) -> str:
+        """Where they are kept, for users."""
+        ring = _keyring()
+        return one_line(f"the keyring ({ring.name})") if ring is not None else str(self._path)
+
+
+def _keyring() -> Any:
+    """The backend of the system that works without a question; None where there is none."""
+    try:
+        import keyring
+        from keyring.backends import fail
+
+        ring = keyring.get_keyring()
+        if isinstance(ring, fail.Keyring) or getattr(ring, "priority", 0) < 1:
+            return None
+        ring.get_password(SERVICE, "probe")
+    except Exception:  # noqa: BLE001 (a backend may raise anything: no bus, locked, not installed)
+        return None
+    return ring

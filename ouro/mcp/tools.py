@@ -1,0 +1,362 @@
+"""The tools of MCP servers for the model: those in the request, and three by which it reaches all others.
+
+The list of tools must stay the same for a whole session, so that providers cache it. So a request has the tools whose
+definitions were approved earlier and fit the budget, and `tool_search`, `mcp_call` and `mcp_read`, whatever servers
+start, stop or change meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+
+from ouro.display import Display, Plain, Question
+from ouro.errors import ToolError
+from ouro.llm import ToolSpec
+from ouro.mcp.definition import ToolDefinition, difference
+from ouro.mcp.servers import McpServer, McpServers, Outcome, ServerFailed
+from ouro.memory.tokens import estimate
+from ouro.messages import Image
+from ouro.safety import Effect
+from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
+from ouro.tools.truncate import SHOWN, OutputCapture
+from ouro.utils.text import clean, cut, escaped, one_line, plural
+
+MAX_PREVIEW = 4_000
+MAX_NAMES = 40
+"""Names of further tools below the hits of a search."""
+SPOOL_SECONDS = 2.0
+_IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+class McpArguments(msgspec.Struct, frozen=True):
+    values: dict[str, Any]
+
+
+class McpTool(Tool[McpArguments]):
+    """One tool of a server.
+
+    Args:
+        tool: its name in the server.
+        definition: the approved one; None where the server has not been connected yet.
+        outputs: the folder for results that are too long to show.
+    """
+
+    effect: ClassVar[Effect] = Effect.MCP
+    Args = McpArguments
+
+    def __init__(
+        self, servers: McpServers, server: str, tool: str, spec: ToolSpec, outputs: Outputs
+    ) -> None:
+        self.name = spec.name  # type: ignore[misc]  # one class for the tools of all servers
+        self._servers = servers
+        self._server = server
+        self._tool = tool
+        self._spec = spec
+        self._outputs = outputs
+
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def parse(self, arguments: Mapping[str, Any]) -> McpArguments:
+        return McpArguments(dict(arguments))
+
+    def title(self, args: McpArguments) -> str:
+        values = ", ".join(f"{name}: {value}" for name, value in args.values.items())
+        return one_line(f"{self._server}.{self._tool} {values}", 160)
+
+    def targets(self, args: McpArguments) -> tuple[str, ...]:
+        return (f"{self._server}.{self._tool}",)
+
+    async def preview(self, args: McpArguments) -> Display:
+        server = self._servers.servers.get(self._server)
+        tools = (server.tools or tuple((server.approved or {}).values())) if server else ()
+        found = next((tool for tool in tools if tool.name == self._tool), None)
+        lines = [escaped(json.dumps(args.values, indent=2, ensure_ascii=False))]
+        if found is not None:
+            hints = [word for word, is_so in _HINTS(found) if is_so]
+            claim = f" (the server says: {', '.join(hints)})" if hints else ""
+            lines.append(f"{self._server} describes {self._tool}{claim}:\n{escaped(found.text)}")
+        return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
+
+    async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
+        server = await self._servers.ready(self._server)
+        definition = _definition(self._servers, server, self._tool)
+        if definition in server.unapproved() and not await ask_approval(server, [definition], ctx):
+            raise ToolError(f"{self._server} has changed {self._tool} since the user approved it. Do not use it.")
+        try:
+            outcome = await self._servers.call(server, self._tool, args.values, ctx.report)
+        except ServerFailed as error:
+            raise ToolError(str(error)) from error
+        return await self._outputs.result(outcome)
+
+
+def _HINTS(tool: ToolDefinition) -> tuple[tuple[str, bool], ...]:  # noqa: N802
+    return (("read-only", tool.read_only), ("destructive", tool.destructive))
+
+
+class Outputs(msgspec.Struct, frozen=True):
+    """Makes results of outcomes: cleaned, and cut as those of other tools."""
+
+    folder: Path
+    mask: Callable[[str], str]
+
+    async def result(self, outcome: Outcome) -> ToolResult:
+        text = clean(outcome.text)
+        if len(text) > SHOWN:
+            capture = OutputCapture(self.folder, self.mask)
+            capture.add(text.encode())
+            capture.close()
+            await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
+            text = capture.text()
+        images = await asyncio.to_thread(_usable, outcome.images)
+        if left_out := len(outcome.images) - len(images):
+            text += f"\n[{plural(left_out, 'image')} could not be read]"
+        summary = one_line(outcome.text, 80) or plural(len(images), "image") if outcome.text or images else "no output"
+        return ToolResult(text or "(no text)", Display(summary, Plain(text) if text else None), outcome.failed, images)
+
+
+def _usable(images: Sequence[Image]) -> tuple[Image, ...]:
+    """The images that really are what they say: a provider refuses a whole request with one that is not."""
+    import io
+
+    from PIL import Image as Picture
+
+    found = []
+    for image in images:
+        try:
+            with Picture.open(io.BytesIO(image.data)) as picture:
+                kind = Picture.MIME.get(picture.format or "", "")
+                if kind in _IMAGE_TYPES and max(picture.size) <= 8_000:
+                    found.append(Image(kind, image.data, image.name))
+        except Exception:  # noqa: BLE001, PERF203 (Pillow raises many kinds on broken data)
+            continue
+    return tuple(found)
+
+
+class McpCallArgs(msgspec.Struct, frozen=True):
+    tool: Annotated[str, msgspec.Meta(min_length=3, description="`server.tool`, as tool_search names it.")]
+    arguments: Annotated[dict[str, Any], msgspec.Meta(description="As the schema of the tool says.")] = {}
+
+
+class McpCall(Tool[McpCallArgs]):
+    """Call a tool that tool_search has found."""
+
+    name: ClassVar[str] = "mcp_call"
+    effect: ClassVar[Effect] = Effect.MCP
+    Args = McpCallArgs
+
+    def __init__(self, servers: McpServers, outputs: Outputs) -> None:
+        self._servers = servers
+        self._outputs = outputs
+
+    def parse(self, arguments: Mapping[str, Any]) -> McpCallArgs:
+        given = dict(arguments)
+        if isinstance(given.get("arguments"), str):  # some models send JSON in a string
+            given["arguments"] = msgspec.json.decode(given["arguments"])
+        return msgspec.convert(given, McpCallArgs)
+
+    def title(self, args: McpCallArgs) -> str:
+        return args.tool
+
+    def targets(self, args: McpCallArgs) -> tuple[str, ...]:
+        return (args.tool,)
+
+    def resolve(self, args: McpCallArgs) -> tuple[AnyTool, Any]:
+        name, _, tool = args.tool.partition(".")
+        server = self._servers.servers.get(name)
+        if server is None or not tool:
+            known = ", ".join(self._servers.servers)
+            raise ToolError(f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers: {known}.")
+        if server.state == "ready":
+            _definition(self._servers, server, tool)
+        spec = ToolDefinition(tool, "", {}).spec(name)
+        return McpTool(self._servers, name, tool, spec, self._outputs), McpArguments(args.arguments)
+
+    async def run(self, args: McpCallArgs, ctx: ToolContext) -> ToolResult:
+        tool, arguments = self.resolve(args)
+        return await tool.run(arguments, ctx)
+
+
+def _definition(servers: McpServers, server: McpServer, tool: str) -> ToolDefinition:
+    """The tool of a connected server. Raises ToolError: there is none, or it is off."""
+    if servers.is_off(server.name, tool):
+        raise ToolError(f"The user has switched {server.name}.{tool} off.")
+    found = next((known for known in server.tools if known.name == tool), None)
+    if found is None:
+        near = difflib.get_close_matches(tool, [known.name for known in server.tools], n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else " Find tools with tool_search."
+        raise ToolError(f"The MCP server {server.name} has no tool `{tool}`.{hint}")
+    return found
+
+
+class ToolSearchArgs(msgspec.Struct, frozen=True):
+    query: Annotated[str, msgspec.Meta(min_length=1, description="What the tool should do, or the name of a server.")]
+    max_results: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
+
+
+class ToolSearch(Tool[ToolSearchArgs]):
+    """Find tools of MCP servers."""
+
+    name: ClassVar[str] = "tool_search"
+    effect: ClassVar[Effect] = Effect.NONE
+    Args = ToolSearchArgs
+
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+        names = ", ".join(name for name, server in servers.servers.items() if server.state != "off")
+        self._description = (
+            "Find tools of MCP servers that are not in your list of tools, with their schemas; call them by mcp_call.\n\n"
+            f"The servers: {names}."
+        )
+
+    def spec(self) -> ToolSpec:
+        return msgspec.structs.replace(super().spec(), description=self._description)
+
+    def title(self, args: ToolSearchArgs) -> str:
+        return f'tools "{one_line(args.query, 80)}"'
+
+    async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
+        await self._wait(ctx)
+        ranked = [tool for _score, tool in sorted(self._scored(args.query), key=lambda pair: -pair[0])]
+        hits = [await self._approved(server, tool, ctx) for server, tool in ranked[: args.max_results]]
+        texts = [*filter(None, hits)]
+        more = [f"{server.name}.{one_line(tool.name, 80)}" for server, tool in ranked[args.max_results :]]
+        if more:
+            texts.append(f"Others that fit: {', '.join(more[:MAX_NAMES])}{' …' if len(more) > MAX_NAMES else ''}")
+        texts += [
+            f"{server.name}: {server.problem}" for server in self._servers.servers.values() if server.state == "failed"
+        ]
+        if not ranked:
+            texts.insert(0, "No tool fits. Try other words, or the name of a server.")
+        found = min(len(ranked), args.max_results)
+        shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in ranked[:found])
+        return ToolResult(clean("\n\n".join(texts)), Display(f"{plural(found, 'tool')} found", Plain(clean(shown))))
+
+    async def _wait(self, ctx: ToolContext) -> None:
+        starting = [server.name for server in self._servers.servers.values() if server.state in ("waiting", "starting")]
+        if starting:
+            ctx.report(f"waiting for {', '.join(starting)} …")
+            await self._servers.settled()
+
+    def _scored(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
+        """Every usable tool with a word of the query: words of its name count five times those of its description."""
+        wanted = set(_WORD.findall(query.lower()))
+        for server in self._servers.servers.values():
+            if server.state != "ready":
+                continue
+            for tool in server.tools:
+                if self._servers.is_off(server.name, tool.name):
+                    continue
+                name = _words(f"{server.name} {tool.name} {tool.title}")
+                score = 5 * _matches(wanted, name) + _matches(wanted, _words(tool.description[:2_000]))
+                if score:
+                    yield score, (server, tool)
+
+    async def _approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
+        """The tool for the model; a definition that is not approved is asked about first."""
+        if tool in server.unapproved() and not await ask_approval(server, [tool], ctx):
+            return f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
+        schema = json.dumps(tool.schema, ensure_ascii=False)
+        return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, SHOWN // 5)}"
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
+
+
+def _matches(wanted: set[str], words: set[str]) -> float:
+    """How many of the wanted words are there; half for one that only begins so."""
+    return sum(1.0 if word in words else 0.5 if any(_begin_alike(word, other) for other in words) else 0 for word in wanted)
+
+
+def _begin_alike(word: str, other: str) -> bool:
+    return min(len(word), len(other)) >= 4 and (word.startswith(other) or other.startswith(word))
+
+
+class McpReadArgs(msgspec.Struct, frozen=True):
+    server: str
+    uri: Annotated[str, msgspec.Meta(description="Empty: list the resources of the server.")] = ""
+
+
+class McpRead(Tool[McpReadArgs]):
+    """Read a resource of an MCP server, or list its resources."""
+
+    name: ClassVar[str] = "mcp_read"
+    effect: ClassVar[Effect] = Effect.MCP
+    Args = McpReadArgs
+
+    def __init__(self, servers: McpServers, outputs: Outputs) -> None:
+        self._servers = servers
+        self._outputs = outputs
+
+    def title(self, args: McpReadArgs) -> str:
+        return one_line(f"{args.server}:{args.uri}", 160)
+
+    def targets(self, args: McpReadArgs) -> tuple[str, ...]:
+        return (f"{args.server}.resources",)
+
+    async def run(self, args: McpReadArgs, ctx: ToolContext) -> ToolResult:
+        server = await self._servers.ready(args.server)
+        if not args.uri:
+            lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
+            return await self._outputs.result(Outcome("\n".join(lines) or "It offers no resources."))
+        try:
+            return await self._outputs.result(await self._servers.read(server, args.uri))
+        except ServerFailed as error:
+            raise ToolError(str(error)) from error
+
+
+async def ask_approval(server: McpServer, tools: Sequence[ToolDefinition], ctx: ToolContext) -> bool:
+    """Ask the user about definitions that the server has added or changed (E1); approve them if they agree."""
+    names = ", ".join(one_line(tool.name, 60) for tool in tools)
+    known = server.approved or {}
+    details = "\n\n".join(difference(known.get(tool.name), tool) for tool in tools)
+    word = "changed" if any(tool.name in known for tool in tools) else "added"
+    question = Question(
+        f"The MCP server {server.name} has {word} {names} since you approved its tools. Use it as it is now?",
+        ("yes", "no"),
+        details=f"```diff\n{cut(details, MAX_PREVIEW)}\n```",
+    )
+    if await ctx.ask(question) != ("yes",):
+        return False
+    server.approve(tools)
+    return True
+
+
+def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTool, ...]:
+    """The tools of servers for the requests of a session; none where there is no server.
+
+    Args:
+        budget: tokens. Servers whose approved tools fit come first; those of the others are found by search.
+    """
+    if all(server.state == "off" for server in servers.servers.values()):
+        return ()
+    found: list[AnyTool] = [ToolSearch(servers), McpCall(servers, outputs), McpRead(servers, outputs)]
+    names = {tool.name for tool in found}
+    for name, server in servers.servers.items():
+        specs = [
+            (tool.name, tool.spec(name))
+            for tool in (server.approved or {}).values()
+            if server.offers(tool.name) and not servers.is_off(name, tool.name) and tool.fits_request()
+        ]
+        cost = sum(tokens_of(spec) for _tool, spec in specs)
+        if server.state == "off" or cost > budget or names & {spec.name for _tool, spec in specs}:
+            continue
+        budget -= cost
+        names |= {spec.name for _tool, spec in specs}
+        found += [McpTool(servers, name, tool, spec, outputs) for tool, spec in specs]
+    return tuple(found)
+
+
+def tokens_of(spec: ToolSpec) -> int:
+    """About how many tokens a tool takes in each request."""
+    return estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
