@@ -19,6 +19,7 @@ from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
+from ouro.assemble_mcp import McpBuilder
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import load_settings, stricter_mode
@@ -251,6 +252,7 @@ class _SessionBuilder:
     def start(self) -> None:
         """Start what runs in the background from the beginning; returns at once."""
         self.memory.start()
+        self.extensions.servers.start()
         if self.transcript.pager.is_loading:
             self.tasks.start("plan", plan_once_read(self.plan, self.transcript, self.tasks.emit))
         model = self.models.current()[0]
@@ -333,9 +335,19 @@ class _SessionBuilder:
     @cached_property
     def extensions(self) -> ExtensionBuilder:
         ground = self.ground
-        return ExtensionBuilder(
-            self.root, ground.options.cwd, ground.settings, ground.trust, ground.trusted, COMMAND_NAMES
+        options, settings, keys = ground.options, ground.settings, ground.catalog.key_values()
+        mcp = McpBuilder(
+            settings.mcp,
+            options.cwd,
+            self.root if ground.trusted else None,
+            keys,
+            self.mask.mask,
+            lambda: self.models,
+            self.transcript,
+            self.tasks,
+            options.captures,
         )
+        return ExtensionBuilder(self.root, options.cwd, settings, ground.trust, ground.trusted, COMMAND_NAMES, mcp)
 
     @cached_property
     def files_seen(self) -> FilesSeen:

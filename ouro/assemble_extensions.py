@@ -10,9 +10,11 @@ from typing import Literal
 
 from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.assemble_mcp import McpBuilder, prompt_commands
 from ouro.config import save_setting
 from ouro.errors import TrustNeeded
 from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, Skills, command_of, find_files
+from ouro.mcp import McpServers
 from ouro.safety import TrustStore, acting_files
 from ouro.session.extensions import SessionExtensions
 from ouro.session.skill_writer import SkillWriter
@@ -55,6 +57,7 @@ class ExtensionBuilder:
     """The user trusts the files of the project as they are."""
     reserved: Collection[str]
     """The names of the built-in commands."""
+    mcp: McpBuilder
 
     def __post_init__(self) -> None:
         self.problems: list[str] = []
@@ -68,15 +71,23 @@ class ExtensionBuilder:
 
     def tools(self) -> list[AnyTool]:
         """The tools that extensions need."""
-        return [SkillTool(self.skills.read)] if self.skills.prompt() else []
+        skills = [SkillTool(self.skills.read)] if self.skills.prompt() else []
+        return [*skills, *self.mcp.tools(self.servers)]
 
     @cached_property
     def commands(self) -> CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [command_of(file) for file in self._files("commands")]
-        registry = CommandRegistry([lambda: found, self.skills.commands], self.reserved)
+        registry = CommandRegistry(
+            [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)], self.reserved
+        )
         self.problems += registry.problems()
         return registry
+
+    @cached_property
+    def servers(self) -> McpServers:
+        """Reads their files. Blocks."""
+        return self.mcp.build(self.problems)
 
     @cached_property
     def instructions(self) -> ProjectInstructions:
@@ -91,7 +102,9 @@ class ExtensionBuilder:
         return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
     def found(self, skill_writer: SkillWriter) -> SessionExtensions:
-        return SessionExtensions(self.commands, self.skills, skill_writer, self.instructions, self.problems)
+        return SessionExtensions(
+            self.commands, self.servers, self.skills, skill_writer, self.instructions, self.problems
+        )
 
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""

@@ -52,6 +52,7 @@ OPEN_TO_PROJECTS = {
     "permissions.ask",
     "permissions.deny",
     "shell.timeout_seconds",
+    "mcp.servers",
 } | ONLY_LOWER
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
@@ -149,6 +150,9 @@ def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:
             rules = (*old.value, *(rule for rule in new.value if rule not in old.value))
             source = new.source if old.source == "default" else f"{old.source}, {new.source}"
             given[path] = Given(rules, source)
+        elif path == "mcp.servers":  # what comes later, such as a project, adds servers and replaces none
+            source = new.source if old.source == "default" else f"{old.source}, {new.source}"
+            given[path] = Given({**new.value, **old.value}, source)
         else:
             given[path] = new
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,8 @@ def _text(value: Any) -> str:
     if value in (None, "", ()) or value == {}:
         return "-"
     if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
         return ", ".join(value)
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {', '.join(keys)}" for name, keys in value.items())

@@ -1,4 +1,4 @@
-"""MCP: the tools, resources and prompts of other programs, and ouro's memory for them. The SDK is met by the worker alone."""
+"""MCP: tools, resources and prompts of other programs, and ouro's memory for them."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,8 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.mcp.configuration import Registry, find_servers
-    from ouro.mcp.definition import Approvals
+    from ouro.mcp.definition import Approvals, ServerPrompt
+    from ouro.mcp.questions import elicitation, prompt_arguments
     from ouro.mcp.servers import Host, McpServer, McpServers, Outcome
     from ouro.mcp.tools import Outputs, mcp_tools, tokens_of
 

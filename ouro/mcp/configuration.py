@@ -57,10 +57,12 @@ def find_servers(settings: Mapping[str, McpServerSettings], trusted_root: Path |
             if name in servers and servers[name] != server:
                 notices.append(f"MCP server {name}: your own definition is used, not the one in {tilde(path)}.")
             servers.setdefault(name, server)
-    for name in list(servers):
-        if not _NAME.fullmatch(name):
+    for name, server in list(servers.items()):
+        try:
+            _check(name, server)
+        except ConfigError as error:
             del servers[name]
-            notices.append(f"MCP server `{name[:40]}` is left out: use letters, digits, - and _ in its name.")
+            notices.append(f"An MCP server is left out. {error.message}")
     return Registry(servers, off, tuple(notices))
 
 
@@ -118,18 +120,19 @@ def _server(entry: Any, where: str) -> McpServerSettings:
     if kind == "sse":
         known["transport"] = "sse"
     try:
-        server = msgspec.convert(known, McpServerSettings)
+        return msgspec.convert(known, McpServerSettings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}.") from error
-    return _checked(server, where)
 
 
-def _checked(server: McpServerSettings, where: str) -> McpServerSettings:
+def _check(name: str, server: McpServerSettings) -> None:
+    """Raises ConfigError."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`.")
     if bool(server.command) == bool(server.url):
-        raise ConfigError(f"{where} needs `command` or `url`, and not both.")
+        raise ConfigError(f"{name} needs `command` or `url`, and not both.")
     if server.url and not server.url.startswith(("http://", "https://", "${")):
-        raise ConfigError(f"{where}: `url` begins with http:// or https://, not `{server.url[:40]}`.")
-    return server
+        raise ConfigError(f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`.")
 
 
 def as_entry(server: McpServerSettings) -> dict[str, Any]:

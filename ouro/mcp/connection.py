@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -84,26 +85,30 @@ class Connection:
     async def call(self, tool: str, arguments: Line) -> AsyncGenerator[Line, None]:
         """Progress, then the result, of a tool call."""
         reported = 0.0
-        progress: asyncio.Queue[Line | None] = asyncio.Queue()
+        events: asyncio.Queue[Line | None] = asyncio.Queue()
 
-        async def on_progress(done: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal reported
             if time.monotonic() - reported >= REPORT_PAUSE:
                 reported = time.monotonic()
-                share = f"{done:g} of {total:g}" if total else f"{done:g}"
-                progress.put_nowait({"progress": (message or share)[:500]})
+                share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+                events.put_nowait({"progress": (message or share)[:500]})
 
         async def run() -> types.CallToolResult:
             try:
                 return await self.client.call_tool(tool, arguments, progress_callback=on_progress)
             finally:
-                progress.put_nowait(None)
+                events.put_nowait(None)
 
         task = asyncio.create_task(run())
         try:
-            while (event := await progress.get()) is not None:
+            while (event := await events.get()) is not None:
                 yield event
             yield {"result": _result(await task)}
+        except MCPError:
+            if self._ended.done():
+                raise ServerEnded(self._ended.result()) from None
+            raise
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -137,7 +142,8 @@ class Connection:
         try:
             while True:
                 changed = asyncio.create_task(self._changed.wait())
-                await asyncio.wait({changed, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+                waiting: set[asyncio.Future[Any]] = {changed, self._ended}
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
                 if self._ended.done():
                     raise ServerEnded(self._ended.result())
@@ -153,8 +159,9 @@ class Connection:
         request = self._request
         asks = request["asks"]
         async with asyncio.timeout(request["timeout"]) as limit:
-            async with self._transport() as transport:
-                async with Client(
+            async with (
+                self._transport() as transport,
+                Client(
                     transport,
                     client_info=types.Implementation(name="ouro", version=__version__),
                     list_roots_callback=self._on_roots,
@@ -164,9 +171,10 @@ class Connection:
                     elicitation_callback=self._on_elicit if asks else None,
                     sampling_callback=self._on_sample if asks else None,
                     cache=None,
-                ) as client:
-                    limit.reschedule(None)
-                    yield client
+                ) as client,
+            ):
+                limit.reschedule(None)
+                yield client
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
@@ -181,7 +189,7 @@ class Connection:
                 request["headers"],
                 auth=provider,
                 timeout=http_timeout(request["timeout"]).connect or 30.0,
-                httpx_client_factory=lambda **given: http_client(on_refused=self._on_refused, **given),
+                httpx_client_factory=partial(http_client, on_refused=self._on_refused),
             )
             return
         timeout = http_timeout(request["timeout"])
@@ -249,17 +257,17 @@ class Connection:
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         self._log(f"{params.level}: {params.data}")
 
-    async def _on_roots(self, _context: ClientRequestContext) -> types.ListRootsResult:
+    async def _on_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(
             roots=[types.Root(uri=root, name=root.rpartition("/")[2]) for root in self._request["roots"]]
         )
 
-    async def _on_elicit(self, _context: ClientRequestContext, params: Any) -> types.ElicitResult:
+    async def _on_elicit(self, context: ClientRequestContext, params: Any) -> types.ElicitResult:
         answer = await self._ask("elicit", params.model_dump(by_alias=True, mode="json"))
         return types.ElicitResult(**answer)
 
     async def _on_sample(
-        self, _context: ClientRequestContext, params: types.CreateMessageRequestParams
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         asked = {
             "system": params.system_prompt or "",
@@ -338,7 +346,9 @@ def _result(result: types.CallToolResult) -> Line:
 
 def _contents(blocks: Sequence[Any]) -> Line:
     """The text and images of content blocks or resource contents, cut to the limits."""
-    texts, images, size = [], [], 0
+    texts: list[str] = []
+    images: list[Line] = []
+    size = 0
     for block in blocks:
         data, media_type = getattr(block, "data", None) or getattr(block, "blob", None), block_media_type(block)
         if data and media_type.startswith("image/") and len(images) < MAX_IMAGES and len(data) <= MAX_IMAGE:

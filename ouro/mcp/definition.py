@@ -78,7 +78,7 @@ class PromptArgument(msgspec.Struct, frozen=True):
     required: bool = False
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class ServerPrompt(msgspec.Struct, frozen=True):
     name: str
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
@@ -94,7 +94,7 @@ class Listing(msgspec.Struct, frozen=True):
     """Seconds that it took to list the tools."""
     tools: tuple[ToolDefinition, ...] = ()
     resources: tuple[Resource, ...] = ()
-    prompts: tuple[Prompt, ...] = ()
+    prompts: tuple[ServerPrompt, ...] = ()
 
 
 def wire_name(server: str, tool: str) -> str:

@@ -287,7 +287,8 @@ class McpServers:
     def _on_failure(self, server: McpServer, error: OuroError) -> None:
         was_ready = server.state == "ready"
         server.state = "login" if isinstance(error, LoginRequired) else "failed"
-        server.problem = one_line(str(error), 400)
+        last = f" Its last words: {server.log[-1]}" if server.log and not was_ready else ""
+        server.problem = one_line(f"{error}{last}", 400)
         server.failures += 1
         log.warning("MCP server %s: %s", server.name, server.problem)
         if isinstance(error, WorkerStopped) and server.group:

@@ -60,19 +60,26 @@ async def stdio_transport(
     groups.add(process.pid)
     emit({"group": process.pid})
 
+    is_open = True
+
     def on_log(text: str) -> None:
         emit({"log": text[:500]})
+
+    def on_own_end(reason: str) -> None:
+        if is_open:
+            on_end(reason)
 
     to_client, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_client = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
-        asyncio.create_task(_read(process, to_client, on_log, on_end)),
+        asyncio.create_task(_read(process, to_client, on_log, on_own_end)),
         asyncio.create_task(_write(process, from_client)),
         asyncio.create_task(_read_stderr(process, on_log)),
     ]
     try:
         yield incoming, outgoing
     finally:
+        is_open = False
         await asyncio.shield(_stop(process, tasks))
         for stream in (to_client, incoming, outgoing, from_client):
             stream.close()

@@ -12,6 +12,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -33,6 +34,8 @@ MAX_PREVIEW = 4_000
 MAX_NAMES = 40
 """Names of further tools below the hits of a search."""
 SPOOL_SECONDS = 2.0
+MAX_PIXELS = 8_000
+"""Of one side of an image, which providers accept."""
 _IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 _WORD = re.compile(r"[a-z0-9]+")
 
@@ -53,10 +56,8 @@ class McpTool(Tool[McpArguments]):
     effect: ClassVar[Effect] = Effect.MCP
     Args = McpArguments
 
-    def __init__(
-        self, servers: McpServers, server: str, tool: str, spec: ToolSpec, outputs: Outputs
-    ) -> None:
-        self.name = spec.name  # type: ignore[misc]  # one class for the tools of all servers
+    def __init__(self, servers: McpServers, server: str, tool: str, spec: ToolSpec, outputs: Outputs) -> None:
+        self.name = spec.name
         self._servers = servers
         self._server = server
         self._tool = tool
@@ -82,7 +83,7 @@ class McpTool(Tool[McpArguments]):
         found = next((tool for tool in tools if tool.name == self._tool), None)
         lines = [escaped(json.dumps(args.values, indent=2, ensure_ascii=False))]
         if found is not None:
-            hints = [word for word, is_so in _HINTS(found) if is_so]
+            hints = [word for word, is_so in _hints(found) if is_so]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
             lines.append(f"{self._server} describes {self._tool}{claim}:\n{escaped(found.text)}")
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
@@ -99,7 +100,7 @@ class McpTool(Tool[McpArguments]):
         return await self._outputs.result(outcome)
 
 
-def _HINTS(tool: ToolDefinition) -> tuple[tuple[str, bool], ...]:  # noqa: N802
+def _hints(tool: ToolDefinition) -> tuple[tuple[str, bool], ...]:
     return (("read-only", tool.read_only), ("destructive", tool.destructive))
 
 
@@ -132,13 +133,11 @@ def _usable(images: Sequence[Image]) -> tuple[Image, ...]:
 
     found = []
     for image in images:
-        try:
+        with suppress(Exception):  # Pillow raises many kinds on broken data
             with Picture.open(io.BytesIO(image.data)) as picture:
-                kind = Picture.MIME.get(picture.format or "", "")
-                if kind in _IMAGE_TYPES and max(picture.size) <= 8_000:
-                    found.append(Image(kind, image.data, image.name))
-        except Exception:  # noqa: BLE001, PERF203 (Pillow raises many kinds on broken data)
-            continue
+                kind, size = Picture.MIME.get(picture.format or "", ""), picture.size
+            if kind in _IMAGE_TYPES and max(size) <= MAX_PIXELS:
+                found.append(Image(kind, image.data, image.name))
     return tuple(found)
 
 
@@ -214,8 +213,8 @@ class ToolSearch(Tool[ToolSearchArgs]):
         self._servers = servers
         names = ", ".join(name for name, server in servers.servers.items() if server.state != "off")
         self._description = (
-            "Find tools of MCP servers that are not in your list of tools, with their schemas; call them by mcp_call.\n\n"
-            f"The servers: {names}."
+            "Find tools of MCP servers that are not in your list of tools, with their schemas. Call them by mcp_call."
+            f"\n\nThe servers: {names}."
         )
 
     def spec(self) -> ToolSpec:
@@ -275,7 +274,9 @@ def _words(text: str) -> set[str]:
 
 def _matches(wanted: set[str], words: set[str]) -> float:
     """How many of the wanted words are there; half for one that only begins so."""
-    return sum(1.0 if word in words else 0.5 if any(_begin_alike(word, other) for other in words) else 0 for word in wanted)
+    return sum(
+        1.0 if word in words else 0.5 if any(_begin_alike(word, other) for other in words) else 0 for word in wanted
+    )
 
 
 def _begin_alike(word: str, other: str) -> bool:

@@ -1,0 +1,112 @@
+"""What an MCP server asks the user for (elicitation), as questions; and the arguments of prompts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ouro.display import Question
+from ouro.errors import UsageError
+from ouro.mcp.definition import ServerPrompt
+from ouro.utils.text import one_line
+from ouro.utils.worker import Line
+
+MAX_FIELDS = 20
+_YES_NO = ("yes", "no")
+AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
+
+
+async def elicitation(server: str, about: Line, ask: AskUser) -> Line:
+    """Ask for what the server wants: a URL to be opened, or fields of a form; returns the result of the protocol."""
+    message = one_line(str(about.get("message", "")), 500)
+    intro = f"The MCP server {server} asks: {message}"
+    if about.get("mode") == "url":
+        url = one_line(str(about.get("url", "")), 1_000)
+        question = Question(
+            f"{intro}\nIt wants you to open an address in your browser. Do you?", _YES_NO, details=f"`{url}`"
+        )
+        return {"action": "accept" if await ask(question) == ("yes",) else "decline"}
+    schema = about.get("requestedSchema") or {}
+    fields = dict(list((schema.get("properties") or {}).items())[:MAX_FIELDS])
+    if not fields:
+        return {"action": "accept", "content": {}} if await ask(Question(intro, _YES_NO)) == ("yes",) else _DECLINED
+    required = set(schema.get("required") or ())
+    content: dict[str, Any] = {}
+    for name, field in fields.items():
+        value = await _ask_field(intro, name, field, ask)
+        if value is None and name in required:
+            return _DECLINED
+        if value is not None:
+            content[name] = value
+        intro = f"{server}:"
+    return {"action": "accept", "content": content}
+
+
+_DECLINED: Line = {"action": "decline"}
+
+
+async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
+    """The value of one field; None if the user gives none. Asks again while it does not fit."""
+    kind = field.get("type", "string")
+    label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
+    items = field.get("items") or {}
+    choices = _choices(field) or _choices(items) or (_YES_NO if kind == "boolean" else ())
+    problem = ""
+    while True:
+        answers = await ask(Question(f"{intro}\n{problem}{label}", choices, several=kind == "array"))
+        if not answers:
+            return None
+        try:
+            return _value(kind, answers, field)
+        except ValueError:
+            problem = f"`{one_line(answers[0], 40)}` is not a {kind}. "
+
+
+def _choices(field: Line) -> tuple[str, ...]:
+    found = field.get("enum") or [
+        option.get("const") for option in field.get("oneOf") or field.get("anyOf") or () if isinstance(option, dict)
+    ]
+    return tuple(str(value) for value in found if value is not None)
+
+
+def _value(kind: str, answers: tuple[str, ...], field: Line) -> Any:
+    match kind:
+        case "array":
+            return list(answers)
+        case "boolean":
+            if answers[0].lower() not in ("yes", "no", "true", "false"):
+                raise ValueError(answers[0])
+            return answers[0].lower() in ("yes", "true")
+        case "integer":
+            return int(answers[0])
+        case "number":
+            return float(answers[0])
+    if not field.get("minLength", 0) <= len(answers[0]) <= field.get("maxLength", 100_000):
+        raise ValueError(answers[0])
+    return answers[0]
+
+
+def prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
+    """The arguments of a prompt from what was typed: `NAME=value`, or in their order.
+
+    Raises:
+        UsageError: a required one is missing.
+    """
+    try:
+        words = shlex.split(typed)
+    except ValueError:
+        words = typed.split()
+    names = [argument.name for argument in prompt.arguments]
+    values = {
+        name: value for word in words for name, is_named, value in [word.partition("=")] if is_named and name in names
+    }
+    free = [word for word in words if word.partition("=")[0] not in values]
+    open_names = [name for name in names if name not in values]
+    if len(open_names) == 1 and free:
+        free = [" ".join(free)]
+    values |= dict(zip(open_names, free, strict=False))
+    missing = [item.name for item in prompt.arguments if item.required and item.name not in values]
+    if missing:
+        raise UsageError(f"The prompt {prompt.name} needs {', '.join(missing)}.")
+    return values

@@ -1,0 +1,89 @@
+"""MCP servers in the real program: found by search, called, approved, in the request from the second session on."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.model_server import Call, ModelServer
+
+FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
+
+
+@pytest.fixture
+def configured(ouro):
+    """The program with a server in config.yaml."""
+    server = {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo", "fail"]})]}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"servers": {"demo": server}}}))
+    return ouro
+
+
+def tools_of(server: ModelServer, place: int) -> list[str]:
+    return [tool["function"]["name"] for tool in server.requests[place].body["tools"]]
+
+
+def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configured):
+    server = configured.server
+    server.script([
+        Call("tool_search", {"query": "say a text back"}),
+        Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "heron"}}),
+        "Done.",
+        Call("mcp__demo__echo", {"text": "egret"}),
+        "Done again.",
+    ])  # fmt: skip
+    done = configured.headless("--allow", "mcp(demo.*)", "-p", "echo it")
+    assert (done.code, done.out) == (0, "Done.\n"), done
+    found = server.requests[1].results[-1]
+    assert "demo.echo" in found
+    assert '"text": {"type": "string"}' in found
+    assert server.requests[2].results[-1] == "heron"
+    assert tools_of(server, 0) == tools_of(server, 2)
+    assert tools_of(server, 0)[-3:] == ["tool_search", "mcp_call", "mcp_read"]
+    done = configured.headless("--allow", "mcp(demo.echo)", "-p", "again")
+    assert done.code == 0, done
+    assert tools_of(server, 3)[-2:] == ["mcp__demo__echo", "mcp__demo__fail"]
+    assert server.requests[4].results[-1] == "egret"
+    assert tools_of(server, 3) == tools_of(server, 4)
+
+
+def test_a_call_is_asked_and_refused_without_a_user(configured):
+    configured.server.script([Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "no"}}), "Refused."])
+    done = configured.headless("-p", "echo it", "--output", "json")
+    assert done.lines[0]["refused"], done
+    assert "mcp(demo.echo)" in str(done.lines[0]["refused"])
+
+
+def test_a_deny_rule_holds_by_either_name(configured):
+    for rule in ("mcp(demo.echo)", "mcp__demo__*"):
+        configured.server.script([Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "no"}}), "No."])
+        configured.headless("--mode", "auto", "--deny", rule, "-p", "echo it")
+        assert "forbids" in configured.server.requests[-1].results[-1]
+
+
+def test_e4_f1_a_server_of_a_project_runs_only_after_trust(ouro):
+    mark = ouro.folder / "ran"
+    command = {"command": "touch", "args": [str(mark)]}
+    (ouro.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": command}}))
+    done = ouro.headless("-p", "say: hi")
+    assert done.code != 0
+    assert ".mcp.json" in done.err
+    assert not mark.exists()
+    ouro.server.script([Call("tool_search", {"query": "anything"}), "None."])  # it waits for the servers
+    ouro.headless("--trust", "-p", "what can you do?")
+    assert mark.exists()
+
+
+def test_a_question_shows_what_is_called_and_always_is_remembered(configured):
+    configured.server.script([
+        Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "heron"}}), "One.",
+        Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "egret"}}), "Two.",
+    ])  # fmt: skip
+    terminal = configured.screen()
+    terminal.say("echo it")
+    terminal.answer("a", "demo.echo", "heron", "outside of the sandbox")
+    terminal.until_shows("One.")
+    terminal.say("again")
+    terminal.until_shows("Two.")
+    assert "mcp(demo.echo)" in (configured.home / "permissions.yaml").read_text()
+    assert terminal.leave() == 0

@@ -1,0 +1,45 @@
+"""MCP servers that really run, and the client that talks to them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from ouro.mcp import Approvals, Host, McpServers, Registry
+from ouro.safety import child_environment
+from ouro.settings import McpServerSettings
+
+FAKE = Path(__file__).with_name("mcp_stdio_server.py")
+
+
+def fake(timeout: int = 20, more: dict | None = None, **given) -> McpServerSettings:
+    """The settings of the fake server on stdio."""
+    return McpServerSettings(
+        command=sys.executable, args=(str(FAKE), json.dumps(given)), timeout_seconds=timeout, **(more or {})
+    )
+
+
+class Bench:
+    """Servers, and what the user was told and asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.told: list[str] = []
+        self.asked: list[tuple] = []
+        self.answers: dict[str, dict] = {}
+        self.opened: list[McpServers] = []
+
+    def open(self, has_user: bool = True, off=(), **servers: McpServerSettings) -> McpServers:
+        host = Host(
+            self.folder, child_environment({"PATH": "/bin:/usr/bin", "MY_API_KEY": "k" * 20, "HOME": "/h"}),
+            ("provider-key-1234",), lambda text, _level: self.told.append(text), self._on_question, has_user,
+        )  # fmt: skip
+        made = McpServers(Registry(servers, frozenset(off)), Approvals(self.folder / "approved"), host)
+        made.start()
+        self.opened.append(made)
+        return made
+
+    async def _on_question(self, server, kind, about):
+        self.asked.append((server, kind, about))
+        return self.answers[kind]

@@ -1,0 +1,204 @@
+"""A real MCP server on stdio, protocol 2025-11-25, with every fault; without the SDK, so that it starts at once.
+
+Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another description), `start`
+(`hang`, `exit`, `garbage`, `flood`, `line`), `count` (so many more tools).
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import signal
+import sys
+import time
+
+GIVEN = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+OUT = sys.stdout.buffer
+LIES = {
+    "a property": {"type": "object", "properties": {"x": {"type": "banana"}}},
+    "all": {"type": "banana", "properties": 3},
+}
+BIG = 100 * 1024 * 1024
+numbers = iter(range(1000, 10_000))
+state = {"describe": os.environ.get("DESCRIBE") or GIVEN.get("describe", "Say a text back.")}
+
+
+def send(message):
+    OUT.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    OUT.flush()
+
+
+def ask(method, params):
+    """Ask the client, and wait for its answer."""
+    number = next(numbers)
+    send({"id": number, "method": method, "params": params})
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if message.get("id") == number:
+            return message.get("result", message.get("error"))
+    return None
+
+
+def text(words, **more):
+    return {"content": [{"type": "text", "text": words}], **more}
+
+
+def tool(name, description, properties=None, **more):
+    schema = {"type": "object", "properties": properties or {}}
+    return {"name": name, "description": description, "inputSchema": schema, **more}
+
+
+def tools():
+    found = [
+        tool("echo", state["describe"], {"text": {"type": "string"}}, annotations={"readOnlyHint": True}),
+        tool("fail", "Fail."),
+        tool("slow", "Report progress for a while.", {"steps": {"type": "integer"}}),
+        tool("image", "Give a picture."),
+        tool("structured", "Give structured content.", outputSchema={"type": "object"}),
+        tool("big", "Give a text of so many characters.", {"size": {"type": "integer"}}),
+        tool("line", "Send one line of 100 MB."),
+        tool("garbage", "Print what is no message."),
+        tool("ansi", "Give terminal control sequences."),
+        tool("die", "End in the middle of a call."),
+        tool("hang", "Never answer."),
+        tool("ask", "Ask the user."),
+        tool("sample", "Ask the model."),
+        tool("roots", "List the roots."),
+        tool("environment", "Give the environment."),
+        tool("change", "Change the description of echo, and say so.", {"to": {"type": "string"}}),
+        *(tool(f"tool_{number}", f"Does the thing number {number}. " * 8) for number in range(GIVEN.get("count", 0))),
+    ]
+    if "lie" in GIVEN:
+        found.append({"name": "lie", "description": "Lies.", "inputSchema": LIES[GIVEN["lie"]]})
+    return [item for item in found if item["name"] in GIVEN.get("tools", [item["name"]])]
+
+
+def picture():
+    from PIL import Image
+
+    data = io.BytesIO()
+    Image.new("RGB", (4, 4), "red").save(data, "PNG")
+    return base64.b64encode(data.getvalue()).decode()
+
+
+def call(name, arguments, meta):
+    match name:
+        case "echo":
+            return text(arguments.get("text", ""))
+        case "fail":
+            return text("It went wrong.", isError=True)
+        case "slow":
+            for step in range(arguments.get("steps", 3)):
+                params = {"progressToken": meta.get("progressToken"), "progress": step, "message": f"step {step}"}
+                send({"method": "notifications/progress", "params": params})
+                time.sleep(0.15)
+            return text("done")
+        case "image":
+            good = {"type": "image", "data": picture(), "mimeType": "image/png"}
+            return {"content": [good, {"type": "image", "data": "bm9uZQ==", "mimeType": "image/png"}]}
+        case "structured":
+            return {"content": [], "structuredContent": {"answer": 42}}
+        case "big":
+            return text("words " * (arguments["size"] // 6))
+        case "line":
+            for _ in range(100):
+                OUT.write(b"x" * (BIG // 100))
+            OUT.write(b"\n")
+            return text("after the line")
+        case "garbage":
+            for _ in range(5_000):
+                OUT.write(b"not a message\n")
+            OUT.flush()
+            return text("after the garbage")
+        case "ansi":
+            return text("\x1b]0;title\x07\x1b[31mred\x1b[0m \u202eevil\x00")
+        case "die":
+            os._exit(3)
+        case "hang":
+            signal.pause()
+        case "ask":
+            schema = {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "title": "Your name"},
+                    "colour": {"type": "string", "enum": ["red", "blue"]},
+                    "size": {"type": "integer"},
+                    "sure": {"type": "boolean"},
+                },
+                "required": ["name"],
+            }
+            return text(json.dumps(ask("elicitation/create", {"message": "Who is it?", "requestedSchema": schema})))
+        case "sample":
+            messages = [{"role": "user", "content": {"type": "text", "text": "What is 6 times 7?"}}]
+            asked = {"messages": messages, "maxTokens": 50, "systemPrompt": "Be brief."}
+            return text(json.dumps(ask("sampling/createMessage", asked)))
+        case "roots":
+            return text(json.dumps(ask("roots/list", {})))
+        case "environment":
+            return text(json.dumps(dict(os.environ)))
+        case "change":
+            state["describe"] = arguments["to"]
+            send({"method": "notifications/tools/list_changed"})
+            return text("changed")
+    return text(f"{name} ran")
+
+
+def answer(method, params):
+    match method:
+        case "initialize":
+            can = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+            info = {"name": "fake", "version": "1.0"}
+            return {"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": info,
+                    "instructions": "Use echo first."}  # fmt: skip
+        case "tools/list":
+            return {"tools": tools()}
+        case "tools/call":
+            return call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
+        case "resources/list":
+            return {"resources": [{"uri": "note://one", "name": "The first note"}]}
+        case "resources/templates/list":
+            return {"resourceTemplates": []}
+        case "resources/read":
+            return {"contents": [{"uri": params["uri"], "text": f"the content of {params['uri']}"}]}
+        case "prompts/list":
+            arguments = [{"name": "topic", "required": True}]
+            return {"prompts": [{"name": "explain", "description": "Explain a topic", "arguments": arguments}]}
+        case "prompts/get":
+            words = f"Explain {params['arguments']['topic']} in one line."
+            return {"messages": [{"role": "user", "content": {"type": "text", "text": words}}]}
+    return None
+
+
+def main():
+    sys.stderr.write("the fake server starts\n")
+    match GIVEN.get("start"):
+        case "hang":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.pause()
+        case "exit":
+            sys.stderr.write("no such database\n")
+            sys.exit(7)
+        case "garbage":
+            while True:
+                OUT.write(b"hello\n")
+        case "line":
+            while True:
+                OUT.write(b"x" * 65536)
+        case "flood":
+            while True:
+                sys.stderr.write("noise " * 1000 + "\n")
+    for line in sys.stdin.buffer:
+        message = json.loads(line)
+        if "id" not in message or "method" not in message:
+            continue
+        found = answer(message["method"], message.get("params") or {})
+        if found is None:
+            send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+        else:
+            send({"id": message["id"], "result": found})
+
+
+if __name__ == "__main__":
+    main()
