@@ -10,21 +10,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast, get_args
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
+from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_mcp import McpBuilder
-from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in
+from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, memory_stores
+from ouro.assemble_subagents import build_subagents
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import load_settings, stricter_mode
 from ouro.errors import NoModelError, UsageError
-from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
+from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
@@ -33,14 +34,12 @@ from ouro.memory.long_term import (
     MemoryScopes,
     SessionMemory,
     open_scopes,
-    repo_store,
     search_for,
-    user_store,
 )
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.options import Options
+from ouro.options import Ground, Options
 from ouro.safety import (
     Checkpoints,
     Confinement,
@@ -68,38 +67,23 @@ from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
 from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
-from ouro.settings import Settings
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
+from ouro.tools.memory_search import SearchMemory
 from ouro.tools.shell import Shell, ShellJobs
 from ouro.tools.todo import Plan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
 from ouro.utils.runtime import (
     get_checkpoints_dir,
-    get_history_dir,
     get_home,
     get_index_path,
-    get_memory_dir,
     get_permissions_path,
     get_sessions_dir,
     get_trust_path,
 )
 
 Opener = Callable[[OpenRequest], Awaitable[Session]]
-
-
-class _Ground(msgspec.Struct):
-    """What a session is built on, once it is known whether the folder is trusted."""
-
-    options: Options
-    settings: Settings
-    trust: TrustStore
-    trusted: bool
-    catalog: Catalog
-    roles: Mapping[Role, str]
-    """The full names of the models for background work."""
-    notices: list[str] = msgspec.field(default_factory=list)
 
 
 def opener(options: Options) -> Opener:
@@ -162,19 +146,19 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     return session
 
 
-def _ground(options: Options, request: OpenRequest) -> _Ground:
+def _ground(options: Options, request: OpenRequest) -> Ground:
     trust = TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
-    return _Ground(options, settings, trust, trusted, catalog, roles, notices)
+    return Ground(options, settings, trust, trusted, catalog, roles, notices)
 
 
 async def _transcript(
     store: MemoryStore,
-    ground: _Ground,
+    ground: Ground,
     request: OpenRequest,
     resumed: SessionInfo | None,
     commits: Mapping[str, str],
@@ -194,24 +178,18 @@ async def _transcript(
     )
 
 
-def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
-    """The scopes of long-term memory that are in use; the repository's own only where its folder is trusted (R1)."""
-    settings, histories = ground.settings.memory, get_history_dir()
-    if not settings.enabled or not ground.options.memory or ground.options.ephemeral:
+def _memory_stores(ground: Ground, mask: SecretMask) -> list[GitMemoryStore]:
+    options, settings = ground.options, ground.settings.memory
+    if not settings.enabled or not options.memory or options.ephemeral:
         return []
-    stores = [user_store(get_memory_dir(), histories, mask.kind_of_secret, settings.remote, settings.core)]
-    if settings.repo.enabled and ground.trusted:
-        root = find_root(ground.options.cwd)
-        share = settings.repo.share
-        stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=share, core_files=settings.core))
-    return stores
+    return memory_stores(settings, find_root(options.cwd) if ground.trusted else None, mask.kind_of_secret)
 
 
 @dataclass
 class _SessionBuilder:
     """Constructs the objects of one session: each once, when another one first needs it."""
 
-    ground: _Ground
+    ground: Ground
     store: MemoryStore
     session_catalog: SessionCatalog
     transcript: MemoryManager
@@ -277,12 +255,15 @@ class _SessionBuilder:
 
     @cached_property
     def workspace(self) -> Workspace:
+        return self.workspace_in(self.ground.options.cwd, self.confinement)
+
+    def workspace_in(self, cwd: Path, confinement: Confinement) -> Workspace:
         options, stores = self.ground.options, [scope.store for scope in self.scopes.opened]
         guarded = [
             GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
         folders = (*options.add_dirs, self.transcript.outputs)
-        return Workspace(options.cwd, folders, guarded, confines=self.confinement.is_as_wanted)
+        return Workspace(cwd, folders, guarded, confines=confinement.is_as_wanted)
 
     @cached_property
     def permissions(self) -> Permissions:
@@ -299,9 +280,12 @@ class _SessionBuilder:
 
     @cached_property
     def confinement(self) -> Confinement:
+        return self.confinement_in(self.ground.options.cwd)
+
+    def confinement_in(self, cwd: Path) -> Confinement:
         options, settings = self.ground.options, self.ground.settings.sandbox
         return Confinement(
-            options.cwd,
+            cwd,
             get_home() / "sandbox",
             enabled=settings.enabled,
             network=settings.network or settings.hosts,
@@ -322,15 +306,18 @@ class _SessionBuilder:
 
     @cached_property
     def workbench(self) -> Workbench:
-        ground, outputs, mask = self.ground, self.transcript.outputs, self.mask.mask
-        cwd, jobs = ground.options.cwd, ShellJobs(outputs, mask)
-        keys = ground.catalog.key_values()
-        timeout = ground.settings.shell.timeout_seconds
-        environment = child_environment(os.environ, secrets=keys)
-        shell = Shell(cwd, jobs, outputs, environment, self.confinement, mask, timeout)
+        ground, cwd = self.ground, self.ground.options.cwd
+        jobs = ShellJobs(self.transcript.outputs, self.mask.mask)
+        shell = self.shell_in(cwd, jobs, self.confinement)
         skill_writer = SkillWriter(self.transcript, self.models, self.root, self.mask.kind_of_secret)
         found, is_saved = self.extensions.found(skill_writer), not ground.options.ephemeral
-        return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, is_saved)
+        return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved)
+
+    def shell_in(self, cwd: Path, jobs: ShellJobs, confinement: Confinement) -> Shell:
+        ground, outputs = self.ground, self.transcript.outputs
+        environment = child_environment(os.environ, secrets=ground.catalog.key_values())
+        timeout = ground.settings.shell.timeout_seconds
+        return Shell(cwd, jobs, outputs, environment, confinement, self.mask.mask, timeout)
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:
@@ -350,13 +337,24 @@ class _SessionBuilder:
         return ExtensionBuilder(self.root, options.cwd, settings, ground.trust, ground.trusted, COMMAND_NAMES, mcp)
 
     @cached_property
+    def subagents(self) -> Subagents:
+        return build_subagents(self)
+
+    @cached_property
     def files_seen(self) -> FilesSeen:
-        return FilesSeen(no_secrets_in_memory(self.workspace, self.mask.kind_of_secret), self.memory.recording)
+        return self.files_seen_in(self.workspace)
+
+    def files_seen_in(self, workspace: Workspace) -> FilesSeen:
+        return FilesSeen(no_secrets_in_memory(workspace, self.mask.kind_of_secret), self.memory.recording)
 
     @cached_property
     def lookup(self) -> Lookup | None:
         ground = self.ground
         return lookup_in(self.root, self.scopes.opened, ground.settings, ground.catalog, self.session_catalog)
+
+    @cached_property
+    def search(self) -> SearchMemory | None:
+        return search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
 
     @cached_property
     def memory(self) -> SessionMemory:
@@ -381,15 +379,12 @@ class _SessionBuilder:
     def requests(self) -> Requests:
         """The system prompt, with long-term memory, and the tools. Blocks."""
         bench = self.workbench
-        search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
-        found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
-        tools = {tool.name: tool for tool in (*found, *self.extensions.tools())}
+        found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, self.search)
+        tools = {tool.name: tool for tool in (*found, *self.extensions.tools(), self.subagents.tool())}
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
-        runner = ToolRunner(
-            tools, self.permissions, self.tasks.ask_user, self._before_change, self.memory.tool_finished
-        )
+        runner = ToolRunner(tools, self.permissions, self.tasks.ask_user, self.before_change, self.memory.tool_finished)
         prompt = self.extensions.system_prompt
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
@@ -425,7 +420,7 @@ class _SessionBuilder:
         checkpoints = Checkpoints(self.ground.options.cwd, get_checkpoints_dir(), transcript.session_id)
         return FileUndo(checkpoints, transcript, self.tasks, settings.keep_days, settings.max_mb * 1_000_000)
 
-    async def _before_change(self) -> None:
+    async def before_change(self) -> None:
         if self.files is not None:
             await self.files.before_change()
 
@@ -440,25 +435,35 @@ class _SessionBuilder:
         return Titles(self.transcript, self.models, self.tasks, by_itself=by_itself)
 
     def _turn(self) -> AgentTurn:
-        models, titles, steering = self.models, self.titles, Steering()
+        models, titles, steering, subagents = self.models, self.titles, Steering(), self.subagents
         agent = LoopAgent(
             self.transcript,
             models.current,
             self.requests,
             self.compactor,
-            steering.take,
+            lambda: steering.take() or subagents.take_reports(),
             self.extensions.instructions.for_paths,
             self.budget.check,
         )
 
         async def after_turn() -> None:
-            await models.release()
+            if not subagents.has_running:
+                await models.release()
             titles.after_turn()
 
         tools, permissions = self.requests.tools, self.permissions
-        commands = CommandRunner(self.extensions.commands, tools, permissions, models)
-        memory, tasks = self.memory, self.tasks
-        return AgentTurn(agent, steering, self.environment, memory, self.plan, tasks, self.files, after_turn, commands)
+        return AgentTurn(
+            agent=agent,
+            steering=steering,
+            environment=self.environment,
+            memory=self.memory,
+            plan=self.plan,
+            tasks=self.tasks,
+            files=self.files,
+            after_turn=after_turn,
+            commands=CommandRunner(self.extensions.commands, tools, permissions, models),
+            reports=subagents.take_reports,
+        )
 
     def _rewind(self) -> Rewind:
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
@@ -476,7 +481,7 @@ class _SessionBuilder:
         return Resumed(info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
 
 
-def _model_name(ground: _Ground, used_before: str = "") -> str:
+def _model_name(ground: Ground, used_before: str = "") -> str:
     """The model that the command line, the resumed session or the settings name, in this order."""
     options, settings, catalog = ground.options, ground.settings, ground.catalog
     if options.ready_model:

@@ -13,13 +13,14 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.assemble_mcp import McpBuilder, prompt_commands
 from ouro.config import save_setting
 from ouro.errors import TrustNeeded
-from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, Skills, command_of, find_files
+from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, Skills, command_of, find_files, load_agents
 from ouro.mcp import McpServers
 from ouro.safety import TrustStore, acting_files
 from ouro.session.extensions import SessionExtensions
 from ouro.session.skill_writer import SkillWriter
 from ouro.settings import Settings
 from ouro.tools.skill import SkillTool
+from ouro.tools.subagent import AgentSpec
 from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
 
@@ -91,7 +92,25 @@ class ExtensionBuilder:
 
     @cached_property
     def instructions(self) -> ProjectInstructions:
-        return ProjectInstructions(self.cwd, self._trusts)
+        return self.instructions_in(self.cwd)
+
+    def instructions_in(self, cwd: Path) -> ProjectInstructions:
+        """Of a folder of this repository, or of a worktree of it: what is trusted here is trusted there. Blocks."""
+        root = find_root(cwd)
+
+        def trusts(path: Path) -> bool:
+            own = self.root / path.relative_to(root)
+            is_same = own == path or (own.is_file() and own.read_bytes() == path.read_bytes())
+            return is_same and self._trusts(own)
+
+        return ProjectInstructions(cwd, trusts)
+
+    @cached_property
+    def agents(self) -> tuple[AgentSpec, ...]:
+        """The kinds of subagents. Reads as `commands` does. Blocks."""
+        specs, problems = load_agents(self._files("agents"))
+        self.problems += problems
+        return specs
 
     @cached_property
     def system_prompt(self) -> str:

@@ -19,6 +19,7 @@ from ouro.memory.long_term import (
     MARK,
     CaptureBacklog,
     CaptureObserver,
+    GitMemoryStore,
     HypothesisModel,
     LongTermMemoryConsolidator,
     LongTermMemoryManager,
@@ -36,15 +37,17 @@ from ouro.memory.long_term import (
     categories_with,
     make_lookup,
     mark_of,
+    repo_store,
+    user_store,
 )
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
 from ouro.session.budget import VectorBudget
-from ouro.settings import Settings
+from ouro.settings import MemorySettings, Settings
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir
+from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, get_sessions_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Capture, Crystallizer, NoteConsolidator, SessionNotes
@@ -221,6 +224,17 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
     """What the header of a new session records: the memory version of each scope, and the source of the mark."""
     return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
+
+
+def memory_stores(
+    settings: MemorySettings, root: Path | None, finds_secret: Callable[[str], str]
+) -> list[GitMemoryStore]:
+    """The scopes of long-term memory that are in use; `root`: of a repository that is trusted (R1)."""
+    histories, core = get_history_dir(), settings.core
+    stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core)]
+    if settings.repo.enabled and root is not None:
+        stores.append(repo_store(root, histories, finds_secret, is_shared=settings.repo.share, core_files=core))
+    return stores
 
 
 def lookup_in(

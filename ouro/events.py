@@ -5,7 +5,7 @@ A turn is  Prompted  then any number of model calls, each
   (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
 with Said, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
 Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come outside of turns too, from
-`session.events()`.
+`session.events()`, and so does what a subagent in the background does and asks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 
 from ouro.display import Display, Question, Todo
 from ouro.messages import Image, Message, ToolCall, Usage
+from ouro.utils.text import plural
 
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["answered", "interrupted", "failed", "unauthorized", "limit", "refused"]
@@ -82,6 +83,8 @@ class PermissionAsked(EventStruct, frozen=True):
     """Why it is asked."""
     rule: str
     """The rule that "always" would save, such as `shell(git push *)`; empty where it cannot be remembered."""
+    of_turn: bool = True
+    """Else a subagent in the background asks, and the question stays open when a turn ends."""
 
 
 class QuestionAsked(EventStruct, frozen=True):
@@ -103,6 +106,39 @@ class TodosChanged(EventStruct, frozen=True):
     """The agent's plan, whole."""
 
     todos: tuple[Todo, ...]
+
+
+SubagentState = Literal["running", "waiting", "done", "limit", "failed", "stopped"]
+
+
+class SubagentProgress(EventStruct, frozen=True):
+    """A subagent began, did something, or ended."""
+
+    call_id: str
+    """The call that started it."""
+    id: str
+    """`explore-1`."""
+    task: str
+    """In a few words."""
+    state: SubagentState
+    activity: str
+    """What it does now; at the end, why it was not done."""
+    calls: int
+    """Its tool calls so far."""
+    usage: Usage
+    background: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("running", "waiting")
+
+    @property
+    def figures(self) -> str:
+        """`12 tool calls, 34k tokens, $0.0213`."""
+        tokens = self.usage.input + self.usage.output
+        size = f"{tokens / 1000:.0f}k" if tokens >= 10_000 else f"{tokens:,}"
+        cost = "" if self.usage.cost is None else f", ${self.usage.cost:.4f}"
+        return f"{plural(self.calls, 'tool call')}, {size} tokens{cost}"
 
 
 class Retrying(EventStruct, frozen=True):
@@ -230,6 +266,7 @@ Event = (
     | QuestionAsked
     | QuestionClosed
     | TodosChanged
+    | SubagentProgress
     | Retrying
     | UsageUpdated
     | Compacting

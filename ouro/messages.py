@@ -86,6 +86,16 @@ class Usage(msgspec.Struct, frozen=True):
             sum(costs) if costs else None,
         )
 
+    def __sub__(self, before: Usage) -> Usage:
+        """What was used since `before`."""
+        return Usage(
+            self.input - before.input,
+            self.cached - before.cached,
+            self.cache_written - before.cache_written,
+            self.output - before.output,
+            None if self.cost is None else self.cost - (before.cost or 0.0),
+        )
+
 
 class Message(msgspec.Struct, frozen=True):
     role: Role

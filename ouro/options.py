@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ouro.llm import Model
-from ouro.safety import Mode
+from ouro.llm import Catalog, Model, Role
+from ouro.safety import Mode, TrustStore
+from ouro.settings import Settings
 from ouro.tools.tool import AnyTool
 
 
@@ -40,3 +41,16 @@ class Options(msgspec.Struct, frozen=True):
         """The settings that the command line has the last word on."""
         own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
         return {**own, **self.settings}
+
+
+class Ground(msgspec.Struct):
+    """What a session is built on, once it is known whether the folder is trusted."""
+
+    options: Options
+    settings: Settings
+    trust: TrustStore
+    trusted: bool
+    catalog: Catalog
+    roles: Mapping[Role, str]
+    """The full names of the models for background work."""
+    notices: list[str] = msgspec.field(default_factory=list)

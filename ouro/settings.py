@@ -11,6 +11,9 @@ STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "t
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 
 
+MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
+
+
 @dataclass(frozen=True, slots=True)
 class PermissionSettings:
     mode: Literal["ask", "edit", "plan", "auto"] = "ask"
@@ -53,6 +56,20 @@ class SandboxSettings:
     """Hosts that they reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
     writable: tuple[str, ...] = ()
     """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentSettings:
+    """When a subagent stops by itself. The limits of the session hold for it, too."""
+
+    max_turns: int = 60
+    """Model calls."""
+    max_seconds: int = 1_800
+    """Without the time that a question to the user waits."""
+    max_cost: float | None = None
+    """US dollars; unset: only the limits of the session."""
+    max_running: int = 8
+    """Subagents at work at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +212,7 @@ class Settings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    subagents: SubagentSettings = field(default_factory=SubagentSettings)
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)

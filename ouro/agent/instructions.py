@@ -110,11 +110,11 @@ def prompt_parts(prompt: str) -> list[tuple[str, str]]:
     return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]
 
 
-def system_prompt(project: Sequence[str], user: Sequence[str] = ()) -> str:
-    """The system prompt: the same bytes for the same project, so that providers can cache it.
+def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
+    """The system prompt: the same bytes for the same project, so that providers can cache it. `own`: of a subagent.
 
     What changes by the day or the turn (date, branch, mode) goes with the user's messages instead.
     """
-    own = Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").strip()
+    own = own or Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").strip()
     sections = ((USER, user), (PROJECT, project))
     return "\n\n".join([own, *(text for title, texts in sections if texts for text in (title, *texts))])

@@ -113,6 +113,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
+        if not prompt.text and not prompt.images:  # what ouro adds by itself
+            await self._save(Message("user", (Context(prompt.context),)), emit)
+            return
         await self._save(user(prompt.text, prompt.images, prompt.context), emit)
         emit(Prompted(prompt.text, prompt.images))
 

@@ -201,7 +201,7 @@ class ToolBatch:
             answer = await self._runner.ask_user(QuestionAsked(self._question_id(call), question), self._emit)
             return answer.answers if isinstance(answer, Reply) else ()
 
-        return ToolContext(lambda text: self._emit(ToolProgress(call.id, text)), ask, limits)
+        return ToolContext(lambda text: self._emit(ToolProgress(call.id, text)), ask, limits, call.id, self._emit)
 
     def _question_id(self, call: ToolCall) -> str:
         return f"{call.id}:{next(self._numbers)}"

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import code, facts, todo_list
+from ouro.commands.render import code, escape, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.session import OpenRequest
@@ -72,15 +72,21 @@ async def todos(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def tasks(front_end: FrontEnd, argument: str) -> None:
-    action, _, job = argument.partition(" ")
-    if action == "kill" and job.strip():
-        await front_end.session.kill_job(job.strip())
-        front_end.say(f"Ended {job.strip()}.")
+    session = front_end.session
+    action, _, task = argument.partition(" ")
+    if action == "kill" and (task := task.strip()):
+        is_job = any(job.id == task for job in session.jobs())
+        await (session.kill_job(task) if is_job else session.workbench.subagents.kill(task))
+        front_end.say(f"Ended {task}.")
         return
     if argument:
         raise UsageError("/tasks lists them; /tasks kill ID ends one.")
     rows = []
-    for info in front_end.session.jobs():
+    for agent in session.workbench.subagents.started():
+        activity = f": {agent.activity}" if agent.activity else ""
+        words = f"{escape(agent.task)} — {agent.state}{escape(activity)} ({agent.figures})"
+        rows.append((agent.id, words))
+    for info in session.jobs():
         state = "runs" if info.running else f"ended, exit code {info.exit_code}"
         rows.append((info.id, f"{code(info.command)} — {state}"))
-    front_end.show(facts(*rows) or "No background jobs.")
+    front_end.show(facts(*rows) or "No background jobs and no subagents.")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.render import Quote
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod, periods_of, today
+from ouro.messages import Usage
 from ouro.session.budget import SpendingReport, spending_limits
-from ouro.utils.text import clean
+from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -27,7 +28,7 @@ async def usage(context: ActionContext) -> Answer:
         report = await context.session.budget.report()
     else:
         report = await _report_on_disk(context)
-    data = {
+    data: dict[str, Any] = {
         "day": today(),
         **{
             period.name: {
@@ -39,12 +40,29 @@ async def usage(context: ActionContext) -> Answer:
         },
         "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
     }
+    agents = await _of_subagents(context)
+    if agents is not None:
+        data["subagents"] = {"count": agents[0], **asdict(agents[1])}
     budgets = [
         f"${limit.spent:.2f} of ${limit.limit:.2f} spent {_BUDGETS[limit.period]}, ${limit.left:.2f} left "
         f"({limit.setting})"
         for limit in report.limits
     ]
-    return Answer(data, [Quote("\n".join([*_tables(report.periods), *budgets]))])
+    shares = [_share(*agents)] if agents else []
+    return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])
+
+
+async def _of_subagents(context: ActionContext) -> tuple[int, Usage] | None:
+    """How many subagents the session has had, and what they have used; None if none."""
+    if context.session is None:
+        return None
+    saved = await context.session.workbench.subagents.saved()
+    return (len(saved), sum((day.usage for info in saved for day in info.spent), Usage())) if saved else None
+
+
+def _share(count: int, used: Usage) -> str:
+    cost = UNKNOWN if used.cost is None else f"${used.cost:.4f}"
+    return f"Of this session: {plural(count, 'subagent')}, {used.input:,} tokens read, {used.output:,} written, {cost}"
 
 
 async def _report_on_disk(context: ShellContext) -> SpendingReport:

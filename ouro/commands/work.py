@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from ouro.commands.export import document
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import block
+from ouro.commands.render import block, code, escape, facts
 from ouro.errors import UsageError
 from ouro.utils.git import Git, GitError
+from ouro.utils.runtime import tilde
+from ouro.utils.text import plural
 
 INIT = """\
 Study this repository, then write `AGENTS.md` in its root: what an agent, or a new colleague, has to know to work here
@@ -35,19 +38,11 @@ authors wrote on purpose, and tell in your answer what you changed. If CLAUDE.md
 holds, and leave those files as they are."""
 
 REVIEW = """\
-Review {what}. Change nothing.
+Have {what} reviewed with fresh eyes: start one subagent, with the agent `review`, and give it this task: how to see the
+change ({how}), and what the change is meant to do, if you know it from this session. Do not tell it what to find.
 
-Look at the change first (git status, git diff, the new files), then read enough of the code around it to know what
-calls it and what it relies on. Run the tests or the linter where that tells you something.
-
-Report what a careful colleague would want to hear before this is merged, the worst first:
-- faults: wrong results, crashes, lost data, races, holes in security, broken behaviour for callers;
-- what is missing: cases, tests, error handling, documentation that is now wrong;
-- what makes it hard to read or keep: only where it matters.
-
-For each: the file and line, what goes wrong and with which input, and what you would do. Say how sure you are. Do not
-praise, do not repeat the diff, do not list matters of taste. If nothing is wrong, say so in one sentence, and what you
-checked."""
+When it has reported, check each fault in the code yourself. Then tell me what holds, the worst first, with file and
+line, what goes wrong with which input, what you would do; and in a line what you dropped and why. Change nothing."""
 
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
 
@@ -57,7 +52,34 @@ async def init(front_end: FrontEnd, argument: str) -> None:
 
 
 async def review(front_end: FrontEnd, argument: str) -> None:
-    await front_end.send(REVIEW.format(what=argument or UNCOMMITTED))
+    git, name = Git(front_end.session.cwd, SECONDS), argument.removeprefix("#")
+    what, how = argument or UNCOMMITTED, "`git status`, `git diff HEAD`, the new files"
+    if name.isdecimal():
+        what, how = f"pull request {name}", f"`gh pr view {name}`, `gh pr diff {name}`"
+    elif argument and not argument.startswith("-"):
+        is_base = await asyncio.to_thread(git.ask, "rev-parse", "--verify", "--quiet", f"{argument}^{{commit}}")
+        how = f"`git diff {argument}...HEAD`" if is_base else "find it first"
+        what = f"what this branch changes since `{argument}`" if is_base else argument
+    await front_end.send(REVIEW.format(what=what, how=how))
+
+
+async def agents(front_end: FrontEnd, argument: str) -> None:
+    subagents = front_end.session.workbench.subagents
+    if argument:
+        info = await subagents.transcript_of(argument)
+        whole = await subagents.store.read_whole(info.id)
+        front_end.show(await asyncio.to_thread(lambda: "".join(document(whole, "markdown"))))
+        return
+    kinds = []
+    for spec in subagents.specs.values():
+        place = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
+        kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{place}"))
+    own = [
+        (info.title.partition(": ")[0], f"{escape(info.title.partition(': ')[2])} — {plural(info.messages, 'message')}")
+        for info in await subagents.saved()
+    ]
+    shown = f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one." if own else ""
+    front_end.show(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")
 
 
 async def diff(front_end: FrontEnd, _argument: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.extensions.agents import load_agents
     from ouro.extensions.commands import CommandPrompt, CommandRegistry, CustomCommand, Insert, command_of, prompt_of
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
     from ouro.extensions.skills import Skill, Skills

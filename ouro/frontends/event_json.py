@@ -26,8 +26,11 @@ def event_to_json(event: Event) -> Data:
             return {"type": "replied", **_message(event.message)}
     data: Data = msgspec.to_builtins(event, enc_hook=_encode)
     match event:
-        case events.ToolStarted() | events.PermissionAsked():
+        case events.ToolStarted():
             data["call"] = _call(event.call)
+        case events.PermissionAsked():
+            data["call"] = _call(event.call)
+            del data["of_turn"]
         case events.QuestionAsked():
             del data["of_turn"]
         case events.ToolFinished():

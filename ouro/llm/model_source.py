@@ -84,12 +84,17 @@ class ModelSource:
         name = self._roles.get(role, "")
         if not name:
             return ()
+        try:
+            return self.named(name)
+        except NoModelError as error:
+            log.warning("the model to %s: %s", role, error)
+            self._made[name] = ()  # warn once
+        return ()
+
+    def named(self, name: str) -> Sequence[Model]:
+        """A model and its fallbacks by full name, made at first use; the session closes them. Raises NoModelError."""
         if name == self._models[0].spec.name:
             return self._models  # the provider has the conversation in its cache
         if name not in self._made:
-            try:
-                self._made[name] = self._make(name, "off")
-            except NoModelError as error:
-                log.warning("the model to %s: %s", role, error)
-                self._made[name] = ()  # warn once
+            self._made[name] = self._make(name, "off")
         return self._made[name]

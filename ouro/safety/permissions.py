@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from ouro.safety.rules import (
     Effect,
     Mode,
     Rule,
+    narrower,
     parse_rule,
     parse_rules,
     path_rule,
@@ -62,14 +64,31 @@ class Permissions:
         finds_secret: Callable[[str], str] = lambda _text: "",
     ) -> None:
         self.workspace = workspace
-        self.mode = mode
         self.finds_secret = finds_secret
+        self._mode: Mode = mode
+        self._parent: Permissions | None = None
         self._rules: dict[Kind, list[Rule]] = {
             "deny": [parse_rule(text) for text in deny],
             "ask": [parse_rule(text) for text in ask],
             "allow": [parse_rule(text) for text in allow],
         }
         self._on_remember = on_remember
+
+    @property
+    def mode(self) -> Mode:
+        """What runs unasked."""
+        return narrower(self._mode, self._parent.mode) if self._parent else self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._mode = mode
+
+    def narrowed(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
+        """Permissions for a subagent: the same rules and `deny`, in `mode`, and never wider than these are by then."""
+        child = copy(self)
+        child.workspace, child._mode, child._parent = workspace, mode, self
+        child._rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
+        return child
 
     @property
     def rules(self) -> tuple[str, ...]:

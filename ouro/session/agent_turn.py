@@ -43,6 +43,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
     files: FileUndo | None
     """Checkpoints of the files; None where they are off."""
+    reports: Callable[[], Sequence[Prompt]]
+    """Returns the reports of subagents that ended since the last turn."""
     after_turn: Callable[[], Awaitable[None]]
     """Is awaited when a turn was not interrupted."""
     commands: CommandRunner
@@ -68,6 +70,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
     async def _run_agent(self, text: str, images: Sequence[Image], added: Sequence[str], emit: Emit) -> TurnFinished:
         context = [await self.environment.changes(), await self.memory.before_turn(text), *added]
+        context += [report.context for report in self.reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos = self.plan.items
 

@@ -166,7 +166,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         models = self.workbench.models
         models.change(name or self.status().model, effort or models.effort)
-        if not self.running:
+        if not self.running and not self.workbench.subagents.has_running:
             await models.release()
         if name:
             self.window.compactor.measure()
@@ -188,6 +188,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def close(self) -> None:
         """End all that runs, and release the session file; raises SaveFailed where a message is lost now."""
         await self.turn.tasks.close_turns()
+        await self.workbench.subagents.close()
         await self.workbench.extensions.servers.close()
         await self.memory.close()
         await self.turn.tasks.close()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from ouro.agent.subagents import Subagents
 from ouro.llm import ModelSource
 from ouro.safety import Permissions
 from ouro.session.extensions import SessionExtensions
@@ -23,5 +24,6 @@ class Workbench(msgspec.Struct, frozen=True):
     jobs: ShellJobs
     plan: Plan
     extensions: SessionExtensions
+    subagents: Subagents
     is_saved: bool = True
     """The session is on disk, and can be resumed."""

@@ -11,9 +11,14 @@ import msgspec
 
 from ouro.display import Display, Question
 from ouro.errors import ToolError
+from ouro.events import Emit, Event
 from ouro.llm import ToolSpec
 from ouro.messages import Image
 from ouro.safety import Effect, Limits
+
+
+def _ignore(_event: Event) -> None:
+    """For a caller that shows nothing."""
 
 
 class ToolContext(msgspec.Struct, frozen=True):
@@ -25,6 +30,9 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Ask the user; returns the answers, none when the user dismissed the question."""
     limits: Limits = "off"
     """What a command may change."""
+    call_id: str = ""
+    emit: Emit = _ignore
+    """Emit an event of the turn; for a tool whose work is more than lines of output."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Read-only questions to git in which no setting of the repository can run a program; root and branch from files."""
+"""Questions and changes by git in which no setting of the repository can run a program; root and branch from files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class GitError(OSError):
 
 
 class Git:
-    """Queries on the repository that contains `folder`. Every query blocks: call from a thread.
+    """Queries and changes of the repository that contains `folder`. Everything blocks: call from a thread.
 
     Args:
         seconds: timeout of one query.
@@ -71,6 +71,13 @@ class Git:
         if done.returncode:
             raise GitError("git ls-files", done.returncode)
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+    def change(self, *arguments: str) -> str:
+        """Run a command that may write; returns its output. Raises GitError: git is missing, timed out, or failed."""
+        done = self._git(*self._no_filters, *arguments)
+        if done.returncode:
+            raise GitError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
+        return done.stdout.decode(errors="replace")
 
     def own_programs(self) -> list[str]:
         """The settings and hooks of the repository that may run a program even when git only reads.

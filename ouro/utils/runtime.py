@@ -102,3 +102,9 @@ def tilde(path: Path) -> str:
         return f"~/{path.relative_to(Path.home())}"
     except (ValueError, RuntimeError):  # outside of home, or no home
         return str(path)
+
+
+def get_worktrees_dir() -> Path:
+    """Where subagents have their git worktrees: outside of `~/.ouro`, where each write would be asked about."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"

@@ -6,8 +6,8 @@ from fakes.fake_session import FakeSession
 from ouro.commands.slash import dispatch
 
 
-async def test_init_and_review_send_their_prompts_with_what_the_person_adds():
-    front_end = FakeFrontEnd()
+async def test_init_and_review_send_their_prompts_with_what_the_user_adds(repository):
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
     await dispatch(front_end, "/init")
     await dispatch(front_end, "/init the release steps")
     await dispatch(front_end, "/review")
@@ -15,8 +15,19 @@ async def test_init_and_review_send_their_prompts_with_what_the_person_adds():
     init, special, review, named = front_end.sent
     assert "AGENTS.md" in init
     assert special == f"{init}\n\nMind in particular: the release steps"
-    assert review.startswith("Review the changes in this working tree")
-    assert named.startswith("Review the last commit. Change nothing.")
+    assert review.startswith("Have the changes in this working tree")
+    assert "`git diff HEAD`" in review
+    assert named.startswith("Have the last commit reviewed")
+
+
+async def test_review_says_how_to_see_a_branch_and_a_pull_request(repository):
+    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
+    await dispatch(front_end, "/review HEAD")
+    await dispatch(front_end, "/review #12")
+    base, pull = front_end.sent
+    assert "`git diff HEAD...HEAD`" in base
+    assert "`gh pr diff 12`" in pull
 
 
 async def test_diff_shows_changed_and_new_files(repository):

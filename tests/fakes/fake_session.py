@@ -21,6 +21,7 @@ from fakes.fake_past import FakePast, FakeTitles
 from fakes.fake_scrollback import FakeScrollback
 from fakes.fake_window import FakeWindow
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.agent.subagents import Subagents
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
@@ -40,12 +41,14 @@ from ouro.events import (
 )
 from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import ModelChoice
+from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.session import Draft, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
 from ouro.session.extensions import SessionExtensions
+from ouro.settings import SubagentSettings
 from ouro.utils.log import mask_writes
 
 
@@ -128,7 +131,8 @@ class FakeSession:
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
         self.workbench = SimpleNamespace(
-            extensions=SessionExtensions(CommandRegistry((), ()), skills, None, instructions)
+            extensions=SessionExtensions(CommandRegistry((), ()), skills, None, instructions),
+            subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
         )
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()

@@ -59,7 +59,7 @@ def test_each_line_of_the_documentation_matches_it():
     inputs, lines = (
         [json.loads(line) for line in re.findall(r"^\{.*\}$", text, re.MULTILINE)] for text in (given, written)
     )
-    assert (len(inputs), len(lines)) == (5, 23)
+    assert (len(inputs), len(lines)) == (5, 24)
     for line in lines:
         OUTPUT.validate(line)
     for line in inputs:

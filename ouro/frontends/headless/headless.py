@@ -163,8 +163,8 @@ class HeadlessRun(TurnObserver):
             self._over.set()
 
     def show_background(self, event: Event) -> None:
-        """Print an event that belongs to no turn; a question without a user to answer it stays open."""
-        if isinstance(event, events.QuestionAsked | events.QuestionClosed):
+        """Print an event that belongs to no turn; answer a question if there is no user."""
+        if isinstance(event, events.PermissionAsked | events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:
             self._output.event(event)

@@ -187,6 +187,8 @@ class Progress:
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
                 summary = self._colour(one_line(event.display.summary), "2")
                 self._pipe.write(f"{mark} {title}  {summary}".rstrip() + "\n")
+            case events.SubagentProgress() if event.activity and not event.is_over:
+                self.say(f"{event.id}: {one_line(event.activity)}")
             case events.Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
             case events.Compacting(0, 1):

@@ -256,6 +256,8 @@ class Printer:
                     self.output.line(f"… {one_line(event.title)}")
             case events.ToolFinished():
                 self._tool_finished(event)
+            case events.SubagentProgress():
+                self._subagent(event)
             case events.PermissionAsked():
                 self._permission(event)
             case events.QuestionAsked():
@@ -349,6 +351,12 @@ class Printer:
             self.say("Compacting the session …")
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
+
+    def _subagent(self, event: events.SubagentProgress) -> None:
+        if event.call_id in self._titles:
+            self._titles[event.call_id] = f"{event.id}: {event.task}"
+        if event.activity and not event.is_over:
+            self.say(f"{event.id}: {one_line(event.activity)}")
 
     def _permission(self, event: events.PermissionAsked) -> None:
         self._seen.add(event.call.id)

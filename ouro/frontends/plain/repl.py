@@ -15,7 +15,7 @@ from ouro.commands.custom import ListedCommand, listed_commands
 from ouro.commands.model import MODES, set_mode
 from ouro.commands.slash import dispatch
 from ouro.errors import DemoRequested
-from ouro.events import Event, Outcome, QuestionAsked
+from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
 from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
 from ouro.frontends.plain.line_reader import LineReader
 from ouro.frontends.plain.printer import PlainOutput, Printer
@@ -115,7 +115,10 @@ class Repl(TurnObserver):
 
     def show_background(self, event: Event) -> None:
         """Print a background event. Questions are skipped for piped input: its lines are not answers to them."""
-        if not (isinstance(event, QuestionAsked) and not sys.stdin.isatty()):
+        is_question = isinstance(event, PermissionAsked | QuestionAsked)
+        if isinstance(event, PermissionAsked) and not sys.stdin.isatty():
+            self._front_end.session.answer(event.question_id, Permit("no", "the input is not a terminal"))
+        if not is_question or sys.stdin.isatty():
             self._printer.event(event)
             self._background_questions.take(event, self._front_end.session)
         self.redraw()

@@ -69,6 +69,8 @@ class TranscriptWriter:
             case events.ToolProgress():
                 self._card(event.call_id).append(event.text)
                 self._transcript.update(self._card(event.call_id))
+            case events.SubagentProgress():
+                self._show_subagent(event)
             case events.PermissionAsked():
                 self._asked[event.question_id] = event.call.id
                 self._wait(event.call.id, True)
@@ -95,6 +97,15 @@ class TranscriptWriter:
                 pass
             case _:
                 assert_never(event)
+
+    def _show_subagent(self, event: events.SubagentProgress) -> None:
+        card = self._cards.get(event.call_id)
+        if card is None:  # in the background: its end is a notice
+            return
+        if event.activity:
+            card.append(f"{event.activity}\n")
+        card.note(event.figures, is_waiting=event.state == "waiting")
+        self._transcript.update(card)
 
     def _show_memory(self, event: MemoryEvent) -> None:
         waits = isinstance(event, events.CoreChanged) and bool(event.proposal)

@@ -87,6 +87,10 @@ class LongTermMemoryManager:
         )
         return block
 
+    def format_core(self) -> str:
+        """The core as `load_and_format` read it, for a subagent; empty if nothing is remembered."""
+        return self._prompt.core()
+
     def start(self) -> None:
         """Show warnings and pending changes. Called when the session is open."""
         self._is_open = True

@@ -110,6 +110,10 @@ class SessionMemory:
         """Is entered while a file tool writes a file: a write into memory is recorded before it is done."""
         return self.manager.recording(path, before, after) if self.manager else nullcontext()
 
+    async def for_subagent(self, task: str) -> str:
+        """The notes that bear on the task of a subagent; they are in no receipt."""
+        return await self._recall.find(task) if self._recall else ""
+
     async def tool_finished(self, tool: str) -> None:
         """React to the end of a tool call.
 

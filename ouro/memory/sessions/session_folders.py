@@ -19,6 +19,8 @@ from ouro.messages import Image
 from ouro.utils.runtime import ensure_private_dir, is_running
 
 OUTPUTS = "outputs"
+SUBAGENTS = "subagents"
+"""In the folder of a session: the folders of its subagents' sessions, with an index of their own."""
 TRASH = ".trash"
 _OUTPUT_NAME = re.compile(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
 _MAX_OUTPUT = 64 << 20

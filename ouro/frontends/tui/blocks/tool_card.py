@@ -164,6 +164,7 @@ class ToolCard(TranscriptBlock):
         self._seconds: float | None = None
         self._state: State = "running"
         self._output = ""
+        self._figures = ""
         self._display: Display | None = None
 
     def append(self, text: str) -> None:
@@ -172,6 +173,13 @@ class ToolCard(TranscriptBlock):
 
     def wait(self, is_waiting: bool) -> None:
         if self._seconds is None:
+            self._state = "waiting" if is_waiting else "running"
+            self.changed()
+
+    def note(self, figures: str, *, is_waiting: bool) -> None:
+        """What a running call has used so far; shown in its first line."""
+        if self._seconds is None:
+            self._figures = figures
             self._state = "waiting" if is_waiting else "running"
             self.changed()
 
@@ -214,7 +222,7 @@ class ToolCard(TranscriptBlock):
 
     def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
-        summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, "")
+        summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
         room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
         after = "".join(f" · {part}" for part in (summary, duration(passed) if passed >= 0.1 else "") if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))

@@ -233,7 +233,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 self.close_question(question_id)
             case events.TodosChanged(todos=todos):
                 self.todos.todos = todos
-            case events.NotesRecalled() | events.UsageUpdated() | events.TurnFinished() | events.Titled():
+            case (
+                events.SubagentProgress()
+                | events.NotesRecalled()
+                | events.UsageUpdated()
+                | events.TurnFinished()
+                | events.Titled()
+            ):
                 self.show_state()
             case _:
                 pass

@@ -300,7 +300,7 @@ class QuestionStack(Vertical):
 
     def end_turn(self) -> None:
         """Remove the questions of the turn; background questions stay."""
-        self._waiting = [asked for asked in self._waiting if isinstance(asked, QuestionAsked) and not asked.of_turn]
+        self._waiting = [asked for asked in self._waiting if not asked.of_turn]
         self._show_first()
 
     def _show_first(self) -> None:

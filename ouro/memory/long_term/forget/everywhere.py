@@ -28,7 +28,7 @@ from ouro.memory.sessions.session_file import (
     replace,
     split,
 )
-from ouro.memory.sessions.session_folders import TRASH
+from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_index import INDEX_NAME
 from ouro.memory.sessions.session_reader import is_readable
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
@@ -113,13 +113,22 @@ class TrueForget:
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
                 self._in_session(folder, report, changes)
-        index = root / INDEX_NAME
+                self._in_subagents(folder / SUBAGENTS, report, changes)
+        self._in_list(root / INDEX_NAME, report, changes)
+
+    def _in_subagents(self, place: Path, report: ForgetReport, changes: bool) -> None:
+        for folder in sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []:
+            self._in_session(folder, report, changes)
+        self._in_list(place / INDEX_NAME, report, changes)
+
+    def _in_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
         count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
         if index.is_file() and report.add("the list of sessions", count) and changes:
             index.unlink()  # it is made again from the sessions
 
     def _in_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         files = [path for path in regular_files(folder) if path.name != LOCK_NAME]
+        files = [path for path in files if path.relative_to(folder).parts[0] != SUBAGENTS]
         found = {path: count for path in files if (count := self._text.count_bytes(path.read_bytes()))}
         for path, count in found.items():
             place = "tool outputs" if path.parent.name == "outputs" else "damaged data"

@@ -230,20 +230,29 @@ class TurnRecall:
     async def before(self, text: str) -> str:
         """What goes to the model with `text`; empty when nothing is relevant, or recall failed."""
         self._last, self._recorded = NotesRecalled((), "local"), 0
-        way = self._way()
-        if way == "off" or not text.strip() or not self.finder.has_notes:
-            return ""
-        try:
-            async with asyncio.timeout(HYDE_TIMEOUT if way == "hyde" else LOCAL_TIMEOUT):
-                found = await (self._by_hypotheses(text) if way == "hyde" else self._local(text))
-        except TimeoutError:
-            log.warning("recall: timeout, the turn begins without notes (%s)", way)
-            return ""
-        except (OuroError, OSError) as error:
-            log.warning("recall: the turn begins without notes (%s): %s", way, error)
+        found = await self._search(text, self._sent)
+        if found is None:
             return ""
         self._last = NotesRecalled(found.items, found.way, found.milliseconds)
         return found.text
+
+    async def find(self, text: str) -> str:
+        """The notes that bear on a text, for an agent that was sent none of them; empty as in `before`."""
+        found = await self._search(text, frozenset)
+        return found.text if found else ""
+
+    async def _search(self, text: str, sent: Callable[[], frozenset[str]]) -> Recalled | None:
+        way = self._way()
+        if way == "off" or not text.strip() or not self.finder.has_notes:
+            return None
+        try:
+            async with asyncio.timeout(HYDE_TIMEOUT if way == "hyde" else LOCAL_TIMEOUT):
+                return await (self._by_hypotheses(text, sent()) if way == "hyde" else self._local(text, sent()))
+        except TimeoutError:
+            log.warning("recall: timeout, the turn begins without notes (%s)", way)
+        except (OuroError, OSError) as error:
+            log.warning("recall: the turn begins without notes (%s): %s", way, error)
+        return None
 
     def record(self, number: int) -> None:
         """Save the receipt with the session, for message `number`, and count the recalled notes."""
@@ -269,26 +278,26 @@ class TurnRecall:
         if self._missing:
             self.channel.emit(Said(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
 
-    async def _local(self, text: str) -> Recalled:
+    async def _local(self, text: str, sent: frozenset[str]) -> Recalled:
         vector = _begin(self.finder.embed, text)
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
         if has_vector:
             await asyncio.wait({_begin(self.finder.fill)}, timeout=FILL_TIMEOUT)
-        finder, sent = self.finder, self._sent()
+        finder = self.finder
         return await asyncio.to_thread(
             lambda: finder.recall.local(text, finder.situation(sent), by_words=not has_vector)
         )
 
-    async def _by_hypotheses(self, text: str) -> Recalled:
+    async def _by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
         model, transcript = self.hypotheses, self.memory.transcript
         assert model is not None
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
         answer = await model.ask(hypotheses_request(spoken, text, model.count, self.finder.mark, model.window()))
-        return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, model.count), self._sent())
+        return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, model.count), sent)
 
     def _sent(self) -> frozenset[str]:
         contexts = [part.text for message in self.memory.context() for part in message.parts_of(Context)]

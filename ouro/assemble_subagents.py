@@ -1,0 +1,159 @@
+"""Build the subagents of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ouro.agent.compactor import Compactor
+from ouro.agent.instructions import Environment, system_prompt
+from ouro.agent.loop import LoopAgent
+from ouro.agent.project_instructions import ProjectInstructions
+from ouro.agent.requests import Requests
+from ouro.agent.subagents import ChildAgent, ChildOrder, Subagents, SubagentServices
+from ouro.agent.tool_runner import ToolRunner
+from ouro.assemble_extensions import ExtensionBuilder
+from ouro.llm import Model, ModelSource
+from ouro.memory.backend import MemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
+from ouro.memory.long_term import SessionMemory
+from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.session_folders import SUBAGENTS
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.options import Ground
+from ouro.safety import Confinement, Permissions, SecretMask, Workspace
+from ouro.session.budget import Budget
+from ouro.session.turn import SessionTasks
+from ouro.tools.builtin import builtin_tools
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.memory_search import SearchMemory
+from ouro.tools.shell import Shell, ShellJobs
+from ouro.tools.subagent import AgentSpec
+from ouro.tools.tool import AnyTool
+from ouro.utils.runtime import get_worktrees_dir
+
+CHEAP = "cheap"
+_NOT_FOR_CHILDREN = ("ask_user", "subagent")
+"""A subagent starts no others (E6), and asks nothing: it reports."""
+_ALONE = "You work without a user who could answer you. Only your last message is read."
+
+
+class SessionObjects(Protocol):
+    """The objects of a session that its extensions use; each is constructed when it is first read."""
+
+    transcript: MemoryManager
+    mask: SecretMask
+    tasks: SessionTasks
+    budget: Budget
+
+    @property
+    def ground(self) -> Ground: ...
+    @property
+    def extensions(self) -> ExtensionBuilder: ...
+    @property
+    def models(self) -> ModelSource: ...
+    @property
+    def permissions(self) -> Permissions: ...
+    @property
+    def confinement(self) -> Confinement: ...
+    @property
+    def memory(self) -> SessionMemory: ...
+    @property
+    def search(self) -> SearchMemory | None: ...
+    def workspace_in(self, cwd: Path, confinement: Confinement) -> Workspace: ...
+    def confinement_in(self, cwd: Path) -> Confinement: ...
+    def shell_in(self, cwd: Path, jobs: ShellJobs, confinement: Confinement) -> Shell: ...
+    def files_seen_in(self, workspace: Workspace) -> FilesSeen: ...
+    async def before_change(self) -> None: ...
+
+
+def build_subagents(session: SessionObjects) -> Subagents:
+    """The kinds of subagents, and what starts one. Blocks: it reads the files in `agents/`."""
+    ground = session.ground
+
+    def make_store() -> MemoryStore:
+        if ground.options.ephemeral or session.transcript.read_only:
+            return DictMemoryStore()
+        return YamlFileMemoryStore(session.transcript.outputs.parent / SUBAGENTS, session.mask.mask)
+
+    async def recall(task: str) -> str:
+        return await session.memory.for_subagent(task)
+
+    services = SubagentServices(
+        make=lambda order: _make_child(session, order),
+        make_store=make_store,
+        memory=session.transcript,
+        recall=recall,
+        ask_user=session.tasks.ask_user,
+        channel=session.tasks,
+        check_budget=session.budget.check,
+        cwd=ground.options.cwd,
+        worktrees=get_worktrees_dir(),
+        in_background=ground.options.captures,
+    )
+    return Subagents(session.extensions.agents, services, ground.settings.subagents)
+
+
+def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
+    """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot be used."""
+    ground, spec, transcript = session.ground, order.spec, order.transcript
+    has_own_folder = order.cwd != ground.options.cwd
+    confinement = session.confinement_in(order.cwd) if has_own_folder else session.confinement
+    workspace = session.workspace_in(order.cwd, confinement)
+    jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
+    found = builtin_tools(
+        workspace,
+        session.shell_in(order.cwd, jobs, confinement),
+        jobs,
+        lambda _todos: None,
+        session.files_seen_in(workspace),
+        session.search,
+    )
+    no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
+    permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
+    tools = tools_of(spec, {tool.name: tool for tool in found})
+    runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool)
+    models, instructions = _models_of(spec, session), session.extensions.instructions_in(order.cwd)
+    requests = Requests(_prompt_of(spec, instructions, session), runner)
+    environment = Environment(order.cwd, lambda: permissions.mode)
+    compactor = Compactor(
+        transcript, models, models, requests, ground.settings.compaction, environment.whole, instructions.clear
+    )
+    agent = LoopAgent(transcript, models, requests, compactor, list, instructions.for_paths, order.before_call)
+
+    async def close() -> None:
+        await jobs.close()
+        if has_own_folder:
+            confinement.close()
+
+    return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, close)
+
+
+def _models_of(spec: AgentSpec, session: SessionObjects) -> Callable[[], Sequence[Model]]:
+    models = session.models
+    if not spec.model:
+        return models.current
+    if spec.model == CHEAP:
+        return lambda: models.role("classify")
+    name = session.ground.catalog.resolve(spec.model)
+    models.named(name)  # raises now, not in the middle
+    return lambda: models.named(name)
+
+
+def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: SessionObjects) -> str:
+    prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")
+    core = manager.format_core() if (manager := session.memory.manager) else ""
+    return "\n\n".join(filter(None, (prompt, core)))
+
+
+def tools_of(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
+    """The tools that a kind of subagent has, in their usual order."""
+    without = {*_NOT_FOR_CHILDREN, *spec.without}
+    return {
+        name: tool for name, tool in tools.items() if name not in without and (not spec.tools or name in spec.tools)
+    }
+
+
+async def _after_tool(_tool: str) -> None:
+    """Memory is not written by subagents."""

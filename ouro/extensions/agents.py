@@ -1,0 +1,131 @@
+"""Kinds of subagents: those of ouro, and the files in `agents/` of the user, the project and plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from ouro.extensions.discovery import ExtensionFile
+from ouro.safety import Mode
+from ouro.tools.subagent import AgentSpec
+from ouro.utils.front_matter import split_front_matter, words_in
+from ouro.utils.runtime import tilde
+
+BUILT_IN = Path(__file__).with_name("builtin_agents")
+_MODES: Mapping[str, Mode] = {
+    "default": "ask",
+    "acceptEdits": "edit",
+    "bypassPermissions": "auto",
+    "dontAsk": "auto",
+    **{mode: cast("Mode", mode) for mode in get_args(Mode)},
+}
+"""By the names in ouro and in Claude Code."""
+_SAME_MODEL = {"", "inherit"}
+NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "read": ("Read", "read_file", "NotebookRead"),
+    "write": ("Write", "write_file"),
+    "edit": ("Edit", "MultiEdit", "NotebookEdit"),
+    "apply_patch": ("Edit", "MultiEdit"),
+    "glob": ("Glob", "LS", "list_dir"),
+    "grep": ("Grep",),
+    "shell": ("Bash", "run_shell_command"),
+    "shell_output": ("BashOutput", "TaskOutput"),
+    "shell_kill": ("KillShell", "KillBash", "TaskStop"),
+    "todo": ("TodoWrite", "TodoRead"),
+    "ask_user": ("AskUserQuestion",),
+    "subagent": ("Task", "Agent"),
+    "web_fetch": ("WebFetch",),
+    "web_search": ("WebSearch",),
+}
+"""By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
+
+
+def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
+    """ouro's kinds and those in the files, and a line for each file or entry that is not used. Blocks.
+
+    A file with the name of a built-in kind replaces it if it is the user's own; a project cannot.
+    """
+    found = {path.stem: _built_in(path) for path in sorted(BUILT_IN.glob("*.md"))}
+    own = set(found)
+    problems: list[str] = []
+    for file in files:
+        if file.name in own and file.source != "user":
+            problems.append(f"{tilde(file.path)} is not used: `{file.name}` is a kind of ouro's own. Rename it.")
+            continue
+        try:
+            found[file.name], ignored = _spec_of(file)
+        except ValueError as error:
+            problems.append(f"{tilde(file.path)} is not used: {error}")
+        else:
+            problems += [f"{tilde(file.path)}: {what}" for what in ignored]
+    return tuple(found.values()), tuple(problems)
+
+
+def _built_in(path: Path) -> AgentSpec:
+    meta, body = split_front_matter(path.read_text(encoding="utf-8"))
+    mode = _MODES[meta.get("mode", "auto")]
+    tools, _ = own_tools(words_in(meta.get("tools", "")))
+    return AgentSpec(path.stem, meta["description"], body.strip(), tools, meta.get("model", ""), mode)
+
+
+def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
+    """The kind in a file, and what of it ouro does not use. Raises ValueError: it cannot be used."""
+    meta, ignored = file.meta, []
+    if not file.body:
+        raise ValueError("it has no text: the text behind the front matter is the system prompt.")
+    tools, unknown = own_tools(words_in(meta.get("tools", "")))
+    if unknown:
+        ignored.append(f"ouro has no tool {', '.join(unknown)}: the agent works without.")
+    if meta.get("tools") and not tools:
+        raise ValueError("ouro has none of the tools that it names.")
+    without, _ = own_tools(words_in(meta.get("disallowedTools", "")))
+    named = str(meta.get("mode") or meta.get("permissionMode") or "")
+    mode = _MODES.get(named or "auto")
+    if mode is None:
+        raise ValueError(f"`{named}` is not a mode. Write one of {', '.join(get_args(Mode))}.")
+    turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
+    if turns and not (turns.isdecimal() and int(turns)):
+        raise ValueError(f"max_turns must be a number above 0, not `{turns}`.")
+    if meta.get("hooks"):
+        ignored.append("hooks of an agent are not used: write them into config.yaml.")
+    model = str(meta.get("model", "")).strip()
+    spec = AgentSpec(
+        file.name,
+        file.description,
+        file.body,
+        tools,
+        "" if model in _SAME_MODEL else model,
+        mode,
+        int(turns) if turns else None,
+        _is_on(meta, "worktree") or meta.get("isolation") == "worktree",
+        file.source,
+        str(file.path),
+        without,
+    )
+    return spec, ignored
+
+
+def _is_on(meta: Mapping[str, Any], key: str) -> bool:
+    return str(meta.get(key, "")).lower() in ("true", "yes", "on")
+
+
+def own_names(name: str) -> tuple[str, ...]:
+    """ouro's tools for a name, also one of another program's; empty if there are none. `mcp__…` stays."""
+    if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
+        return (name,)
+    wanted = name.casefold()
+    return tuple(
+        tool for tool, names in NAMES_ELSEWHERE.items() if wanted in {known.casefold() for known in (tool, *names)}
+    )
+
+
+def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """ouro's tools for these names, each once, and the names without one. `Bash(git *)` counts as `Bash`."""
+    found: dict[str, None] = {}
+    unknown: list[str] = []
+    for name in names:
+        own = own_names(name.partition("(")[0].strip())
+        found.update(dict.fromkeys(own))
+        unknown += [] if own else [name]
+    return tuple(found), tuple(unknown)

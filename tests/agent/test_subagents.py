@@ -1,0 +1,337 @@
+"""Subagents in a whole session: side by side, within limits, in the background, resumed, with the user's questions."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from itertools import repeat
+
+import pytest
+
+from ouro.assemble import opener
+from ouro.events import PermissionAsked, Permit, Said, SubagentProgress, ToolFinished, TurnFinished
+from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
+from ouro.memory.long_term.forget import OuroHome, TrueForget
+from ouro.messages import Context, Usage
+from ouro.options import Options
+from ouro.session import OpenRequest
+
+SPEC = ModelSpec("scripted", prices=Prices(1, 1))
+PRICED = Usage(input=1000, output=100, cost=0.01)
+
+
+class Family:
+    """A model that plays the agent of the session and its subagents: each has a script of its own, by its task."""
+
+    def __init__(self, parent, **children):
+        self.scripts = {"": iter(parent), **{name: iter(script) for name, script in children.items()}}
+        self.model = ScriptedModel(repeat(self.answer), spec=SPEC)
+
+    def answer(self, messages):
+        asked = "\n".join(message.text for message in messages if message.role == "user")
+        name = next((name for name in self.scripts if name and f"#{name}" in asked), "")
+        step = next(self.scripts[name])
+        if isinstance(step, ScriptedReply):
+            return step
+        return ScriptedReply(step, usage=PRICED) if isinstance(step, str) else ScriptedReply("", (step,), usage=PRICED)
+
+    def requests_of(self, name):
+        texts = [(request, "".join(message.text for message in request.messages)) for request in self.model.requests]
+        return [request for request, text in texts if f"#{name}" in text]
+
+
+def start(task, **arguments):
+    return call("subagent", task=f"the {task}", prompt=f"Look into #{task}.", **arguments)
+
+
+async def opened(repository, family, **options):
+    return await opener(Options(repository, ready_model=family.model, captures=True, **options))(OpenRequest())
+
+
+async def play(session, text="go", on_event=lambda _event: None):
+    seen = []
+    async for event in session.send(text):
+        seen.append(event)
+        on_event(event)
+    return seen
+
+
+def results(session):
+    return [
+        result.text for message in session.transcript.messages() if message.role == "tool" for result in message.parts
+    ]
+
+
+async def test_three_work_side_by_side_and_their_cost_is_counted(repository):
+    (repository / "a.py").write_text("x = 1\n")
+    both = asyncio.Barrier(3)
+    children = {
+        name: [ScriptedReply("", (call("read", path="a.py"),), usage=PRICED, hold=both.wait), f"Found {name}."]
+        for name in ("one", "two", "three")
+    }
+    starts = ScriptedReply("", tuple(start(name, agent="explore") for name in children), usage=PRICED)
+    family = Family([starts, "All found."], **children)
+    session = await opened(repository, family)
+    seen = await play(session)
+    assert [text.partition(".")[0] for text in results(session)] == ["Found one", "Found two", "Found three"]
+    ended = [event for event in seen if isinstance(event, SubagentProgress) and event.is_over]
+    assert {(event.id, event.state, event.calls) for event in ended} == {
+        (f"explore-{number}", "done", 1) for number in (1, 2, 3)
+    }
+    assert [event.usage.cost for event in ended] == [pytest.approx(0.02)] * 3
+    assert session.transcript.usage.cost == pytest.approx(0.08)  # the parent's two calls, and two of each child
+    assert isinstance(seen[-1], TurnFinished)
+    tools = {tool.name for tool in family.requests_of("one")[0].tools}
+    assert tools == {"read", "glob", "grep", "shell"}
+    await session.close()
+
+
+async def test_one_is_interrupted_alone_and_the_others_go_on(repository):
+    held = asyncio.Event()
+    hangs = ScriptedReply("I have begun. ", (call("read", path="a.py"),), usage=PRICED, hold=held.wait)
+    starts = ScriptedReply("", (start("slow"), start("fast")))
+    family = Family([starts, "One was ended."], slow=[hangs], fast=["Fast is done."])
+    session = await opened(repository, family)
+    killers = []
+
+    def on_event(event):
+        if isinstance(event, SubagentProgress) and event.id == "general-2" and event.is_over:
+            killers.append(asyncio.ensure_future(session.workbench.subagents.kill("general-1")))
+
+    seen = await play(session, on_event=on_event)
+    slow, fast = results(session)
+    assert slow.startswith("general-1 was not done: ended by the user")
+    assert fast.startswith("Fast is done.")
+    assert seen[-1] == TurnFinished("answered")
+    await asyncio.gather(*killers)
+    await session.close()
+
+
+async def test_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_be_sent(repository):
+    held = asyncio.Event()
+    hangs = ScriptedReply("", (call("shell", command="echo never"),), usage=PRICED, hold=held.wait)
+    family = Family([start("slow"), "Resumed."], slow=[hangs, "What I know."])
+    session = await opened(repository, family)
+
+    def on_event(event):
+        if isinstance(event, SubagentProgress):
+            asyncio.get_running_loop().call_soon(session.interrupt)
+
+    seen = await play(session, on_event=on_event)
+    assert seen[-1].outcome == "interrupted"
+    assert not session.workbench.subagents.has_running
+    assert results(session) == ["Interrupted by the user before it finished."]
+    await session.close()
+
+
+async def test_limits_of_turns_and_money_stop_one_with_a_reason(repository):
+    loops = repeat(ScriptedReply("", (call("todo", todos=[]),)))  # its price is not known
+    family = Family([start("loop"), start("dear"), "Both stopped."], loop=loops, dear=repeat(call("todo", todos=[])))
+    settings = {"subagents.max_turns": 3, "subagents.max_cost": 0.02}
+    session = await opened(repository, family, settings=settings)
+    await play(session)
+    loop, dear = results(session)
+    assert loop.startswith("general-1 was not done: Stopped after 3 model calls.")
+    assert dear.startswith("general-2 was not done: Stopped: it has cost $0.02 of $0.02.")
+    await session.close()
+
+
+async def test_the_limit_of_the_session_holds_for_them(repository):
+    family = Family([start("loop"), "Never said."], loop=repeat(call("todo", todos=[])))
+    session = await opened(repository, family, settings={"limits.max_cost": 0.03})
+    seen = await play(session)
+    assert "general-1 was not done: Stopped: this session has cost $0.03 of $0.03" in results(session)[0]
+    assert seen[-1].outcome == "limit"
+    await session.close()
+
+
+async def test_time_runs_out_but_not_while_the_user_is_asked(repository):
+    family = Family([start("slow"), "Late."], slow=[ScriptedReply("", hold=asyncio.Event().wait)])
+    session = await opened(repository, family, settings={"subagents.max_seconds": 1})
+    session.workbench.subagents._settings = type(session.workbench.subagents._settings)(max_seconds=0.05)
+    await play(session)
+    assert "Stopped after 0.05 s (subagents.max_seconds)" in results(session)[0]
+    await session.close()
+
+
+async def test_a_question_names_the_subagent_and_its_mode_is_never_wider(repository):
+    writes = [call("write", path="new.txt", content="x"), "Written."]
+    family = Family([start("writer"), "Done.", start("again"), "Refused."], writer=writes, again=writes)
+    session = await opened(repository, family)
+    asked = []
+
+    def on_event(event):
+        if isinstance(event, PermissionAsked):
+            asked.append(event.title)
+            session.answer(event.question_id, Permit("yes"))
+
+    await play(session, on_event=on_event)
+    assert asked == ["general-1: write new.txt"]
+    assert (repository / "new.txt").read_text() == "x"
+    session.set_mode("plan")
+    (repository / "new.txt").unlink()
+    await play(session, on_event=on_event)
+    assert len(asked) == 1
+    assert not (repository / "new.txt").exists()
+    await session.close()
+
+
+async def test_the_mode_of_the_session_counts_also_when_it_changes_under_a_running_one(repository):
+    family = Family(
+        [start("writer"), "Done."], writer=[call("todo", todos=[]), call("write", path="n", content="x"), "."]
+    )
+    session = await opened(repository, family, mode="auto")
+
+    def on_event(event):
+        if isinstance(event, SubagentProgress) and event.calls == 1:
+            session.set_mode("plan")
+
+    await play(session, on_event=on_event)
+    assert not (repository / "n").exists()
+    await session.close()
+
+
+async def test_a_subagent_cannot_start_another(repository):
+    family = Family([start("nests"), "Done."], nests=[start("deeper"), "It was refused."])
+    session = await opened(repository, family)
+    await play(session)
+    assert "It was refused." in results(session)[0]
+    assert "subagent" not in {tool.name for tool in family.requests_of("nests")[0].tools}
+    await session.close()
+
+
+async def test_one_in_the_background_reports_with_the_next_message(repository):
+    gate = asyncio.Event()
+    family = Family(
+        [start("later", background=True), "Started.", "Thanks."],
+        later=[ScriptedReply("The answer is 42.", usage=PRICED, hold=gate.wait)],
+    )
+    session = await opened(repository, family)
+    background = session.events()
+    await play(session)
+    assert session.workbench.subagents.started()[0].state == "running"
+    gate.set()
+    said = [event async for event in _until_said(background)]
+    assert "general-1 is done" in said[-1].text
+    await play(session, "and now?")
+    contexts = [part.text for part in session.transcript.messages()[-2].parts_of(Context)]
+    assert any("The answer is 42." in text for text in contexts)
+    assert session.workbench.subagents.take_reports() == []
+    await session.close()
+
+
+async def _until_said(events):
+    async for event in events:
+        yield event
+        if isinstance(event, Said):
+            return
+
+
+async def test_closing_the_session_ends_those_in_the_background(repository):
+    family = Family([start("ever", background=True), "Ok."], ever=[ScriptedReply("x", hold=asyncio.Event().wait)])
+    session = await opened(repository, family)
+    await play(session)
+    await session.close()
+    assert not session.workbench.subagents.has_running
+
+
+async def test_a_resumed_one_knows_what_it_knew_in_another_run_of_ouro(repository):
+    family = Family([start("deep"), "Ok."], deep=["The parser is in parse.py."])
+    session = await opened(repository, family)
+    await play(session)
+    await session.close()
+    family = Family(
+        [call("subagent", task="more", prompt="And its tests?", resume="general-1"), "Ok."], deep=["In test_parse.py."]
+    )
+    again = await opener(Options(repository, ready_model=family.model, captures=True))(OpenRequest("latest"))
+    await play(again)
+    assert "In test_parse.py." in results(again)[-1]
+    texts = [message.text for message in family.requests_of("deep")[0].messages]
+    assert texts[-3:] == ["Look into #deep.", "The parser is in parse.py.", "And its tests?"]
+    titles = [info.title for info in await again.workbench.subagents.saved()]
+    assert titles == ["general-1: the deep"]
+    await again.close()
+
+
+async def test_a_broken_one_is_a_result_and_the_session_goes_on(repository):
+    def breaks(_messages):
+        raise ZeroDivisionError("a defect")
+
+    family = Family([start("broken"), "I see."])
+    answer = family.answer
+    family.scripts["broken"] = iter(())
+    family.model = ScriptedModel(
+        repeat(lambda messages: breaks(messages) if "#broken" in messages[1].text else answer(messages)), spec=SPEC
+    )
+    session = await opened(repository, family)
+    seen = await play(session)
+    assert "ouro failed: ZeroDivisionError: a defect" in results(session)[0]
+    assert seen[-1] == TurnFinished("answered")
+    await session.close()
+
+
+async def test_a_worktree_hands_back_a_branch_and_is_gone_when_nothing_changed(repository):
+    git(repository, "commit", "-q", "--allow-empty", "-m", "first")
+    family = Family(
+        [start("change", worktree=True), start("look", worktree=True), "Done."],
+        change=[call("write", path="new.txt", content="from the branch\n"), "Written."],
+        look=["Nothing to do."],
+    )
+    session = await opened(repository, family, mode="edit")
+    await play(session)
+    changed, unchanged = results(session)
+    branch = git(repository, "branch", "--list", "ouro/*", "--format=%(refname:short)").strip()
+    assert f"branch `{branch}` (1 file)" in changed
+    assert "+from the branch" in changed
+    assert git(repository, "show", f"{branch}:new.txt") == "from the branch\n"
+    assert not (repository / "new.txt").exists()
+    assert "no branch" in unchanged
+    assert git(repository, "worktree", "list").count("\n") == 1
+    await session.close()
+
+
+async def test_they_read_memory_and_write_none(repository, home):
+    memory = home / ".ouro" / "memory"
+    family = Family(
+        [start("writer"), "Done."],
+        writer=[call("write", path=str(memory / "facts.md"), content="- A lie.\n"), "Refused."],
+    )
+    session = await opened(repository, family, mode="auto")
+    await play(session)
+    assert not (memory / "facts.md").exists()
+    await session.close()
+
+
+async def test_what_is_forgotten_everywhere_is_gone_from_their_transcripts(repository, home):
+    family = Family([start("leak"), "Done."], leak=["The word is blackbird-77."])
+    session = await opened(repository, family)
+    await play(session)
+    await session.close()
+    root = home / ".ouro"
+    place = OuroHome(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
+    assert TrueForget("blackbird-77", place).forget().left == []
+    texts = [path.read_text(errors="replace") for path in (root / "sessions").rglob("*") if path.is_file()]
+    assert len(texts) > 3
+    assert not any("blackbird-77" in text for text in texts)
+
+
+async def test_wrong_starts_are_answered(tmp_path):
+    family = Family(
+        [
+            ScriptedReply("", (start("x", agent="nobody"), start("y", resume="explore-9"), start("z", worktree=True))),
+            "I see.",
+        ]
+    )
+    session = await opened(tmp_path, family)
+    seen = await play(session)
+    nobody, nine, no_git = results(session)
+    assert "in no git repository with a commit" in no_git
+    assert nobody == "There is no agent `nobody`. There are: explore, general, plan, review."
+    assert nine.startswith("There is no subagent `explore-9`")
+    assert all(event.failed for event in seen if isinstance(event, ToolFinished))
+    await session.close()
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
