@@ -12,7 +12,7 @@ from ouro.assemble import opener
 from ouro.events import PermissionAsked, Permit, Said, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term.forget import OuroHome, TrueForget
-from ouro.messages import Context, Usage
+from ouro.messages import Context, ToolReply, Usage
 from ouro.options import Options
 from ouro.session import OpenRequest
 
@@ -57,9 +57,10 @@ async def play(session, text="go", on_event=lambda _event: None):
 
 
 def results(session):
-    return [
-        result.text for message in session.transcript.messages() if message.role == "tool" for result in message.parts
-    ]
+    """The results of all calls, in the order of the calls."""
+    messages = session.transcript.messages()
+    texts = {part.call_id: part.text for message in messages for part in message.parts_of(ToolReply)}
+    return [texts[call.id] for message in messages for call in message.tool_calls]
 
 
 async def test_three_work_side_by_side_and_their_cost_is_counted(repository):
