@@ -50,6 +50,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     thinking: bool = False
     patches: bool = False
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
+    text_tools: Literal["auto", "on", "off"] = "auto"
+    """Tool calls in the text of an answer: run them; `on`: the tools are described in the prompt, too."""
 
 
 class ModelChoice(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ class ModelEntry:
     tools: bool | None = None
     thinking: bool | None = None
     patches: bool | None = None
+    text_tools: Literal["auto", "on", "off"] | None = None
     fallbacks: tuple[str, ...] = ()
     """Asked in this order if the model does not answer."""
 
@@ -56,7 +57,7 @@ class ModelEntry:
 
     def applied(self, spec: ModelSpec) -> ModelSpec:
         """`spec` with the values of this entry."""
-        names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches")
+        names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches", "text_tools")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return msgspec.structs.replace(spec, **said)
 

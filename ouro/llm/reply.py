@@ -11,10 +11,12 @@ from contextlib import aclosing
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, TransientModelError
 from ouro.llm.model import CallChunk, Chunk, EndChunk, Model, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.llm.portable import healed, parse_object
+from ouro.llm.text_tools import CallGate, calls_in_text, with_text_tools
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 
 ATTEMPTS = 5
@@ -106,6 +108,16 @@ class ReplyBuilder:
             hint = "Rephrase the message, or use another model."
             raise RequestRefused("The provider's filter stopped the answer.", hint)
         raise EmptyAnswer("The model returned no text and no tool call.")
+
+    def with_calls_in_text(self, message: Message, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> Message:
+        """The message with the calls that its text ends with as tool calls; itself if there are none."""
+        if message.tool_calls or not tools or not message.parts or not isinstance(message.parts[-1], Text):
+            return message
+        text, calls = calls_in_text(message.parts[-1].text, tools, sent)
+        if not calls:
+            return message
+        made = tuple(ToolCall(self._new_id(), call.name, call.arguments) for call in calls)
+        return replace(message, parts=(*message.parts[:-1], *([Text(text)] if text else []), *made))
 
     def _open(self, kind: Literal["text", "thinking"]) -> _Block:
         """The block that is being written, or a new one."""
@@ -214,12 +226,7 @@ class ModelCall:
                     if number > 1:
                         await self._sleep(wait)
                 try:
-                    async with aclosing(model.stream(self._messages, self._tools)) as chunks:
-                        async for chunk in chunks:
-                            self._builder.add(chunk)
-                            if on_chunk:
-                                on_chunk(chunk)
-                    return self._builder.finish()
+                    return await self._answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
                 wait = _wait(failure, number)
@@ -227,6 +234,34 @@ class ModelCall:
                     break
         assert failure is not None, "no model was given"
         raise _with_attempts(failure, model.spec.name, number)
+
+    async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
+        way = model.spec.text_tools
+        is_described = way == "on" and bool(self._tools)
+        messages = with_text_tools(self._messages, self._tools) if is_described else self._messages
+        gate = CallGate() if self._tools and way != "off" else None
+
+        def show(text: str) -> None:
+            if text:
+                on_chunk(TextChunk(text))
+
+        is_call = False
+        try:
+            async with aclosing(model.stream(messages, () if is_described else self._tools)) as chunks:
+                async for chunk in chunks:
+                    self._builder.add(chunk)
+                    if gate and isinstance(chunk, TextChunk):
+                        show(gate.feed(chunk.text))
+                    else:
+                        on_chunk(chunk)
+            message = self._builder.finish()
+            if gate:
+                whole, message = message, self._builder.with_calls_in_text(message, self._tools, self._messages)
+                is_call = message is not whole
+            return message
+        finally:
+            if gate and not is_call:
+                show(gate.end())
 
 
 async def ask(

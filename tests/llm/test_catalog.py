@@ -236,9 +236,10 @@ class TestSpecs:
         assert Catalog().spec("openai/gpt-of-next-year") == ModelSpec("openai/gpt-of-next-year", 128_000, 8_192)
 
     def test_what_the_file_says_wins(self, models_file):
-        text = "models:\n  openai/gpt-5: {window: 6000, prices: {input: 1, output: 2}, images: false, patches: no}\n"
+        said = "window: 6000, prices: {input: 1, output: 2}, images: false, patches: no, text_tools: on"
+        text = f"models:\n  openai/gpt-5: {{{said}}}\n"
         assert catalog(models_file, text).spec("gpt-5") == ModelSpec(
-            "openai/gpt-5", 6000, 1000, Prices(1, 2), images=False, thinking=True, patches=False
+            "openai/gpt-5", 6000, 1000, Prices(1, 2), images=False, thinking=True, patches=False, text_tools="on"
         )
 
     def test_a_server_that_tells_its_window_is_believed_and_costs_nothing(self, monkeypatch):

@@ -1,0 +1,200 @@
+"""Tool calls in the text of an answer, as small models write them; tools described in the prompt for those without any.
+
+Forms: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced, `<tool_call>…</tool_call>` (Hermes, Qwen),
+`<function=NAME>…</function>` and `<|python_tag|>…` (Llama), `[TOOL_CALLS] […]` (Mistral).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ouro.llm.model import ToolSpec
+from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply, system
+
+_OPENERS = (
+    '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<function=",
+    "<|python_tag|>", "[TOOL_CALLS]",
+)  # fmt: skip
+"""What a call begins with, without white space; possibly after a fence."""
+_FENCES = ("", "```", "```json", "```tool_call", "```xml")
+_FENCE = re.compile(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_FUNCTION = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
+_MARKED = re.compile(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
+_NAMES = ("name", "tool", "tool_name", "function", "action")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input")
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
+    "object": (dict,), "null": (type(None),),
+}  # fmt: skip
+_HOW = """
+
+# Tools
+To use a tool, answer with one JSON object and nothing after it:
+{"name": "<tool>", "arguments": {"<argument>": <value>}}
+You then get its result. A `?` marks an optional argument. The tools:
+"""
+
+
+class TextCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: dict[str, Any]
+
+
+def calls_in_text(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> tuple[str, list[TextCall]]:
+    """The text before the calls that an answer is or ends with, and these calls; none if one of them does not fit.
+
+    A call that is in a message of the user or in a tool result is quoted, and is none.
+    """
+    before, written = _split(text.strip())
+    calls = [call for value in written if (call := _call(value, tools))]
+    if not calls or len(calls) != len(written) or any(_is_quoted(value, sent) for value in written):
+        return text, []
+    return before, calls
+
+
+def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
+    """The messages for a model that is given no tools: they are described in the prompt, calls and results are text."""
+    described = _HOW + "\n".join(map(_described, tools))
+    sent: list[Message] = []
+    for message in messages:
+        if message.role == "system":
+            sent.append(system(message.text + described))
+            described = ""
+        elif message.role == "tool":
+            results = "\n".join(f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply))
+            sent.append(Message("user", (Text(results),)))
+        else:
+            parts = tuple(Text(_as_text(part)) if isinstance(part, ToolCall) else part for part in message.parts)
+            sent.append(Message(message.role, parts))
+    return sent
+
+
+class CallGate:
+    """Holds back streamed text that may become a call, so that nobody sees it as an answer first."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._is_line_start = True
+
+    def feed(self, text: str) -> str:
+        """The text that can be shown now."""
+        self._held += text
+        shown = ""
+        while self._held:
+            if self._is_line_start and _may_begin(self._held):
+                return shown
+            line, newline, rest = self._held.partition("\n")
+            shown += line + newline
+            self._held, self._is_line_start = rest, bool(newline)
+        return shown
+
+    def end(self) -> str:
+        """The text that was held back."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _may_begin(text: str) -> bool:
+    start = "".join(text[:200].split())
+    openers = (fence + opener for fence in _FENCES for opener in _OPENERS)
+    return bool(start) and any(opener.startswith(start) or start.startswith(opener) for opener in openers)
+
+
+def _split(text: str) -> tuple[str, list[Any]]:
+    """The text before the calls, and the JSON values of these."""
+    if found := list(_TAGGED.finditer(text)):
+        return text[: found[0].start()].rstrip(), [value for one in found for value in _values(one[1])]
+    if found := list(_FUNCTION.finditer(text)):
+        return text[: found[0].start()].rstrip(), [{"name": one[1], "arguments": one[2]} for one in found]
+    if marked := _MARKED.search(text):
+        return text[: marked.start()].rstrip(), _values(marked[1])
+    if (fence := text.rfind("```", 0, len(text) - 3)) >= 0 and (fenced := _FENCE.fullmatch(text[fence:])):
+        return text[:fence].rstrip(), _values(fenced[1])
+    start = 0 if text.startswith("{") else text.find("\n{") + 1
+    while start > 0 or text[:1] == "{":
+        if values := _values(text[start:]):
+            return text[:start].rstrip(), values
+        following = text.find("\n{", start)
+        if following < 0:
+            break
+        start = following + 1
+    return text, []
+
+
+def _values(text: str) -> list[Any]:
+    """The JSON values that a text consists of; none if there is anything else."""
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _call(value: Any, tools: Sequence[ToolSpec]) -> TextCall | None:
+    """The call of a known tool with arguments that fit its schema."""
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
+    arguments: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
+    if isinstance(arguments, str):
+        arguments = next(iter(_values(arguments)), None)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    return TextCall(name, arguments) if tool and isinstance(arguments, dict) and _fits(arguments, tool) else None
+
+
+def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
+    known = tool.parameters.get("properties", {})
+    if not known.keys() >= arguments.keys() or not arguments.keys() >= set(tool.parameters.get("required", ())):
+        return False
+    return all(_is_of(value, known[name]) for name, value in arguments.items())
+
+
+def _is_of(value: Any, schema: Mapping[str, Any]) -> bool:
+    """By the outermost type; the tool itself checks the rest."""
+    kinds = _kinds(schema)
+    if isinstance(value, bool):
+        return not kinds or "boolean" in kinds
+    return not kinds or any(isinstance(value, _TYPES.get(kind, (object,))) for kind in kinds)
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    found = [kind for option in schema.get("anyOf", ()) for kind in _kinds(option)]
+    named = schema.get("type", ())
+    return [*found, *([named] if isinstance(named, str) else named)]
+
+
+def _is_quoted(value: Any, sent: Sequence[Message]) -> bool:
+    written = _squeezed(json.dumps(value, ensure_ascii=False))
+    return any(written in _squeezed(text) for message in sent for text in _from_outside(message))
+
+
+def _from_outside(message: Message) -> Iterator[str]:
+    yield from (reply.text for reply in message.parts_of(ToolReply))
+    if message.role == "user":
+        yield from (part.text for part in message.parts if isinstance(part, Text | Context))
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.replace("\\n", "").replace("\\", "").split())
+
+
+def _described(tool: ToolSpec) -> str:
+    required = set(tool.parameters.get("required", ()))
+    arguments = ", ".join(
+        f"{name}{'' if name in required else '?'}: {'|'.join(_kinds(schema)) or 'any'}"
+        for name, schema in tool.parameters.get("properties", {}).items()
+    )
+    return f"- {tool.name}({arguments}): {tool.description.strip().partition('. ')[0].partition(chr(10))[0]}"
+
+
+def _as_text(part: Part) -> str:
+    assert isinstance(part, ToolCall)
+    return json.dumps({"name": part.name, "arguments": dict(part.arguments)}, ensure_ascii=False)

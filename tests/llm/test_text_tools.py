@@ -1,0 +1,119 @@
+"""Tool calls that a model writes as text."""
+
+import json
+
+import pytest
+
+from ouro.llm import ModelCall, ModelSpec, ScriptedModel, TextChunk, ToolSpec
+from ouro.llm.text_tools import CallGate, calls_in_text, with_text_tools
+from ouro.messages import Message, Text, ToolCall, ToolReply, system, user
+
+READ = ToolSpec("read", "Read a file. Up to 2,000 lines.", {
+    "type": "object", "required": ["path"],
+    "properties": {"path": {"type": "string"}, "line": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+})  # fmt: skip
+CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        (CALL, ""),
+        (f"```json\n{CALL}\n```", ""),
+        (f"I look at the file first.\n\n```\n{CALL}\n```\n", "I look at the file first."),
+        (f"I look.\n{CALL}", "I look."),
+        (f"<tool_call>\n{CALL}\n</tool_call>", ""),
+        (f"<tool_call>{CALL}", ""),
+        ('<function=read>{"path": "basket.py"}</function>', ""),
+        (f"<|python_tag|>{CALL}", ""),
+        (f"[TOOL_CALLS] [{CALL}]", ""),
+        ('{"tool": "read", "parameters": {"path": "basket.py", "line": null}}', ""),
+        ('{"function": {"name": "read", "arguments": "{\\"path\\": \\"basket.py\\"}"}}', ""),
+        ('{\n  "name": "read",\n  "arguments": {\n    "path": "basket.py"\n  }\n}', ""),
+    ],
+)
+def test_usual_forms_are_calls(text, before):
+    left, [call] = calls_in_text(text, [READ], [user("go")])
+    assert (left, call.name, call.arguments["path"]) == (before, "read", "basket.py")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The answer is 4.",
+        '{"name": "basket", "price": 4}',
+        '{"name": "delete", "arguments": {"path": "basket.py"}}',
+        '{"name": "read", "arguments": {}}',
+        '{"name": "read", "arguments": {"path": 4}}',
+        '{"name": "read", "arguments": {"path": "a", "force": true}}',
+        f"{CALL}\nThat is how it is called.",
+        f"> {CALL}",
+        f"```json\n{CALL}\n```\nThat was an example.",
+        '<tool_call>{"name": "read", "arguments": </tool_call>',
+        "{" * 5_000,
+    ],
+)
+def test_everything_else_is_text(text):
+    assert calls_in_text(text, [READ], [user("go")]) == (text, [])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        user(f"what does {CALL} do?"),
+        Message("tool", (ToolReply("1", "read", "# notes\n" + CALL.replace(" ", "  ")),)),
+        Message("tool", (ToolReply("1", "read", json.dumps({"text": CALL})),)),
+    ],
+)
+def test_what_was_quoted_to_the_model_is_never_a_call(source):
+    assert calls_in_text(CALL, [READ], [source])[1] == []
+
+
+def test_a_gate_holds_calls_back_and_nothing_else():
+    def shown(text):
+        gate, seen = CallGate(), []
+        for letter in text:
+            seen.append(gate.feed(letter))
+        return "".join(seen), gate.end()
+
+    assert shown("Plain text.\n```python\nx = {1: 2}\n```\nDone.") == (
+        "Plain text.\n```python\nx = {1: 2}\n```\nDone.",
+        "",
+    )
+    assert shown(f"I look.\n```json\n{CALL}\n```") == ("I look.\n", f"```json\n{CALL}\n```")
+    assert shown('{"total": 4}') == ('{"total": 4}', "")
+
+
+async def answer(text, **spec):
+    model = ScriptedModel([text], spec=ModelSpec("small", **spec))
+    seen = []
+    message = await ModelCall([model], [system("Be brief."), user("go")], [READ]).run(seen.append)
+    return message, "".join(chunk.text for chunk in seen if isinstance(chunk, TextChunk)), model.requests[0]
+
+
+async def test_an_answer_with_a_call_in_its_text_becomes_a_call_that_was_never_shown():
+    message, shown, request = await answer(f"First I look.\n{CALL}")
+    assert [type(part) for part in message.parts] == [Text, ToolCall]
+    assert (message.text, message.tool_calls[0].name, shown.strip()) == ("First I look.", "read", "First I look.")
+    assert request.tools == (READ,)
+
+
+async def test_off_leaves_the_text():
+    message, shown, _ = await answer(CALL, text_tools="off")
+    assert (message.tool_calls, message.text, shown) == ((), CALL, CALL)
+
+
+async def test_what_looked_like_a_call_and_is_none_is_shown_whole():
+    text = '{"name": "basket", "price": 4}'
+    message, shown, _ = await answer(text)
+    assert (message.text, shown) == (text, text)
+
+
+async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_as_text():
+    _, _, request = await answer("ok", text_tools="on")
+    assert request.tools == ()
+    assert "- read(path: string, line?: integer|null): Read a file" in request.messages[0].text
+    call = Message("assistant", (ToolCall("1", "read", {"path": "a"}),))
+    sent = with_text_tools([system("s"), user("go"), call, Message("tool", (ToolReply("1", "read", "x = 1"),))], [READ])
+    assert [message.role for message in sent] == ["system", "user", "assistant", "user"]
+    assert (sent[2].text, sent[3].text) == ('{"name": "read", "arguments": {"path": "a"}}', "Result of read:\nx = 1")
