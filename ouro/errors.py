@@ -117,6 +117,10 @@ class SessionLost(SaveFailed):
     """The file of an open session was deleted, cut or replaced by another program."""
 
 
+class SpendingUnreadable(SessionError):
+    """The file with the spending outside of sessions cannot be read; it is left alone."""
+
+
 class LongTermMemoryError(OuroError):
     """Long-term memory could not be read or changed."""
 

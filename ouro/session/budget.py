@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import LimitReached, SaveFailed
+from ouro.errors import LimitReached, SaveFailed, SpendingUnreadable
 from ouro.memory.backend import CostRecord, timestamp
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -117,7 +117,7 @@ class VectorBudget:
         """Record the cost of a call; if that cannot be written, the log has it."""
         try:
             asyncio.run(self._session_catalog.store.save_cost(CostRecord("vectors", timestamp(), model, usage)))
-        except SaveFailed as error:
+        except (SaveFailed, SpendingUnreadable) as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 
 
@@ -132,9 +132,14 @@ def _counts_others(limits: LimitSettings) -> bool:
 
 
 async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
+    """Raises LimitReached where what was spent cannot be read: the limits are closed until it is."""
     # Deleted sessions count too: their cost was paid.
     sessions = [*await session_catalog.sessions(), *await session_catalog.store.list_deleted()]
-    return periods_of(sessions, await session_catalog.store.load_costs(), today(), session_id)
+    try:
+        costs = await session_catalog.store.load_costs()
+    except SpendingUnreadable as error:
+        raise LimitReached(f"The limits of cost cannot be checked: {error.message}", error.hint) from error
+    return periods_of(sessions, costs, today(), session_id)
 
 
 def spending_limits(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ouro.memory.long_term.git import process
 from ouro.memory.long_term.git import repository as history
 from ouro.memory.long_term.store import GitMemoryStore
 
@@ -355,3 +356,83 @@ def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_believed
 
     store.accept(commit)
     assert store.outside_edits() == ()
+
+
+@pytest.mark.parametrize("second", [-86_400.0, -1.0, 1e18])
+def test_m6_a_wrong_clock_makes_no_commit_that_git_cannot_read(store, monkeypatch, second):
+    monkeypatch.setattr(history.time, "time", lambda: second)
+
+    assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert len(store.log()) == 3
+    assert plain(store, "fsck", "--strict", "--no-dangling") == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("author a <b> -5 +0000\ncommitter a <b> -5 +0000", "odd"),
+        ("author a <b> 99999999999999 +9999\ncommitter a <b> 99999999999999 +9999", "odd"),
+        ("author a <b>", "odd"),
+        ("", "odd"),
+        ("author a\x1fb <b> 1 +0000\ncommitter a\x1fb <b> 1 +0000", "odd\x1ein\x1fits\x1ewords"),
+    ],
+)
+def test_m6_a_commit_with_an_odd_head_is_one_line_of_a_history_that_is_read(store, head, message):
+    lines = [f"tree {plain(store, 'rev-parse', 'HEAD^{tree}')}", f"parent {plain(store, 'rev-parse', 'HEAD')}", head]
+    text = "\n".join([*filter(None, lines), "", f"{message}\n"])
+    made = ["git", "-C", store.folder, "hash-object", "-t", "commit", "-w", "--stdin", "--literally"]
+    odd = subprocess.run(made, input=text, capture_output=True, text=True, check=True).stdout.strip()
+    plain(store, "update-ref", "refs/heads/main", odd)
+
+    assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert [commit.subject[:3] for commit in store.log()] == ["Lea", "odd", "Lea", "Lea"]
+    assert store.revert(store.get_current_head()).commit
+    assert store.read("facts.md") == "- one\n- two\n"
+
+
+def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, monkeypatch, tmp_path):
+    (tmp_path / "git").write_text(f"#!/bin/sh\necho x >> {tmp_path}/calls\nexec sleep 60\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setattr(process, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(process, "_SLOW", set())
+    monkeypatch.setattr(process, "_pause", process._Pause())
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
+
+    obstacles = set()
+    for line in ("three", "four", "five"):
+        assert store.save_and_commit({"facts.md": f"- {line}\n"}, "Learn") == ""
+        obstacles.add(store.obstacle)
+
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+    assert [text.startswith("git did not answer") for text in obstacles] == [True]
+    monkeypatch.setenv("PATH", path)
+    process._pause.until = 0.0
+    assert store.save_and_commit({"facts.md": "- six\n"}, "Learn")
+    assert (store.obstacle, store.outside_edits()) == ("", ())
+
+
+@pytest.mark.parametrize("left", ["", "\0" * 106, "\n\n", "4b825dc6\n"])
+def test_m6_a_record_of_approval_that_a_crash_has_spoiled_costs_the_last_change_at_most(store, left):
+    (store.repository.own_dir / "accepted").write_text(left)
+
+    assert [(edit.before, edit.after) for edit in store.outside_edits()] == [("- one\n", "- one\n- two\n")]
+    store.accept(store.get_current_head())
+    assert store.outside_edits() == ()
+
+
+def test_m6_what_is_approved_is_on_disk_before_the_file_is_written(store, monkeypatch):
+    order = []
+    sync, write = os.fsync, store._files.write
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (order.append(str(Path(f"/proc/self/fd/{file}").readlink())), sync(file))
+    )
+    monkeypatch.setattr(store._files, "write", lambda *file: (order.append("written"), write(*file)))
+
+    store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert order[0].endswith("/vouched")
+    assert order[1] == "written"
+    assert any("accepted" in name for name in order)

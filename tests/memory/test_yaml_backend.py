@@ -9,7 +9,7 @@ from memory.store_contract import AT, EVERY_PART, HEADER, StoreContract, message
 from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
-from ouro.errors import SaveFailed
+from ouro.errors import SaveFailed, SpendingUnreadable
 from ouro.memory.backend import (
     CompactionRecord,
     CostRecord,
@@ -70,7 +70,7 @@ class TestYamlFileMemoryStore(StoreContract):
             "...\n"
         )
 
-    def test_what_was_spent_is_a_row_a_day_and_model_and_a_file_that_is_none_is_set_aside(self, store, root):
+    def test_what_was_spent_is_a_row_a_day_and_model_and_a_file_that_is_none_stays(self, store, root):
         cost = CostRecord("vectors", HEADER.created_at, "a/b", Usage(7, cost=0.5))
         wait(store.save_cost(cost))
         file = root / "spent.json"
@@ -79,10 +79,11 @@ class TestYamlFileMemoryStore(StoreContract):
             == '[\n["2026-11-21","a/b",{"input":7,"cached":0,"cache_written":0,"output":0,"cost":0.5},1]\n]\n'
         )
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        file.write_text("spilt")
-        wait(store.save_cost(cost))
-        assert [each.calls for each in wait(store.load_costs())] == [1]
-        assert (root / "spent.aside.json").read_text() == "spilt"
+        file.write_text('{"format": 2}')
+        for call in (store.load_costs(), store.save_cost(cost)):
+            with pytest.raises(SpendingUnreadable, match=r"spent.json cannot be read"):
+                wait(call)
+        assert file.read_text() == '{"format": 2}'
 
     def test_any_yaml_reader_reads_the_file(self, store, root):
         self._saved(store, HEADER, *EVERY_PART)

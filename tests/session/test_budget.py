@@ -67,6 +67,14 @@ async def test_without_a_limit_of_days_no_list_is_read(store, monkeypatch):
     assert await money(store, max_cost=1.0).check(0) == ""
 
 
+async def test_a_limit_is_closed_while_what_was_spent_cannot_be_read(store, home):
+    (home / ".ouro" / "sessions").mkdir(parents=True, exist_ok=True)
+    (home / ".ouro" / "sessions" / "spent.json").write_text('{"format": 2}')
+    with pytest.raises(LimitReached, match=r"The limits of cost cannot be checked: .*spent.json cannot be read"):
+        await money(store, max_cost_day=1.0).check(0)
+    assert await money(store, max_cost=1.0).check(0) == ""
+
+
 async def test_most_of_a_limit_is_warned_of_once(store):
     purse = money(store, max_cost_day=1.0, max_cost_month=100.0)
     spend(store, 1, 0.79)

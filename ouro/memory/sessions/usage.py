@@ -9,11 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SaveFailed
+from ouro.errors import SaveFailed, SpendingUnreadable
 from ouro.memory.backend import CostRecord, DailyUsage, SessionInfo, timestamp
 from ouro.messages import Usage
 from ouro.utils.files import lock_file, write_private
-from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
 
@@ -61,7 +60,7 @@ class SpendingFile:
         self._path = folder / FILE_NAME
 
     def add(self, cost: CostRecord) -> None:
-        """Count a model call. Raises SaveFailed."""
+        """Count a model call. Raises SaveFailed, SpendingUnreadable."""
         try:
             ensure_private_dir(self._path.parent)
             with lock_file(Path(f"{self._path}.lock")):
@@ -73,21 +72,16 @@ class SpendingFile:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """By day and model. An unreadable file is set aside, with a line in the log."""
+        """By day and model. Raises SpendingUnreadable; the file stays as it is: limits would count from zero."""
         try:
-            data = self._path.read_bytes()
+            return msgspec.json.decode(self._path.read_bytes(), type=tuple[DailyUsage, ...])
         except FileNotFoundError:
             return ()
-        except OSError as error:
-            log.warning("%s cannot be read: %s", self._path, error)
-            return ()
-        try:
-            return msgspec.json.decode(data, type=tuple[DailyUsage, ...])
-        except msgspec.MsgspecError as error:
-            aside = self._path.with_suffix(".aside.json")
-            log.warning("%s holds something else (%s): it is kept as %s", self._path, error, aside)
-            self._path.replace(aside)
-            return ()
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise SpendingUnreadable(
+                f"{self._path} cannot be read: {getattr(error, 'strerror', None) or error}.",
+                "A newer ouro may have written it: update ouro, or move the file away to count from zero.",
+            ) from error
 
 
 class ModelUse(msgspec.Struct, frozen=True):

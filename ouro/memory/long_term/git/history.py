@@ -16,7 +16,7 @@ from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, Bla
 from ouro.utils.files import write_private
 from ouro.utils.text import clean
 
-_FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%an%x1f%B%x1f"
+_FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
 _MAX_SUBJECT = 200
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 _TURNS = "turns"
@@ -191,22 +191,24 @@ def _turn_trailers(words: list[str]) -> Trailers:
 
 
 def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
+    mark = os.urandom(12).hex()  # no commit message can hold it
     output = repo.git(
-        "log", "-z", f"--format={_FORMAT}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--root",
-        "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
+        "log", "-z", f"--format={mark.join(_FIELDS)}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv",
+        "--root", "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
     )  # fmt: skip
     turns = _turns(repo)
-    return tuple(_commit(text, turns) for text in os.fsdecode(output).split("\x1e") if text.strip("\0\n"))
+    fields = os.fsdecode(output).split(mark)[1:]
+    size = len(_FIELDS) - 1  # the last field, the names, ends with nothing: the next commit begins with its mark
+    return tuple(_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
 
 
-def _commit(text: str, turns: Mapping[str, Trailers]) -> Commit:
-    number, parents, seconds, author, body, names = text.split("\x1f", 5)
-    number = number.strip("\0\n")
+def _commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
+    number, parents, seconds, author, body, names = fields
     lines = body.strip().splitlines() or [""]
     trailers = _trailers(lines[1:])
     try:
         at = datetime.fromtimestamp(int(seconds), UTC).astimezone()
-    except (ValueError, OverflowError, OSError):  # a commit may claim any second
+    except (ValueError, OverflowError, OSError):  # a commit may claim any second, or none
         at = datetime.fromtimestamp(0, UTC).astimezone()
     return Commit(
         number,

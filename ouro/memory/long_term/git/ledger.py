@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
+import re
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 
 from ouro.utils.files import write_private
 
 GONE = "-"
 """Stands for the content of a file that was removed."""
-_APPROVED, _ACCEPTED = LEDGER_FILES = ("vouched", "accepted")
+_APPROVED, _ACCEPTED, _BEFORE = LEDGER_FILES = ("vouched", "accepted", "accepted.before")
+_RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
 _MAX_BYTES = 1 << 20
 
 
@@ -26,6 +28,8 @@ class ApprovalLedger:
     def __init__(self, own_dir: Path) -> None:
         self._approved = own_dir / _APPROVED
         self._accepted = own_dir / _ACCEPTED
+        self._before = own_dir / _BEFORE
+        """The accepted commit before this one: counts where a disk has damaged the record."""
 
     @property
     def accepted(self) -> str:
@@ -47,23 +51,23 @@ class ApprovalLedger:
         return bool(self.accepted) and not self._record()[1]
 
     def accept(self, commit: str, files: Mapping[str, str]) -> None:
-        made = self._accepted.with_name(f"accepted.{os.getpid()}.{threading.get_ident()}")
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-            file.write(f"{commit}\n{_digest(files)}\n")
-        made.replace(self._accepted)
+        """Record that all files of a commit are approved; on disk when this returns."""
+        if _read(self._accepted):
+            self._accepted.replace(self._before)
+        write_private(self._accepted, f"{commit}\n{_digest(files)}\n")
 
     def settle(self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()) -> None:
         """As `accept`. Of what was approved before, only `still` counts on, as (name, blob): else a file could be reset
         unnoticed to what it was."""
         self.accept(commit, files)
-        if still or self._approved.exists():
+        if still:
             write_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in sorted(still)))
+        else:
+            with suppress(FileNotFoundError):
+                os.truncate(self._approved, 0)
 
     def approve(self, contents: Mapping[str, str]) -> None:
-        """Approve files by name and blob (GONE: the removal). It survives when ouro is killed right after.
-
-        It is not flushed to the disk: what a power cut takes from here is shown to the user as a pending change.
-        """
+        """Approve files by name and blob (GONE: the removal); on disk when this returns."""
         if not contents:
             return
         if self._approved.exists() and self._approved.stat().st_size > _MAX_BYTES:
@@ -73,6 +77,8 @@ class ApprovalLedger:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._approved, flags, 0o600), "w") as file:
             file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
+            file.flush()
+            os.fsync(file.fileno())
 
     def approved(self) -> frozenset[tuple[str, str]]:
         """All that was approved since the last `settle`, as (name, blob)."""
@@ -84,11 +90,16 @@ class ApprovalLedger:
         return frozenset((name, blob) for blob, _, name in parts)
 
     def _record(self) -> tuple[str, str]:
-        try:
-            commit, _, digest = self._accepted.read_text().strip().partition("\n")
-        except (OSError, UnicodeDecodeError):
-            return "", ""
-        return commit, digest
+        return _read(self._accepted) or _read(self._before) or ("", "")
+
+
+def _read(path: Path) -> tuple[str, str] | None:
+    """A commit and the digest of its files; None where there is no record, or a crash emptied it or it holds NULs."""
+    try:
+        found = _RECORD.fullmatch(path.read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+    return (found[1], found[2] or "") if found else None
 
 
 def _digest(files: Mapping[str, str]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from subprocess import PIPE, CompletedProcess, SubprocessError, TimeoutExpired
+from subprocess import DEVNULL, PIPE, CompletedProcess, SubprocessError, TimeoutExpired, run
 
 from ouro.errors import MemoryUnusable
 
@@ -40,8 +41,16 @@ _USER_VARIABLES = {
     "GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_PROXY_COMMAND",
 }  # fmt: skip
 _MISSING = ("git is not installed.", "Install git. Changes made until then are committed later.")
-_TIMEOUT = 30.0
+_LAST_SECOND = 4_000_000_000.0
+_TIMEOUT = 15.0
+_SLOW_TIMEOUT = 300.0
+"""For what reads or writes a whole history."""
+_SLOW = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
+_PAUSE = 60.0
+"""Seconds after a timeout in which git is not tried again: each try would cost another timeout."""
 _REMOTE_TIMEOUT = 120.0
+_HANGS = f"git did not answer in {_TIMEOUT:.0f} seconds: ouro continues without it for a minute at a time."
+_HANGS_HINT = "Check `git version` and the disk. Changes made until then are committed later."
 
 
 def run_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], given: bytes, index: Path | None) -> Ended:
@@ -53,7 +62,14 @@ def run_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], given: by
     """
     environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)} | ({"GIT_INDEX_FILE": str(index)} if index else {})
     command = ["git", f"--git-dir={git_dir}", f"--work-tree={git_dir}", *_FLAGS, *arguments]
-    return _execute(command, git_dir, environment, given, _TIMEOUT)
+    if time.monotonic() < _pause.until:
+        raise MemoryUnusable(_HANGS, _HANGS_HINT)
+    try:
+        _demand_answer()
+        return _execute(command, git_dir, environment, given, _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT)
+    except TimeoutExpired as error:
+        _pause.until = time.monotonic() + _PAUSE
+        raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
 
 
 def run_remote_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int) -> Ended:
@@ -69,11 +85,34 @@ def run_remote_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], ma
     if max_bytes:
         # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
         command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(max_bytes // 512), *command]
-    return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", _REMOTE_TIMEOUT)
+    try:
+        return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", _REMOTE_TIMEOUT)
+    except TimeoutExpired as error:
+        text = f"git did not answer in {_REMOTE_TIMEOUT:.0f} seconds."
+        raise MemoryUnusable(text, "Check the remote and the network, then try again.") from error
+
+
+class _Pause:
+    """Until when git is not run, because it did not answer."""
+
+    until = 0.0
+
+
+_pause = _Pause()
+
+
+def _demand_answer() -> None:
+    """Raises TimeoutExpired where git hangs. GitPython asks for its version when it is imported, and waits for ever."""
+    if "git.cmd" not in sys.modules:
+        with suppress(OSError):  # there is no git: GitPython says so
+            run(["git", "version"], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=_TIMEOUT, check=False)
 
 
 def _execute(command: list[str], folder: Path, environment: dict[str, str], given: bytes, timeout: float) -> Ended:
-    """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole."""
+    """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole.
+
+    Raises TimeoutExpired; MemoryUnusable where there is no git.
+    """
     try:
         from git.cmd import Git  # 150 ms
         from git.exc import GitCommandNotFound
@@ -95,12 +134,10 @@ def _execute(command: list[str], folder: Path, environment: dict[str, str], give
     assert process is not None
     try:
         output, errors = process.communicate(given, timeout)
-    except BaseException as error:
+    except BaseException:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # ssh too, which would wait for a silent remote
         process.wait()
-        if isinstance(error, TimeoutExpired):
-            raise MemoryUnusable(f"git did not answer in {timeout:.0f} seconds.", "Try again.") from error
         raise
     if process.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_MISSING)
@@ -111,6 +148,7 @@ def import_stream(
     ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float
 ) -> bytes:
     """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the first commit)."""
+    at = min(max(at, 0), _LAST_SECOND)  # a wrong clock: git and Python read no other date
     committer = b"ouro <ouro@localhost> %d %s" % (int(at), time.strftime("%z", time.localtime(at)).encode())
     parts = [b"commit ", ref.encode(), b"\nmark :1\ncommitter ", committer, b"\n", _data(message.encode())]
     for word, parent in zip((b"from ", b"merge "), parents, strict=False):
