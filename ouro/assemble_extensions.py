@@ -67,8 +67,8 @@ class ExtensionBuilder:
     def skills(self) -> Skills:
         """Reads as `commands` does. Blocks."""
         settings, trusts = self.settings.skills, self._trusts
-        save = partial(save_setting, "skills.off")
-        return Skills(self._files("skills"), settings.off, settings.prompt_tokens, trusts, save)
+        save = partial(save_setting, "skills.without")
+        return Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
 
     def tools(self) -> list[AnyTool]:
         """The tools that extensions need."""

@@ -165,7 +165,7 @@ class MemorySettings:
 class SkillSettings:
     prompt_tokens: int = 2_000
     """Tokens of names and descriptions in the system prompt; longer descriptions are cut."""
-    off: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     """Skills that are not used."""
 
 
