@@ -13,7 +13,16 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.assemble_mcp import McpBuilder, prompt_commands
 from ouro.config import save_setting
 from ouro.errors import TrustNeeded
-from ouro.extensions import CommandRegistry, ExtensionFile, FileKind, Skills, command_of, find_files, load_agents
+from ouro.extensions import (
+    CommandRegistry,
+    ExtensionFile,
+    FileKind,
+    Skills,
+    command_of,
+    describe_files,
+    find_files,
+    load_agents,
+)
 from ouro.mcp import McpServers
 from ouro.safety import TrustStore, acting_files
 from ouro.session.extensions import SessionExtensions
@@ -43,7 +52,8 @@ def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "
         return True
     if answer == "no":
         return False
-    raise TrustNeeded(root, store.untrusted(root, files))
+    untrusted = store.untrusted(root, files)
+    raise TrustNeeded(root, untrusted, describe_files(root, untrusted))
 
 
 @dataclass

@@ -69,7 +69,8 @@ class TrustNeeded(OuroError):
 
     exit_code = 5
 
-    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
+    def __init__(self, folder: Path, files: Sequence[Path], summary: Sequence[str] = ()) -> None:
+        """`summary`: what the files are, and the programs that they name, in lines."""
         names = ", ".join(str(file) for file in files)
         super().__init__(
             f"{folder} is not trusted, and holds files that ouro would obey: {names}. "
@@ -77,6 +78,7 @@ class TrustNeeded(OuroError):
         )
         self.folder = folder
         self.files = tuple(files)
+        self.summary = tuple(summary)
 
 
 class ToolError(OuroError):

@@ -190,7 +190,7 @@ DEFENCES = (
             "if not known)", "test_f1_f2_untrusted_folder.py test_f1_f8_instructions.py"),
     Defence("F1", "ouro/utils/git.py", 'flag for name in filters for flag in ("-c", f"{name}=")', "flag for flag in ()",
             "test_f1_hostile_git.py"),
-    Defence("F2", "ouro/assemble_extensions.py", "raise TrustNeeded(root, store.untrusted(root, files))", "return True",
+    Defence("F2", "ouro/assemble_extensions.py", "raise TrustNeeded(root, untrusted", "return True  # (",
             "../end_to_end/test_headless.py -k f2"),
     Defence("F8", "ouro/safety/trust_scope.py", "        and resolved.is_relative_to(root)\n", "",
             "test_f1_f8_instructions.py"),

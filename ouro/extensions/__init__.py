@@ -12,5 +12,6 @@ if TYPE_CHECKING:
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
     from ouro.extensions.skills import Skill, Skills
     from ouro.extensions.tool_names import own_rule
+    from ouro.extensions.trust_summary import describe_files
 
 __getattr__ = lazy_exports(__name__)

@@ -100,7 +100,8 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
         case TrustNeeded():
             folder = tilde(error.folder)
             names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
-            title = f"Do you trust {folder}?\nouro would obey what is written in: {names}"
+            found = "".join(f"\n- {line}" for line in error.summary) or f" {names}"
+            title = f"Do you trust {folder}?\nouro would obey what is written in:{found}"
             answer = await dialog.choose_open(title, TRUST_CHOICES)
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():

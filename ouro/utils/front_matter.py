@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ouro.errors import ConfigError
-from ouro.utils.yaml import Node, Scalar, Sequence, parse_table
+from ouro.utils.yaml import parse_table, plain_values
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
@@ -23,7 +23,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if match is None:
         return {}, text
     try:
-        values = {key: _plain(node) for key, node in parse_table(match[1], "").entries.items()}
+        values = plain_values(parse_table(match[1], ""))
     except ConfigError:
         values = _by_line(match[1])
     return values, text[match.end() :]
@@ -35,14 +35,6 @@ def words_in(value: Any) -> list[str]:
         # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`.
         value = re.split(r",(?![^()]*\))", value)
     return [word for item in value if (word := str(item).strip())] if isinstance(value, list) else []
-
-
-def _plain(node: Node) -> Any:
-    if isinstance(node, Scalar):
-        return "" if node.is_null else node.text
-    if isinstance(node, Sequence):
-        return [_plain(item) for item in node.items]
-    return {key: _plain(item) for key, item in node.entries.items()}
 
 
 def _by_line(text: str) -> dict[str, Any]:

@@ -96,6 +96,15 @@ def parse_yaml(text: str, name: str) -> Node:
         raise ConfigError(f"{name}{line}: not YAML: {problem}.") from error
 
 
+def plain_values(node: Node) -> Any:
+    """A str for each scalar (empty for null), a list or a dict of such."""
+    if isinstance(node, Scalar):
+        return "" if node.is_null else node.text
+    if isinstance(node, Sequence):
+        return [plain_values(item) for item in node.items]
+    return {key: plain_values(item) for key, item in node.entries.items()}
+
+
 def _read(path: Path, shown: str) -> str:
     with open_regular(path) as file:
         data = file.read(MAX_BYTES + 1)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ouro.session import JobInfo
 
 R = TypeVar("R")
+PAGES = {"pageup": -1, "pagedown": 1}
+LONG_TITLE = 8
+"""Lines of a question from which on its keys are shown."""
 WIDE_HELP = 70
 """Columns from which on the help has two columns."""
 
@@ -181,13 +184,16 @@ class Picker(Sheet[str | None]):
         self._list = PickList(choices, current)
         few = "few" if len(choices) <= MAX_WITHOUT_SEARCH else ""
         self._search = Input(search, placeholder="type to search", compact=True, id="picker-search", classes=few)
+        self._above = VerticalScroll(classes="sheet--question", can_focus=False)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
-            yield Static(clean(self._title), classes="sheet--title", markup=False)
+            with self._above:
+                yield Static(clean(self._title), classes="sheet--title", markup=False)
             yield self._search
             yield self._list
-            yield Static("↑↓ Enter · Esc closes", classes="sheet--keys", markup=False)
+            pages = " · PgUp PgDn reads on" if self._title.count("\n") >= LONG_TITLE else ""
+            yield Static(f"↑↓ Enter · Esc closes{pages}", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
         self._search.focus()
@@ -206,6 +212,9 @@ class Picker(Sheet[str | None]):
             self.dismiss(chosen.value)
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in STEPS:
+        if event.key in PAGES and self._above.max_scroll_y:
+            event.stop()
+            self._above.scroll_relative(y=PAGES[event.key] * (self._above.size.height - 1), animate=False)
+        elif event.key in STEPS:
             event.stop()
             self._list.action_move(STEPS[event.key])

@@ -1,0 +1,101 @@
+"""What the files of a project would do, in lines: for the question whether the user trusts them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ouro.errors import ConfigError
+from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE
+from ouro.utils.files import open_regular
+from ouro.utils.text import clean, cut, escaped
+from ouro.utils.yaml import parse_table, plain_values
+
+MAX_WIDTH = 400
+"""Of a line that names files; a program is shown in full length up to `MAX_PROGRAM`."""
+MAX_PROGRAM = 2_000
+_MAX_READ = 1_000_000
+_SCRIPTED = ("hooks", "mcp", "mcpServers")
+
+
+def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
+    """A line for each kind of files, and one for each program or address that they name. Blocks."""
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    programs: list[str] = []
+    hidden: list[str] = []
+    for path in files:
+        name = str(path.relative_to(root.resolve()))
+        kind = _kind(name)
+        groups[kind].append(_shown(name, kind))
+        text = _read(path)
+        if clean(text) != text:
+            hidden.append(name)
+        if kind == "settings":
+            programs += (f"{_shown(name, kind)} runs or reaches {line}" for line in programs_in(text, name))
+    lines = [_line(kind, dict.fromkeys(names)) for kind, names in groups.items()]
+    if hidden:
+        lines.append(_line("with invisible characters, which are left out", hidden))
+    return [*lines, *programs]
+
+
+def programs_in(text: str, name: str) -> Iterator[str]:
+    """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings."""
+    try:
+        values = plain_values(parse_table(text, name)) if name.endswith(".yaml") else json.loads(text)
+    except (ConfigError, ValueError):
+        yield "something that cannot be read"
+        return
+    if isinstance(values, dict):
+        for section in _SCRIPTED:
+            yield from _programs(values.get(section), section)
+
+
+def _programs(value: Any, place: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _programs(item, place)
+    if not isinstance(value, Mapping):
+        return
+    command = value.get("command") or value.get("url")
+    if command:
+        words = [str(word) for part in (command, value.get("args", [])) for word in _list(part)]
+        yield f"{escaped(place)}: {cut(escaped(' '.join(words)), MAX_PROGRAM)}"
+        return
+    for key, item in value.items():
+        yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _kind(name: str) -> str:
+    kinds = (kind for kind, folders in EXTENSION_FOLDERS.items() if name.startswith(tuple(f"{at}/" for at in folders)))
+    own = name in {str(CONFIG_FILE), str(MCP_FILE)} or name.endswith(".json")
+    return next(kinds, "settings" if own else "instructions")
+
+
+def _shown(name: str, kind: str) -> str:
+    if kind not in EXTENSION_FOLDERS:
+        return escaped(name)
+    below = next(name.removeprefix(f"{at}/") for at in EXTENSION_FOLDERS[kind] if name.startswith(f"{at}/"))  # type: ignore[index]
+    if kind == "skills":
+        return escaped(below.rpartition("/")[0].partition("/")[0] or below)
+    word = below.removesuffix(".md").replace("/", ":")
+    return escaped(f"/{word}" if kind == "commands" else word)
+
+
+def _line(kind: str, names: Iterable[str]) -> str:
+    return cut(f"{kind}: {', '.join(names)}", MAX_WIDTH)
+
+
+def _read(path: Path) -> str:
+    try:
+        with open_regular(path) as file:
+            text = file.read(_MAX_READ).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
