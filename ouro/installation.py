@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
+from ouro.commands.builtin import COMMAND_NAMES
 from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.config import explain_settings, load_settings, unknown_variables
@@ -37,11 +38,18 @@ from ouro.utils.runtime import (
     get_trust_path,
     tilde,
 )
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.session import Session
 
 _MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
+NOT_READ = (
+    ".claude/output-styles", ".claude/workflows", ".cursorrules", ".cursor/mcp.json", ".cursor/commands",
+    ".windsurfrules", ".github/copilot-instructions.md", ".github/prompts", ".gemini/commands", ".opencode",
+    "opencode.json",
+)  # fmt: skip
+"""Files of other agents that have no counterpart here, or another format."""
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 
 
@@ -268,6 +276,20 @@ def _trust(folder: Path) -> Iterator[Finding]:
         yield "good", f"nothing in {tilde(root)} waits for your trust"
 
 
+def _extensions(folder: Path) -> Iterator[Finding]:
+    from ouro.assemble_extensions import ExtensionBuilder
+
+    root, is_trusted, _notices = _trust_of(folder)
+    settings = _settings_of(folder, or_defaults=True)
+    builder = ExtensionBuilder(root, folder, settings, TrustStore(get_trust_path()), is_trusted, COMMAND_NAMES)
+    found = builder.counts()
+    yield "good", ", ".join(plural(count, noun, many) for noun, many, count in found)
+    for problem in dict.fromkeys(builder.problems):
+        yield "note", problem
+    if unread := [name for name in NOT_READ if (root / name).exists()]:
+        yield "note", f"{', '.join(unread)} is not read.", "docs/extensions.md says where ouro has the same."
+
+
 def _sessions(_folder: Path) -> Iterator[Finding]:
     folder = get_sessions_dir()
     store = YamlFileMemoryStore(folder)
@@ -279,5 +301,7 @@ def _sessions(_folder: Path) -> Iterator[Finding]:
     yield "good", f"{len(sessions)} in {tilde(folder)}, {sum(session.size for session in sessions) / 1e6:.1f} MB"
 
 
-CHECKS = (_ouro, _terminal, _git, _ripgrep, _sandbox, _folders, _settings, _models, _vectors, _trust, _sessions)
+CHECKS = (
+    _ouro, _terminal, _git, _ripgrep, _sandbox, _folders, _settings, _models, _vectors, _trust, _extensions, _sessions,
+)  # fmt: skip
 """Each is named for its subject."""

@@ -3,6 +3,9 @@ from fakes.slash import slash
 from msgspec.structs import replace
 
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.cli import main
+from ouro.safety import TrustStore, acting_files
+from ouro.utils.runtime import get_trust_path
 
 
 async def test_instructions_lists_what_was_loaded(repository):
@@ -19,3 +22,30 @@ async def test_instructions_lists_what_was_loaded(repository):
     assert "about 6 tokens sent" in shown
     assert f"{repository}/AGENTS.md" in shown
     assert "@missing.md is not there" in shown
+
+
+def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home, monkeypatch, capsys):
+    files = {
+        ".claude/commands/ship.md": "Ship.",
+        ".claude/commands/compact.md": "Mine.",
+        ".claude/skills/pdf/SKILL.md": "Use it.",
+        ".claude/skills/doc/SKILL.md": "---\ndescription: Writes\n---\nx",
+        ".claude/output-styles/x.md": "x",
+        "AGENTS.md": "Be brief. @gone.md",
+    }
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text)
+    monkeypatch.chdir(repository)
+    TrustStore(get_trust_path()).trust(repository, acting_files(repository))
+    main(["doctor"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "extensions:" in line]
+    assert lines == [
+        "ok    extensions: 1 command, 1 skill, 0 agents, 1 file of instructions",
+        f"note  extensions: {repository}/AGENTS.md: @gone.md is not there",
+        f"note  extensions: {repository}/.claude/skills/pdf/SKILL.md is not used: it has no description."
+        " Put `---`, `description: …`, `---` at its begin.",
+        f"note  extensions: {repository}/.claude/commands/compact.md is not used: /compact is a command of ouro."
+        " Rename it.",
+        "note  extensions: .claude/output-styles is not read.",
+    ]
