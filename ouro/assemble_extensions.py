@@ -135,19 +135,6 @@ class ExtensionBuilder:
             self.commands, self.servers, self.skills, skill_writer, self.instructions, self.problems
         )
 
-    def counts(self) -> list[tuple[str, str, int]]:
-        """How many of each kind were found: noun, plural, count. Blocks."""
-        instructions = self.instructions
-        loaded = len([*instructions.of_user(), *instructions.of_project()])
-        self.problems += instructions.problems
-        own, skills = len(self.commands.commands()), len(self.skills.all())
-        return [
-            ("command", "", own - len(self.skills.commands())),
-            ("skill", "", skills),
-            ("agent", "", len(self._files("agents"))),
-            ("file of instructions", "files of instructions", loaded),
-        ]
-
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""
         if len(self.problems) <= MAX_NOTICES:

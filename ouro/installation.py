@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -277,14 +278,24 @@ def _trust(folder: Path) -> Iterator[Finding]:
 
 
 def _extensions(folder: Path) -> Iterator[Finding]:
-    from ouro.assemble_extensions import ExtensionBuilder
+    from ouro.agent.project_instructions import ProjectInstructions
+    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files
 
     root, is_trusted, _notices = _trust_of(folder)
-    settings = _settings_of(folder, or_defaults=True)
-    builder = ExtensionBuilder(root, folder, settings, TrustStore(get_trust_path()), is_trusted, COMMAND_NAMES)
-    found = builder.counts()
-    yield "good", ", ".join(plural(count, noun, many) for noun, many, count in found)
-    for problem in dict.fromkeys(builder.problems):
+    store = TrustStore(get_trust_path())
+    instructions = ProjectInstructions(folder, lambda path: is_trusted and store.is_trusted(root, [path]))
+    counts = {"file": len([*instructions.of_user(), *instructions.of_project()])}
+    problems = list(instructions.problems)
+    kinds: tuple[FileKind, ...] = ("commands", "skills", "agents")
+    for kind in kinds:
+        files, unused = find_files(kind, root, is_trusted)
+        counts[kind.removesuffix("s")] = len(files)
+        problems += unused
+        if kind == "commands":
+            problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
+    files_of_instructions = f"{plural(counts.pop('file'), 'file')} of instructions"
+    yield "good", ", ".join([*(plural(count, noun) for noun, count in counts.items()), files_of_instructions])
+    for problem in dict.fromkeys(problems):
         yield "note", problem
     if unread := [name for name in NOT_READ if (root / name).exists()]:
         yield "note", f"{', '.join(unread)} is not read.", "docs/extensions.md says where ouro has the same."

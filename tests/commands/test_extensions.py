@@ -41,11 +41,11 @@ def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home
     main(["doctor"])
     lines = [line for line in capsys.readouterr().out.splitlines() if "extensions:" in line]
     assert lines == [
-        "ok    extensions: 1 command, 1 skill, 0 agents, 1 file of instructions",
+        "ok    extensions: 2 commands, 1 skill, 0 agents, 1 file of instructions",
         f"note  extensions: {repository}/AGENTS.md: @gone.md is not there",
-        f"note  extensions: {repository}/.claude/skills/pdf/SKILL.md is not used: it has no description."
-        " Put `---`, `description: …`, `---` at its begin.",
         f"note  extensions: {repository}/.claude/commands/compact.md is not used: /compact is a command of ouro."
         " Rename it.",
+        f"note  extensions: {repository}/.claude/skills/pdf/SKILL.md is not used: it has no description."
+        " Put `---`, `description: …`, `---` at its begin.",
         "note  extensions: .claude/output-styles is not read.",
     ]
