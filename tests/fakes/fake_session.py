@@ -131,7 +131,7 @@ class FakeSession:
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
         self.workbench = SimpleNamespace(
-            extensions=SessionExtensions(CommandRegistry((), ()), skills, None, instructions),
+            extensions=SessionExtensions(CommandRegistry((), ()), None, skills, None, instructions),
             subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
         )
         self.scrollback = FakeScrollback()
