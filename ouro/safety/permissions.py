@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -29,6 +30,8 @@ from ouro.safety.workspace import Workspace
 
 MAX_RULES = 3
 """Rules that one answer of "always" may save."""
+_ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
+"""In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
 Kind = Literal["deny", "ask", "allow"]
 
@@ -201,9 +204,13 @@ class Permissions:
     def _on_url(self, tool: str, url: str) -> Decision:
         if rule := self.first("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Deny(f"The rule `deny {rule}` forbids {url}.")
+        if secret := self.finds_secret(url):
+            return Deny(f"The address holds {secret}. Nothing secret leaves this machine.")
+        if found := _ENCODED.search(url):
+            return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
         if rule := self.first("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Ask(f"the rule `ask {rule}` says so")
-        if self.mode == "auto" or self.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+        if self.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Allow()
         host = urlsplit(url).hostname or ""
         return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and plain(host) else tool)

@@ -17,6 +17,7 @@ from ouro.tools.read import Read
 from ouro.tools.shell import Shell, ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoWrite
 from ouro.tools.tool import AnyTool
+from ouro.tools.web_fetch import WebFetch
 from ouro.tools.write import Write
 
 
@@ -39,6 +40,7 @@ def builtin_tools(
         ApplyPatch(workspace, seen),
         Glob(workspace),
         Grep(workspace),
+        WebFetch(),
         shell,
         ShellOutput(jobs),
         ShellKill(jobs),

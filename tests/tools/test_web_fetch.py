@@ -1,0 +1,215 @@
+"""web_fetch against a real server on loopback; names lead to it by a `resolve` of the test."""
+
+import gzip
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.errors import ToolError
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+from ouro.tools.web_fetch import WebFetch, public_address
+
+PAGE = """<!doctype html><html><head><title>The  title</title><style>p{}</style></head><body><nav>menu</nav>
+<main><h2>Install</h2><p>Run <code>pip install x</code>, see <a href="../more?a=1">more</a>.<script>evil()</script></p>
+<p hidden>hidden one</p><p style="Display : None">hidden two</p><span aria-hidden="true">hidden three</span>
+<p style="color:red;font-size:0px">hidden four</p><!-- hidden five --><p>a\u200bb\U000e0041</p>
+<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table></main></body></html>"""
+
+
+class Site(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.pages: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.asked: list[tuple[str, str]] = []
+
+    def add(self, path: str, body: bytes | str = b"", kind="text/html", status=200, **headers: str) -> str:
+        data = body.encode() if isinstance(body, str) else body
+        self.pages[path] = status, {"Content-Type": kind} | {k.replace("_", "-"): v for k, v in headers.items()}, data
+        return f"http://docs.example:{self.server_port}{path}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Site
+
+    def do_GET(self):
+        self.server.asked.append((self.headers["Host"], self.path))
+        status, headers, data = self.server.pages[self.path]
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site():
+    with Site() as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        yield site
+        site.shutdown()
+
+
+async def to_loopback(host: str, port: int) -> str:
+    return "127.0.0.1"
+
+
+async def fetch(url: str, start: int = 0, tool: WebFetch | None = None):
+    return await call(tool or WebFetch(to_loopback), url=url, start=start)
+
+
+async def test_html_becomes_markdown_without_what_a_browser_does_not_show(site):
+    url = site.add("/docs/a.html", PAGE)
+    text = (await fetch(url)).text
+    assert text.startswith(f"{url} (text/html)\n\n# The title\n\n## Install")
+    assert f"`pip install x`, see [more](http://docs.example:{site.server_port}/more?a=1)" in text
+    assert "| 1 | 2 |" in text
+    assert "ab" in text
+    assert not [word for word in ("hidden", "evil", "menu") if word in text]
+    assert site.asked == [(f"docs.example:{site.server_port}", "/docs/a.html")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "wanted"),
+    [
+        ("application/json", b'{"a": [1]}', '{"a": [1]}'),
+        ("text/plain; charset=latin-1", "caf\u00e9".encode("latin-1"), "café"),
+        ("text/plain; charset=unknown", b"plain", "plain"),
+        ("", b"<html><body><p>no type</p></body></html>", "no type"),
+        ("text/html", b"<meta charset='latin-1'><p>caf\xe9</p>", "café"),
+        ("text/html", b"<div>" * 3000 + b"deep", "deep"),
+        ("text/html", b"", "(no text)"),
+    ],
+)
+async def test_other_text_is_shown_as_it_is(site, kind, body, wanted):
+    assert wanted in (await fetch(site.add("/x", body, kind))).text
+
+
+async def test_a_long_page_is_read_in_parts_and_loaded_once(site):
+    url, tool = site.add("/long", "\n".join(f"line {n}" for n in range(9_000)), "text/plain"), WebFetch(to_loopback)
+    first = (await fetch(url, tool=tool)).text
+    assert first.endswith("characters in all. Continue with start=30000.]")
+    second = (await fetch(url, 30_000, tool)).text
+    assert "line 8999" in (await fetch(url, 60_000, tool)).text
+    assert "line 4000" in second
+    assert len(site.asked) == 1
+    with pytest.raises(ToolError, match=r"has 88,889 characters"):
+        await fetch(url, 200_000, tool)
+
+
+async def test_an_image_is_seen(site):
+    from PIL import Image
+
+    from ouro.messages import Image as Shown
+
+    class Buffer(bytearray):
+        write = bytearray.extend
+
+    data = Buffer()
+    Image.new("RGB", (3, 2)).save(data, "PNG")
+    result = await fetch(site.add("/a.png", bytes(data), "image/png"))
+    assert isinstance(result.images[0], Shown)
+    assert "3×2" in result.text
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ({"status": 404}, r"docs\.example answered 404 Not Found"),
+        ({"kind": "application/zip", "body": b"PK"}, "is application/zip, no text"),
+        ({"body": b"x" * 5_000_001}, "larger than 5,000,000 bytes"),
+        ({"body": gzip.compress(b"\0" * 50_000_000), "Content_Encoding": "gzip"}, "larger than 5,000,000 bytes"),
+        ({"body": b"x", "Content_Encoding": "br"}, "in the encoding br"),
+        ({"body": b"x", "Content_Encoding": "gzip"}, "cannot be decompressed"),
+        ({"status": 302, "Location": "/x"}, "leads on more than 5 times"),
+        ({"status": 302, "Location": "http://other.example/a"}, r"has moved to http://other\.example/a\. Call"),
+        ({"status": 302, "Location": "file:///etc/passwd"}, "has moved to file:///etc/passwd"),
+    ],
+)
+async def test_f7_what_is_no_page(site, page, message):
+    with pytest.raises(ToolError, match=message):
+        await fetch(site.add("/x", **page))
+
+
+async def test_a_redirect_on_one_host_is_followed(site):
+    url = site.add("/old", status=301, Location="new#part")
+    site.add("/new", "here", "text/plain")
+    assert "here" in (await fetch(url)).text
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("file:///etc/passwd", "is not an address of the web"),
+        ("docs.example/a", "is not an address of the web"),
+        ("http://", "is not an address of the web"),
+        ("http://me:secret@docs.example/", "holds a user name or a password"),
+        ("http://docs.example:99999/", "is not an address"),
+        ("http://[::1/", "is not an address"),
+    ],
+)
+async def test_f7_addresses_that_are_refused(url, message):
+    with pytest.raises(ToolError, match=message):
+        await fetch(url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1",
+     "::1", "::", "fe80::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1"],
+)  # fmt: skip
+async def test_f7_e7_a_name_that_leads_to_a_private_address_is_not_connected_to(site, monkeypatch, address):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 80))])
+    with pytest.raises(ToolError, match="is on this machine or in a local network"):
+        await fetch(site.add("/x", "x"), tool=WebFetch())
+    assert site.asked == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::1]", "0"])
+async def test_f7_every_spelling_of_this_machine_is_refused(site, host):
+    site.add("/x", "x")
+    with pytest.raises(ToolError):
+        await fetch(f"http://{host}:{site.server_port}/x", tool=WebFetch())
+    assert site.asked == []
+
+
+async def test_e7_the_address_that_was_checked_is_the_one_that_is_used(site, monkeypatch):
+    answers = iter(["93.184.216.34", "127.0.0.1"])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (next(answers), 80))])
+    assert await public_address("rebind.example", 80) == "93.184.216.34"
+    connected = []
+
+    async def resolve(host, port):
+        connected.append(await to_loopback(host, port))
+        return connected[0]
+
+    await fetch(site.add("/x", "x"), tool=WebFetch(resolve))
+    assert connected == ["127.0.0.1"]
+
+
+class TestPermission:
+    @pytest.fixture
+    def decide(self, tmp_path):
+        def decide(url, mode="ask", **rules):
+            finds = {"finds_secret": lambda text: "a key" if "s3cr3t" in text else ""}
+            return Permissions(Workspace(tmp_path), mode, **rules, **finds).decide("web_fetch", Effect.NET, [url])
+
+        return decide
+
+    @pytest.mark.parametrize("mode", ["plan", "ask", "edit", "auto"])
+    def test_a_host_is_asked_about_in_every_mode_and_can_be_allowed(self, decide, mode):
+        decision = decide("https://docs.example/a", mode)
+        assert (decision.reason, decision.rule) == ("it reaches docs.example", "web_fetch(docs.example)")
+        assert decide("https://docs.example/b", mode, allow=[decision.rule]) == Allow()
+
+    def test_a_secret_in_the_address_is_refused_whatever_the_rules(self, decide):
+        assert isinstance(decide("https://docs.example/?k=s3cr3t", "auto", allow=["web_fetch"]), Deny)
+
+    def test_encoded_data_in_the_address_is_asked_about_whatever_the_rules(self, decide):
+        assert isinstance(decide(f"https://docs.example/?q={'QUJD' * 20}", allow=["web_fetch"]), Ask)
+        assert decide(f"https://docs.example/{'a-long-title-' * 20}/{'0f' * 20}", allow=["web_fetch"]) == Allow()
