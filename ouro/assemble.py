@@ -166,8 +166,10 @@ async def _transcript(
 ) -> MemoryManager:
     project = str(ground.options.cwd)
     if resumed is None:
-        model = _model_name(ground)
-        return MemoryManager.start(store, project=project, model=model, commits=commits, on_notice=tasks.warn)
+        model, new_id = _model_name(ground), request.new_id
+        return MemoryManager.start(
+            store, project=project, model=model, commits=commits, on_notice=tasks.warn, session_id=new_id
+        )
     if request.read_only:
         ground.notices.append("Opened read-only: nothing that is said here is saved.")
     if resumed.project != project and not Path(resumed.project).is_dir():
@@ -345,7 +347,8 @@ class _SessionBuilder:
         return self.files_seen_in(self.workspace)
 
     def files_seen_in(self, workspace: Workspace) -> FilesSeen:
-        return FilesSeen(no_secrets_in_memory(workspace, self.mask.kind_of_secret), self.memory.recording)
+        refuses = no_secrets_in_memory(workspace, self.mask.kind_of_secret)
+        return FilesSeen(refuses, self.memory.recording, self.ground.options.editor)
 
     @cached_property
     def lookup(self) -> Lookup | None:

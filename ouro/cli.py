@@ -9,13 +9,14 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
     from ouro.commands.shell import ShellContext
     from ouro.frontends.tui.look import Look
+    from ouro.options import Options
     from ouro.session import Session, SessionCatalog
     from ouro.session.opening import OpenRequest
 
@@ -31,6 +32,7 @@ GROUPS = {
     "config": "show each setting, its value and its source",
     "doctor": "check the installation",
     "completion": "print a script that completes this command line in bash, zsh or fish",
+    "acp": "work in an editor, as Zed, JetBrains and Neovim do",
     "demo": "watch ouro repair a small program, without a model or a key",
 }
 """The words behind `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one is run."""
@@ -104,6 +106,28 @@ async def completion(_context: ShellContext, shell: str) -> None:
     import shtab
 
     sys.stdout.write(shtab.complete(whole_parser(), shell=shell))
+
+
+def acp(_context: ShellContext, **flags: Any) -> int:
+    """Serve an editor; returns the exit code. Not a coroutine: what it imports takes longer than the loop."""
+    import asyncio
+
+    from ouro.frontends.acp.transport import take_stdout
+
+    stdout = take_stdout()  # before anything can print: it carries the protocol
+    from ouro.assemble import opener
+    from ouro.frontends.acp.server import run_acp
+    from ouro.utils.log import start_log
+
+    args = _parser().parse_args([])
+    vars(args).update(flags)
+    start_log(args.debug)
+    options = _options(args, titles=True)
+
+    def open_catalog(folder: Path) -> Awaitable[SessionCatalog]:
+        return asyncio.to_thread(_catalog, folder)
+
+    return asyncio.run(run_acp(options, opener, open_catalog, sys.stdin.fileno(), stdout))
 
 
 def whole_parser() -> argparse.ArgumentParser:
@@ -252,27 +276,8 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
     @cache
     def make() -> OpenSession:
         from ouro.assemble import opener
-        from ouro.options import Options
 
-        options = Options(
-            cwd=_folder(args),
-            model=args.model,
-            mode=args.mode,
-            allow=tuple(args.allow),
-            settings={
-                "permissions.deny": tuple(args.deny),
-                "limits.max_turns": args.max_turns,
-                "limits.max_cost": args.max_cost,
-                "sandbox.enabled": False if args.no_sandbox else None,
-            },
-            add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
-            ephemeral=args.ephemeral,
-            memory=not args.no_memory,
-            titles=titles,
-            captures=titles,
-            trust=args.trust,
-        )
-        return opener(options)
+        return opener(_options(args, titles=titles))
 
     async def open_session(request: OpenRequest) -> Session:
         return await (await asyncio.to_thread(make))(request)
@@ -280,21 +285,46 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
     return open_session
 
 
+def _options(args: argparse.Namespace, *, titles: bool) -> Options:
+    from ouro.options import Options
+
+    return Options(
+        cwd=_folder(args),
+        model=args.model,
+        mode=args.mode,
+        allow=tuple(args.allow),
+        settings={
+            "permissions.deny": tuple(args.deny),
+            "limits.max_turns": args.max_turns,
+            "limits.max_cost": args.max_cost,
+            "sandbox.enabled": False if args.no_sandbox else None,
+        },
+        add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
+        ephemeral=args.ephemeral,
+        memory=not args.no_memory,
+        titles=titles,
+        captures=titles,
+        trust=args.trust,
+    )
+
+
 def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
     """Returns the saved sessions before one is open; loaded in a thread, when it is first called."""
     import asyncio
 
-    def make() -> SessionCatalog:
-        from ouro.memory.sessions.session_catalog import SessionCatalog
-        from ouro.memory.yaml_backend import YamlFileMemoryStore
-        from ouro.safety import SecretMask, secret_values
-        from ouro.utils.runtime import get_index_path, get_sessions_dir
+    return partial(asyncio.to_thread, _catalog, _folder(args))
 
-        mask = SecretMask(secret_values(os.environ)).mask
-        root = get_sessions_dir()
-        return SessionCatalog(YamlFileMemoryStore(root, mask), str(_folder(args)), root, get_index_path())
 
-    return lambda: asyncio.to_thread(make)
+def _catalog(folder: Path) -> SessionCatalog:
+    """The saved sessions; of `folder` first. Blocks."""
+    from ouro.memory.sessions.session_catalog import SessionCatalog
+    from ouro.memory.yaml_backend import YamlFileMemoryStore
+    from ouro.safety import SecretMask, secret_values
+    from ouro.utils.runtime import get_index_path, get_sessions_dir
+
+    mask = SecretMask(secret_values(os.environ)).mask
+    root = get_sessions_dir()
+    return SessionCatalog(YamlFileMemoryStore(root, mask), str(folder), root, get_index_path())
 
 
 def _folder(args: argparse.Namespace) -> Path:

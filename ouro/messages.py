@@ -12,6 +12,8 @@ from ouro.display import Display
 Role = Literal["system", "user", "assistant", "tool"]
 PIPED = "On standard input:\n\n"
 """The beginning of a message of which a part was piped in: that part is not the user's text."""
+ATTACHED = "Attached files:\n\n"
+"""The same for a message with files that an editor has embedded."""
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 from ouro.llm import Catalog, Model, Role
 from ouro.safety import Mode, TrustStore
 from ouro.settings import Settings
+from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 
 
@@ -36,6 +37,8 @@ class Options(msgspec.Struct, frozen=True):
     """In place of the models of the catalog: the recorded one of `ouro demo`."""
     tools: tuple[AnyTool, ...] = ()
     """Further tools, of the program that opens the sessions."""
+    editor: EditorBuffers | None = None
+    """Files with changes that are not saved yet."""
 
     def flags(self) -> dict[str, Any]:
         """The settings that the command line has the last word on."""

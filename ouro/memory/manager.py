@@ -97,9 +97,19 @@ class MemoryManager:
         model: str,
         commits: Mapping[str, str] | None = None,
         on_notice: Callable[[str], None] = lambda _notice: None,
+        session_id: str = "",
     ) -> MemoryManager:
-        """A new session. Nothing is written before its first message. `commits`: of long-term memory, by scope."""
-        return cls(store, _new_header(project, model, commits), on_notice=on_notice)
+        """A new session. Nothing is written before its first message.
+
+        Args:
+            store: of the session.
+            project: the current folder.
+            model: its full name.
+            commits: of long-term memory, by scope.
+            on_notice: called with notices that come later.
+            session_id: by default a new one.
+        """
+        return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
 
     @classmethod
     async def resume(
@@ -318,8 +328,10 @@ class MemoryManager:
             self.transcript.title, self.transcript.model = before.title, before.model
 
 
-def _new_header(project: str, model: str, commits: Mapping[str, str] | None = None) -> SessionHeader:
-    return SessionHeader(str(uuid.uuid4()), project, model, timestamp(), memory=commits or {})
+def _new_header(
+    project: str, model: str, commits: Mapping[str, str] | None = None, session_id: str = ""
+) -> SessionHeader:
+    return SessionHeader(session_id or str(uuid.uuid4()), project, model, timestamp(), memory=commits or {})
 
 
 class _Saver:

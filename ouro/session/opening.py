@@ -53,6 +53,8 @@ class OpenRequest(msgspec.Struct, frozen=True):
     """The model that the user chose because the one that was asked for is not usable."""
     trust: Literal["unknown", "yes", "no"] = "unknown"
     """The user's answer about the folder: `yes` is remembered, `no` opens it without obeying its files."""
+    new_id: str = ""
+    """The id of a new session, where it was given out before it was open."""
 
 
 class OpenDialog(Protocol):
@@ -89,6 +91,14 @@ async def open_interactively(
         request = answered
 
 
+def trust_question(error: TrustNeeded) -> tuple[str, tuple[Choice, ...]]:
+    """The question whether a folder is trusted, and its answers: `yes`, `no`, or empty."""
+    folder = tilde(error.folder)
+    names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
+    found = "".join(f"\n- {line}" for line in error.summary) or f" {names}"
+    return f"Do you trust {folder}?\nouro would obey what is written in:{found}", TRUST_CHOICES
+
+
 async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> OpenRequest | None:
     """The request with the user's answer; None if the user declines."""
     match error:
@@ -98,11 +108,7 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
                 return picked
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
-            folder = tilde(error.folder)
-            names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
-            found = "".join(f"\n- {line}" for line in error.summary) or f" {names}"
-            title = f"Do you trust {folder}?\nouro would obey what is written in:{found}"
-            answer = await dialog.choose_open(title, TRUST_CHOICES)
+            answer = await dialog.choose_open(*trust_question(error))
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
             usable = [Choice(f"{USE}{name}", f"use {name}") for name in error.usable]

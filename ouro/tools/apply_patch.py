@@ -146,7 +146,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         if access == "show" and parents and not resolved.parent.exists():
             return nothing_at(self._workspace, path)
         place = held.enter_context(self._workspace.place(path, access, create_parents=making))
-        return find(self._workspace, place)
+        return find(self._workspace, place, self._seen)
 
     def _do(self, step: _Step, undo: ExitStack) -> None:
         known = self._seen.knows(step.found.place.path)

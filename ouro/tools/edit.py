@@ -77,7 +77,7 @@ class Edit(Tool[EditArgs]):
     def _change(self, args: EditArgs, access: Access, notes: list[str] | None = None) -> Display:
         path = self._workspace.resolve(args.path)
         with self._seen.changing([path]), self._workspace.place(args.path, access) as place:
-            found = find(self._workspace, place)
+            found = find(self._workspace, place, self._seen)
             if (before := found.file) is None:
                 raise ToolError(f"{found.shown} does not exist. To make it, use write.")
             self._seen.demand(found)

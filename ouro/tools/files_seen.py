@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 from ouro.errors import ToolError
 from ouro.safety import FilePlace, Workspace
+from ouro.tools.shell_process import is_any_running
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MAX_BYTES = 50_000_000
@@ -38,6 +40,10 @@ class FileBefore:
     file: TextFile | None
     stat: os.stat_result | None
     data: bytes = field(default=b"", repr=False)
+    is_unsaved: bool = False
+    """The text is that of an editor, and not on disk."""
+    is_for_editor: bool = False
+    """An editor that works in this workspace can save it."""
 
     @property
     def before(self) -> bytes | None:
@@ -50,21 +56,39 @@ class FileBefore:
         return None if self.file is None else self.file.text
 
 
+class EditorBuffers(Protocol):
+    """Files as an editor has them. Its methods block, and are called from threads."""
+
+    def read(self, path: Path) -> str | None:
+        """The text, with changes that are not saved; None where the editor does not say."""
+        ...
+
+    def write(self, path: Path, text: str) -> bool:
+        """Save a text through the editor; False where it did not."""
+        ...
+
+
 class FilesSeen:
     """The files that the model has read, with their content then.
 
     Args:
         refuses: returns why a content may not be written to a path; empty if it may.
         recording: is entered with a path, its content and the new one (None: no file) while a change is written.
+        editor: what the user has open, with changes that are not saved.
+        has_commands: whether a command of the agent runs, which could put a link in the way of an editor.
     """
 
     def __init__(
         self,
         refuses: Callable[[Path, bytes], str] = lambda _path, _data: "",
         recording: Recording = lambda _path, _before, _after: nullcontext(),
+        editor: EditorBuffers | None = None,
+        has_commands: Callable[[], bool] = is_any_running,
     ) -> None:
         self.refuses = refuses
         self.recording = recording
+        self._editor = editor
+        self._has_commands = has_commands
         self._seen: dict[Path, _Seen] = {}
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
@@ -102,6 +126,37 @@ class FilesSeen:
         if seen.size != len(found.data) or not same:
             raise ToolError(f"{found.shown} has changed since it was last read. Read it again, then change it.")
 
+    def current(self, workspace: Workspace, path: Path, data: bytes) -> bytes:
+        """What a text file holds: `data`, or what the editor has in its place where that is not saved."""
+        if self._editor is None or not _is_for_editor(workspace, path):
+            return data
+        on_disk = decode(data)
+        text = self._editor.read(path)
+        if text is None or text.replace("\r\n", "\n") == on_disk.text:
+            return data
+        return encode(workspace.shown(path), on_disk.rewritten(text))
+
+    def save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
+        """Save a text through the editor, so that it shows the change; False where there is none or it did not.
+
+        Raises:
+            ToolError: the editor has changes that would be lost.
+        """
+        path = found.place.path
+        # An editor follows links, unlike `save`: it is not used while a command could put one in its way.
+        if (
+            self._editor is not None
+            and found.is_for_editor
+            and not self._has_commands()
+            and os.path.realpath(path) == str(path)
+            and self._editor.write(path, after.raw)
+        ):
+            return True
+        if found.is_unsaved:
+            hint = "a command is running: wait until it has ended" if self._has_commands() else "save the file there"
+            raise ToolError(f"{found.shown} has changes in the editor that are not saved, and was not written: {hint}.")
+        return False
+
     @contextmanager
     def changing(self, paths: Iterable[Path]) -> Iterator[None]:
         """Lock these files: parallel calls change a file one after the other.
@@ -138,18 +193,19 @@ def nothing_at(workspace: Workspace, text: str) -> FileBefore:
     return FileBefore(FilePlace(path, -1, path.name), workspace.shown(path), None, None)
 
 
-def find(workspace: Workspace, place: FilePlace) -> FileBefore:
+def find(workspace: Workspace, place: FilePlace, seen: FilesSeen) -> FileBefore:
     """The text file at `place`, or a FileBefore without one. Raises ToolError: it is not a text file, or too large."""
-    shown = workspace.shown(place.path)
+    shown, is_for_editor = workspace.shown(place.path), _is_for_editor(workspace, place.path)
     try:
         if place.stat() is None:
-            return FileBefore(place, shown, None, None)
+            return FileBefore(place, shown, None, None, is_for_editor=is_for_editor)
         with workspace.open_in(place) as file:
             found = os.fstat(file.fileno())
             if found.st_size > MAX_BYTES:
                 raise ToolError(f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell.")
-            data = file.read()
-        return FileBefore(place, shown, decode(data), found, data)
+            on_disk = file.read()
+        data = seen.current(workspace, place.path, on_disk)
+        return FileBefore(place, shown, decode(data), found, data, data != on_disk, is_for_editor)
     except NotTextError:
         raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
     except OSError as error:
@@ -167,7 +223,8 @@ def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
         raise ToolError(f"{found.shown} was not written: {reason}")
     try:
         with seen.recording(found.place.path, found.before, data):
-            save(found.place.folder, found.place.name, data, expected=found.stat)
+            if not seen.save_in_editor(found, after):
+                save(found.place.folder, found.place.name, data, expected=found.stat)
     except ChangedMeanwhileError:
         raise ToolError(f"{found.shown} was changed by another program. Read it again.") from None
     except OSError as error:
@@ -182,6 +239,10 @@ def encode(shown: str, file: TextFile) -> bytes:
     except UnicodeEncodeError as error:
         wrong = error.object[error.start : error.start + 1]
         raise ToolError(f"{shown} is encoded as {file.encoding}, which cannot hold {wrong!a}.") from None
+
+
+def _is_for_editor(workspace: Workspace, path: Path) -> bool:
+    return workspace.is_inside(path) and workspace.memory_at(path) is None
 
 
 def _digest(data: bytes) -> bytes:

@@ -264,7 +264,7 @@ class Read(Tool[ReadArgs]):
             window = _part(file, guess_encoding(start), args.offset, _limit(args))
             self._seen.note_part(path, found)
             return _numbered(window, path, f" of a file of {_size(found.st_size)}")
-        data = file.read()
+        data = self._seen.current(self._workspace, path, file.read())
         text = decode(data).text
         self._seen.note(path, data)
         if path.suffix == ".ipynb":

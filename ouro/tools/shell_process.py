@@ -33,6 +33,14 @@ GRACE = 0.3
 """Seconds between TERM and KILL."""
 
 
+_running: set[ShellProcess] = set()
+
+
+def is_any_running() -> bool:
+    """Whether a command of the agent runs, of any session of this process, also of a subagent or in the background."""
+    return bool(_running)
+
+
 class ShellProcess:
     """A running shell command. The caller ends it: with `end`, or with `kill` where it cannot await."""
 
@@ -43,6 +51,7 @@ class ShellProcess:
         self._started = time.monotonic()
         self._ended: float | None = None
         self._alone = False
+        _running.add(self)
 
     @property
     def exit_code(self) -> int | None:
@@ -88,6 +97,7 @@ class ShellProcess:
             self._signal(signal.SIGKILL)
             self._pump.close()
             self._ended = time.monotonic()
+            _running.discard(self)
 
     async def _survivors(self) -> int:
         """The number of processes that continue without the shell and do not end soon by themselves."""

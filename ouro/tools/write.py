@@ -62,7 +62,7 @@ class Write(Tool[WriteArgs]):
             self._seen.changing([path]),
             self._workspace.place(args.path, access, create_parents=making) as place,
         ):
-            found = find(self._workspace, place)
+            found = find(self._workspace, place, self._seen)
             self._seen.demand(found)
             after = TextFile(args.content) if found.file is None else found.file.rewritten(args.content)
             if found.file is not None and after.raw == found.file.raw:

@@ -64,13 +64,17 @@ def parse_input(line: bytes) -> Input:
 
 async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
     """The non-empty lines of a file descriptor, until its end."""
-    rest = b""
+    pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
-        *whole, rest = (rest + block).split(b"\n")
+        if b"\n" not in block:  # joined at the end of the line: an image is a line of megabytes
+            pieces.append(block)
+            continue
+        *whole, rest = b"".join([*pieces, block]).split(b"\n")
+        pieces = [rest]
         for line in whole:
             if line.strip():
                 yield line
-    if rest.strip():
+    if (rest := b"".join(pieces)).strip():
         yield rest
 
 

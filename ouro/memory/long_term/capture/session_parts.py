@@ -26,7 +26,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
 from ouro.memory.transcript import Transcript, TranscriptEntry
-from ouro.messages import PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
+from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note, same_project
 from ouro.utils.log import log
@@ -62,7 +62,7 @@ class Spoken(msgspec.Struct, frozen=True):
     @property
     def is_own(self) -> bool:
         """Whether the user certainly wrote it: long or piped text may be material from elsewhere."""
-        return self.role == "user" and len(self.text) <= MAX_OWN_WORDS and not self.text.startswith(PIPED)
+        return self.role == "user" and len(self.text) <= MAX_OWN_WORDS and not self.text.startswith((PIPED, ATTACHED))
 
 
 def words_of(number: int, message: Message) -> Spoken | None:

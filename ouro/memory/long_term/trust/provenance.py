@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.memory.long_term.git.history import line_changes
-from ouro.messages import PIPED, Context, Image, Message, Text, ToolCall, ToolReply
+from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
@@ -148,14 +148,14 @@ def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _is_own(message: Message) -> bool:
     text = message.text
-    return message.role == "user" and len(text) <= MAX_OWN_WORDS and not text.startswith((OWN_LINE, PIPED))
+    return message.role == "user" and len(text) <= MAX_OWN_WORDS and not text.startswith((OWN_LINE, PIPED, ATTACHED))
 
 
 def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
         if message.role == "user" and message.parts_of(Text) and message.text and not _is_own(message):
-            names = {PIPED: "standard input", OWN_LINE: "a shell line"}
+            names = {PIPED: "standard input", ATTACHED: "an attached file", OWN_LINE: "a shell line"}
             yield next((name for start, name in names.items() if message.text.startswith(start)), "a long message")
         if message.role == "user" and message.parts_of(Image):
             yield "a picture"

@@ -1,0 +1,259 @@
+"""EditorSession: one session in an editor: its prompts one after another, its questions, its settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, cast, get_args
+
+from acp import Client
+from acp import schema as acp
+
+from ouro import events
+from ouro.commands.model import EFFORTS, MODES
+from ouro.commands.slash import dispatch
+from ouro.display import Choice, Question
+from ouro.errors import UsageError
+from ouro.events import Event
+from ouro.frontends.acp.front_end import EditorFrontEnd
+from ouro.frontends.acp.updates import EventUpdates, notice, plan_of
+from ouro.messages import Usage
+from ouro.session import Draft, Session, TurnObserver, TurnQueue
+from ouro.utils.log import log
+from ouro.utils.text import clean
+
+REFUSED = "The editor could not ask the user, so this was refused."
+ANSWER = "answer"
+"""The name of the field of a form."""
+CLOSE_TIMEOUT = 10.0
+
+
+class EditorSession(TurnObserver):
+    """Runs prompts and sends what happens.
+
+    Args:
+        client: the editor.
+        updates: makes the updates of events.
+        can_fill_forms: the editor shows forms, so that a question of the agent takes any answer.
+    """
+
+    def __init__(self, session: Session, client: Client, updates: EventUpdates, *, can_fill_forms: bool) -> None:
+        self.session = session
+        self.usage = Usage()
+        """Of the prompt that runs, or ran last."""
+        self._client = client
+        self._updates = updates
+        self._can_fill_forms = can_fill_forms
+        self._finished = events.TurnFinished("answered")
+        self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
+        self._sender = asyncio.create_task(self._send_all())
+        self._questions: dict[str, asyncio.Task[None]] = {}
+        self._one_prompt = asyncio.Lock()
+        self._is_cancelled = False
+        self._sent = self._settings()
+        self._queue = TurnQueue(self)
+        self._front_end = EditorFrontEnd(self, self._queue)
+        self._queue.attach(session)
+
+    async def prompt(self, draft: Draft) -> events.TurnFinished:
+        """Run a message as what it is: a command, a shell line or a turn. Returns how it ended, once all is sent."""
+        async with self._one_prompt:
+            self._finished, self.usage, self._is_cancelled = events.TurnFinished("answered"), Usage(), False
+            self._queue.queue(draft)
+            await self._queue.idle()
+            await self.send_settings()
+            await self.flush()
+            return self._finished
+
+    def cancel(self) -> None:
+        """Interrupt the prompt; the second time kill its child processes."""
+        # It may come before the turn has begun.
+        self._is_cancelled = not self._queue.interrupt() and self._one_prompt.locked()
+
+    async def close(self) -> None:
+        """End what runs, save the session, and send what there is to send."""
+        await self._queue.close(turn_timeout=CLOSE_TIMEOUT)
+        for task in tuple(self._questions.values()):
+            task.cancel()
+        await self.flush()
+        self._sender.cancel()
+        await asyncio.gather(self._sender, return_exceptions=True)
+
+    async def replay(self) -> None:
+        """Send the whole session, from its first message."""
+        scrollback = self.session.scrollback
+        shown = list(scrollback.shown())
+        while scrollback.has_more:
+            shown = [*await scrollback.more(), *shown]
+        for event in shown:
+            self.send(self._updates.replay(event))
+        if self.session.todos:
+            self.send([plan_of(self.session.todos)])
+        await self.flush()
+
+    def send(self, updates: Iterable[Any]) -> None:
+        """Send updates, in the order of these calls."""
+        for update in updates:
+            self._outgoing.put_nowait(update)
+
+    async def flush(self) -> None:
+        """Wait until everything is sent, or the client is gone."""
+        sent = asyncio.create_task(self._outgoing.join())
+        await asyncio.wait([sent, self._sender], return_when=asyncio.FIRST_COMPLETED)
+        sent.cancel()
+
+    def show(self, event: Event) -> None:
+        self.send(self._updates.of(event))
+        match event:
+            case events.PermissionAsked():
+                self._ask(event.question_id, self._ask_permission(event))
+            case events.QuestionAsked():
+                self._ask(event.question_id, self._ask_question(event))
+            case events.QuestionClosed(question_id):
+                if task := self._questions.pop(question_id, None):
+                    task.cancel()
+            case events.Replied(message):
+                self.usage += message.usage or Usage()
+            case events.TurnFinished():
+                self._finished = event
+            case _:
+                pass
+
+    def show_background(self, event: Event) -> None:
+        self.show(event)
+
+    def turn_began(self) -> None:
+        if self._is_cancelled:
+            self._queue.interrupt()
+
+    def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
+        if outcome == "interrupted":
+            self._finished = events.TurnFinished(outcome)
+
+    async def run_command(self, text: str) -> bool:
+        return await dispatch(self._front_end, text)
+
+    async def request_choice(self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]) -> str:
+        """The id of the option that the user picks; empty if they dismiss the question."""
+        await self.flush()
+        answer = await self._client.request_permission(self.session.id, call, list(options))
+        outcome = answer.outcome
+        return outcome.option_id if isinstance(outcome, acp.AllowedOutcome) else ""
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        return await self._front_end.choose(title, choices)
+
+    async def settings(self) -> dict[str, Any]:
+        """Modes and options, for the response that opens the session."""
+        available = [acp.SessionMode(id=mode, name=mode.capitalize(), description=what) for mode, what in MODES.items()]
+        modes = acp.SessionModeState(current_mode_id=self.session.status().mode, available_modes=available)
+        return {"modes": modes, "config_options": await self.options()}
+
+    async def options(self) -> list[acp.SessionConfigOptionSelect]:
+        """Mode, model and effort, with their values now."""
+        status = self.session.status()
+        usable = [choice.name for choice in await self.session.models() if choice.usable]
+        names = usable if status.model in usable else [status.model, *usable]
+        values: dict[str, list[str]] = {"mode": list(MODES), "model": names, "effort": list(EFFORTS)}
+        chosen = {"mode": status.mode, "model": status.model, "effort": status.effort}
+        categories = {"mode": "mode", "model": "model", "effort": "thought_level"}
+        return [
+            acp.SessionConfigOptionSelect(
+                type="select",
+                id=name,
+                name=name.capitalize(),
+                category=cast("Any", categories[name]),
+                current_value=chosen[name],
+                options=[acp.SessionConfigSelectOption(value=value, name=value) for value in values[name]],
+            )
+            for name in values
+        ]
+
+    async def set_option(self, name: str, value: str) -> None:
+        """Set mode, model or effort. Raises UsageError and NoModelError."""
+        allowed = {"mode": tuple(MODES), "effort": EFFORTS}.get(name, (value,) if name == "model" else ())
+        if value not in allowed:
+            known = f"`{name}` is one of {', '.join(allowed)}." if allowed else "There are: mode, model, effort."
+            raise UsageError(f"`{name}` cannot be set to `{value}`.", known)
+        if name == "mode":
+            self.session.set_mode(cast("Any", value))
+        elif name == "model":
+            await self.session.set_model(value)
+        else:
+            await self.session.set_model(effort=cast("Any", value))
+
+    async def send_settings(self) -> None:
+        """Send mode and options where they differ from what the client knows."""
+        before, self._sent = self._sent, self._settings()
+        if before[0] != self._sent[0]:
+            self.send([acp.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self._sent[0])])
+        if before != self._sent:
+            options: list[Any] = list(await self.options())
+            self.send([acp.ConfigOptionUpdate(session_update="config_option_update", config_options=options)])
+
+    def _settings(self) -> tuple[str, str, str]:
+        status = self.session.status()
+        return status.mode, status.model, status.effort
+
+    def _ask(self, question_id: str, asking: Coroutine[Any, Any, None]) -> None:
+        self._questions[question_id] = asyncio.create_task(asking)
+
+    async def _ask_permission(self, asked: events.PermissionAsked) -> None:
+        permit = events.Permit("no", REFUSED)
+        options = [_option("yes", "Allow once", "allow_once"), _option("no", "Reject", "reject_once")]
+        if asked.rule:
+            options.insert(1, _option("always", f"Always allow {asked.rule}", "allow_always"))
+        try:
+            call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
+            chosen = await self.request_choice(call, options)
+            permit = events.Permit(chosen if chosen in ("yes", "always") else "no")  # type: ignore[arg-type]
+        except Exception:  # noqa: BLE001 (whatever the client does, the call is refused)
+            log.exception("the editor could not ask for a permission")
+        self.session.answer(asked.question_id, permit)
+
+    async def _ask_question(self, asked: events.QuestionAsked) -> None:
+        answers: Sequence[str] = ()
+        try:
+            if self._can_fill_forms:
+                answers = await self._fill_form(asked.question)
+            elif asked.question.choices:
+                choices = [Choice(choice, choice) for choice in asked.question.choices]
+                chosen = await self._front_end.choose(_text_of(asked.question), choices)
+                answers = (chosen,) if chosen else ()
+            else:
+                self.send([notice(f"{asked.question.text}\nAnswer with your next message.")])
+        except Exception:  # noqa: BLE001 (as above: it stays unanswered)
+            log.exception("the editor could not ask a question")
+        self.session.answer(asked.question_id, events.Reply(tuple(answers)))
+
+    async def _fill_form(self, question: Question) -> Sequence[str]:
+        await self.flush()
+        field: Any = acp.ElicitationStringPropertySchema(type="string", enum=list(question.choices) or None)
+        if question.several and question.choices:
+            items = acp.StringMultiSelectItems(type="string", enum=list(question.choices))
+            field = acp.ElicitationMultiSelectPropertySchema(type="array", items=items)
+        schema = acp.ElicitationSchema(properties={ANSWER: field}, required=[ANSWER])
+        mode = acp.ElicitationFormSessionMode(session_id=self.session.id, requested_schema=schema)
+        answer = await self._client.create_elicitation(clean(_text_of(question)), mode)
+        content = answer.content or {} if isinstance(answer, acp.AcceptElicitationResponse) else {}
+        given = content.get(ANSWER, ())
+        return (given,) if isinstance(given, str) else [str(item) for item in given]
+
+    async def _send_all(self) -> None:
+        while True:
+            update = await self._outgoing.get()
+            try:
+                await self._client.session_update(self.session.id, update)
+            except (ConnectionError, OSError):
+                return  # the client is gone: the end of its input closes the sessions
+            finally:
+                self._outgoing.task_done()
+
+
+def _option(option_id: str, name: str, kind: str) -> acp.PermissionOption:
+    assert kind in get_args(acp.PermissionOptionKind)
+    return acp.PermissionOption(option_id=option_id, name=name, kind=cast("Any", kind))
+
+
+def _text_of(question: Question) -> str:
+    return "\n\n".join(filter(None, (question.text, question.details)))

@@ -1,0 +1,132 @@
+"""EditorFrontEnd: an editor as the commands see it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from acp import schema as acp
+from acp.helpers import update_agent_message_text
+
+from ouro.commands.builtin import COMMANDS
+from ouro.commands.front_end import WayBack
+from ouro.commands.rewind import choose_from_list
+from ouro.display import Choice
+from ouro.errors import UsageError
+from ouro.events import Event, Level
+from ouro.frontends.acp.updates import notice
+from ouro.messages import Image
+from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue
+from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.frontends.acp.editor_session import EditorSession
+
+MAX_CHOICES = 9
+"""Buttons of one question; a longer list is printed, to be named behind the command."""
+ELSEWHERE = "Use the editor's own list of threads."
+NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
+"""Commands that an editor has its own way for: they are not offered."""
+
+
+class EditorFrontEnd:
+    theme = ""
+    themes: Sequence[str] = ()
+    keys: Sequence[tuple[str, str]] = ()
+
+    def __init__(self, editor: EditorSession, turns: TurnQueue) -> None:
+        self._editor = editor
+        self._turns = turns
+        self._numbers = itertools.count(1)
+
+    @property
+    def session(self) -> Session:
+        return self._editor.session
+
+    def set_theme(self, name: str) -> None:
+        """Do nothing: the editor sets the colours."""
+
+    def show(self, markdown: str) -> None:
+        self._editor.send([update_agent_message_text(f"{markdown}\n\n")])
+
+    def say(self, text: str, level: Level = "info") -> None:  # noqa: ARG002 (the text says it)
+        self._editor.send([notice(text)])
+
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        if len(choices) > MAX_CHOICES:
+            names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
+            self.show(f"{clean(title)} Name one behind the command:\n\n{clean(names)}")
+            return None
+        options = [
+            acp.PermissionOption(option_id=str(at), name=_label(choice, current), kind="allow_once")
+            for at, choice in enumerate(choices)
+        ]
+        options.append(acp.PermissionOption(option_id="cancel", name="Cancel", kind="reject_once"))
+        call_id = f"choice_{next(self._numbers)}"
+        call = acp.ToolCallUpdate(tool_call_id=call_id, title=clean(title), kind="other", status="pending")
+        chosen = await self._editor.request_choice(call, options)
+        return next((choice.value for at, choice in enumerate(choices) if chosen == str(at)), None)
+
+    async def choose_way_back(self) -> WayBack | None:
+        return await choose_from_list(self)
+
+    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
+        self.say("The agent goes on from the message that you went back to; what the editor shows below it is gone.")
+        if draft:
+            self.say(f"The message was:\n{draft}")
+
+    async def pick_session(
+        self,
+        session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
+        search: str = "",  # noqa: ARG002
+        only: Collection[str] = (),  # noqa: ARG002
+    ) -> OpenRequest | None:
+        raise UsageError(ELSEWHERE)
+
+    async def open(self, request: OpenRequest) -> None:
+        raise UsageError(ELSEWHERE, f"The session is {request.resume}." if request.resume else "")
+
+    async def go_to(self, message: int) -> None:
+        raise UsageError(f"Message {message} cannot be shown in an editor.", "Use `ouro --resume` in a terminal.")
+
+    async def edit(self, _text: str) -> str:
+        raise UsageError("Edit the file itself: ouro reads it again with your next message.")
+
+    async def send(self, text: str) -> None:
+        self._turns.queue(Draft(text))
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        await self._turns.run(events)
+
+    async def browse_memory(self) -> bool:
+        return False
+
+    def copy(self, text: str) -> None:  # noqa: ARG002 (as FrontEnd names it)
+        raise UsageError("Copy it in the editor.")
+
+    def redraw(self) -> None:
+        """Do nothing: the session sends changed settings after the command."""
+
+    def leave(self) -> None:
+        raise UsageError("Close the thread in the editor.")
+
+
+def available_commands() -> list[acp.AvailableCommand]:
+    """The slash commands, for the editor's completion."""
+    return [
+        acp.AvailableCommand(
+            name=command.name,
+            description=command.help,
+            input=acp.AvailableCommandInput(root=acp.UnstructuredCommandInput(hint=command.argument))
+            if command.argument
+            else None,
+        )
+        for command in COMMANDS
+        if command.name not in NOT_HERE
+    ]
+
+
+def _label(choice: Choice, current: str) -> str:
+    detail = f" — {choice.detail}" if choice.detail else ""
+    return one_line(f"{choice.label}{' (in use)' if current and choice.value == current else ''}{detail}")

@@ -1,0 +1,298 @@
+"""The agent side of the Agent Client Protocol: sessions for an editor, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import msgspec
+from acp import PROTOCOL_VERSION, Client, RequestError, run_agent
+from acp import schema as acp
+from acp.helpers import update_available_commands
+from msgspec.structs import replace
+
+from ouro import __version__
+from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNotFound, TrustNeeded, UsageError
+from ouro.events import TurnFinished
+from ouro.frontends.acp.editor_files import EditorFiles
+from ouro.frontends.acp.editor_session import EditorSession
+from ouro.frontends.acp.front_end import available_commands
+from ouro.frontends.acp.prompts import draft_of
+from ouro.frontends.acp.transport import StdioTransport
+from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
+from ouro.options import Options
+from ouro.session import OpenRequest, Session, SessionCatalog, trust_question
+from ouro.utils.log import log
+
+P = ParamSpec("P")
+T = TypeVar("T")
+OpenSession = Callable[[OpenRequest], Awaitable[Session]]
+MakeOpener = Callable[[Options], OpenSession]
+OpenCatalog = Callable[[Path], Awaitable[SessionCatalog]]
+PAGE = 50
+"""Sessions that `session/list` returns at once."""
+INVALID, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
+CODES: dict[type[OuroError], int] = {
+    UsageError: INVALID,
+    SessionNotFound: NOT_FOUND,
+    NoModelError: AUTH_REQUIRED,
+    AuthenticationFailed: AUTH_REQUIRED,
+}
+STOP_REASONS: dict[str, acp.StopReason] = {
+    "answered": "end_turn",
+    "interrupted": "cancelled",
+    "limit": "max_turn_requests",
+    "refused": "refusal",
+}
+
+
+async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: OpenCatalog, stdin: int, stdout: int) -> int:
+    """Serve one client until it closes its end, or a signal comes; returns the exit code."""
+    agent = EditorAgent(options, make_opener, open_catalog)
+    serving = asyncio.create_task(
+        run_agent(cast("Any", agent), StdioTransport(stdin, stdout), use_unstable_protocol=True)
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, serving.cancel)
+    try:
+        await asyncio.wait([serving])
+    finally:
+        await agent.close()
+    return 0
+
+
+def _plainly(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A handler whose errors are JSON-RPC errors with a message for users."""
+
+    @functools.wraps(handler)
+    async def handle(*args: P.args, **options: P.kwargs) -> T:
+        try:
+            return await handler(*args, **options)
+        except OuroError as error:
+            code = next((code for kind, code in CODES.items() if isinstance(error, kind)), INTERNAL)
+            raise RequestError(code, str(error)) from error
+        except RequestError:
+            raise
+        except Exception as error:
+            log.exception("%s failed", handler.__name__)
+            message = f"ouro failed: {type(error).__name__}: {error}. See ouro.log."
+            raise RequestError(INTERNAL, message) from error
+
+    return handle
+
+
+class _Opening(msgspec.Struct, frozen=True):
+    """How a session was opened, to open it again when its folder becomes trusted."""
+
+    open_session: OpenSession
+    request: OpenRequest
+    files: EditorFiles
+    mcp_servers: tuple[str, ...]
+    """The names of those that the client hands over."""
+
+
+class EditorAgent:
+    """The methods of the protocol; the SDK calls them by name."""
+
+    def __init__(self, options: Options, make_opener: MakeOpener, open_catalog: OpenCatalog) -> None:
+        self._options = options
+        self._make_opener = make_opener
+        self._open_catalog = open_catalog
+        self._client: Client | None = None
+        self._can = acp.ClientCapabilities()
+        self._sessions: dict[str, EditorSession] = {}
+        self._untrusted: dict[str, tuple[TrustNeeded, _Opening]] = {}
+        self._later: set[asyncio.Task[None]] = set()
+
+    def on_connect(self, conn: Client) -> None:
+        self._client = conn
+
+    async def close(self) -> None:
+        """Close all sessions: what runs is interrupted, and saved."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        for result in await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True):
+            if isinstance(result, Exception):
+                log.error("a session was not closed", exc_info=result)
+
+    @_plainly
+    async def initialize(
+        self,
+        protocol_version: int,  # noqa: ARG002 (the client ends the connection if it does not speak version 1)
+        client_capabilities: acp.ClientCapabilities | None = None,
+        **_meta: Any,
+    ) -> acp.InitializeResponse:
+        self._can = client_capabilities or acp.ClientCapabilities()
+        return acp.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=acp.Implementation(name="ouro", title="ouro", version=__version__),
+            auth_methods=[],
+            agent_capabilities=acp.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=acp.PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=acp.McpCapabilities(http=False, sse=False),
+                session_capabilities=acp.SessionCapabilities(
+                    list=acp.SessionListCapabilities(),
+                    fork=acp.SessionForkCapabilities(),
+                    resume=acp.SessionResumeCapabilities(),
+                    close=acp.SessionCloseCapabilities(),
+                    additional_directories=acp.SessionAdditionalDirectoriesCapabilities(),
+                ),
+            ),
+        )
+
+    @_plainly
+    async def new_session(self, cwd: str, **more: Any) -> acp.NewSessionResponse:
+        editor = await self._open(cwd, OpenRequest(new_id=str(uuid.uuid4())), more)
+        return acp.NewSessionResponse(session_id=editor.session.id, **await editor.settings())
+
+    @_plainly
+    async def load_session(self, cwd: str, session_id: str, **more: Any) -> acp.LoadSessionResponse:
+        editor = await self._open_saved(cwd, session_id, more)
+        await editor.replay()
+        return acp.LoadSessionResponse(**await editor.settings())
+
+    @_plainly
+    async def resume_session(self, session_id: str, cwd: str, **more: Any) -> acp.ResumeSessionResponse:
+        editor = await self._open_saved(cwd, session_id, more)
+        return acp.ResumeSessionResponse(**await editor.settings())
+
+    @_plainly
+    async def fork_session(self, session_id: str, cwd: str, **more: Any) -> acp.ForkSessionResponse:
+        await self._check_saved(session_id)
+        editor = await self._open(cwd, OpenRequest(session_id, fork=True), more)
+        return acp.ForkSessionResponse(session_id=editor.session.id, **await editor.settings())
+
+    @_plainly
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
+    ) -> acp.ListSessionsResponse:
+        catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
+        found = await (catalog.here() if cwd else catalog.sessions())
+        if cursor and not cursor.isdecimal():
+            raise UsageError(f"`{cursor}` is not a cursor of this list.")
+        start = int(cursor or 0)
+        page = [
+            acp.SessionInfo(session_id=info.id, cwd=info.project, title=info.title, updated_at=info.updated_at)
+            for info in found[start : start + PAGE]
+        ]
+        following = str(start + PAGE) if len(found) > start + PAGE else None
+        return acp.ListSessionsResponse(sessions=page, next_cursor=following)
+
+    @_plainly
+    async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
+        editor = self._opened(session_id)
+        del self._sessions[session_id]
+        await editor.close()
+        return acp.CloseSessionResponse()
+
+    @_plainly
+    async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
+        draft = draft_of(prompt, self._opened(session_id).session.cwd)
+        if session_id in self._untrusted:
+            await self._ask_for_trust(session_id)
+        editor = self._opened(session_id)
+        finished: TurnFinished = await editor.prompt(draft)
+        if finished.outcome in ("failed", "unauthorized"):
+            code = AUTH_REQUIRED if finished.outcome == "unauthorized" else INTERNAL
+            raise RequestError(code, finished.detail or finished.outcome)
+        if finished.detail:
+            editor.send([notice(finished.detail)])
+            await editor.flush()
+        return acp.PromptResponse(stop_reason=STOP_REASONS[finished.outcome], usage=usage_of(editor.usage))
+
+    async def cancel(self, session_id: str, **_meta: Any) -> None:
+        if editor := self._sessions.get(session_id):
+            editor.cancel()
+
+    @_plainly
+    async def set_session_mode(self, mode_id: str, session_id: str, **_meta: Any) -> acp.SetSessionModeResponse:
+        editor = self._opened(session_id)
+        await editor.set_option("mode", mode_id)
+        await editor.send_settings()
+        return acp.SetSessionModeResponse()
+
+    @_plainly
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_meta: Any
+    ) -> acp.SetSessionConfigOptionResponse:
+        editor = self._opened(session_id)
+        await editor.set_option(config_id, str(value))
+        await editor.send_settings()
+        return acp.SetSessionConfigOptionResponse(config_options=cast("Any", await editor.options()))
+
+    def _opened(self, session_id: str) -> EditorSession:
+        if session_id not in self._sessions:
+            raise SessionNotFound(f"No session {session_id} is open here.", "Load it, or begin a new one.")
+        return self._sessions[session_id]
+
+    async def _open_saved(self, cwd: str, session_id: str, more: dict[str, Any]) -> EditorSession:
+        await self._check_saved(session_id)
+        if before := self._sessions.pop(session_id, None):  # the client opens it anew
+            await before.close()
+        return await self._open(cwd, OpenRequest(session_id), more)
+
+    async def _check_saved(self, session_id: str) -> None:
+        """Refuse what is not the id of a session: words of a title would find one, too."""
+        catalog = await self._open_catalog(self._options.cwd)
+        if not any(info.id == session_id for info in await catalog.sessions()):
+            raise SessionNotFound(f"There is no session {session_id}.")
+
+    async def _open(self, cwd: str, request: OpenRequest, more: dict[str, Any]) -> EditorSession:
+        folders = tuple(Path(folder) for folder in more.get("additional_directories") or ())
+        for folder in (Path(cwd), *folders):
+            if not folder.is_absolute() or not folder.is_dir():
+                raise UsageError(f"{folder} is not an absolute path of a folder.")
+        assert self._client is not None
+        files = EditorFiles(self._client, self._can.fs or acp.FileSystemCapabilities(), request.new_id)
+        options = replace(self._options, cwd=Path(cwd), add_dirs=(*self._options.add_dirs, *folders), editor=files)
+        servers = tuple(server.name for server in more.get("mcp_servers") or ())
+        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, files, servers)
+        try:
+            return await self._use(opening)
+        except TrustNeeded as error:  # the user is asked with the first prompt: there is no session to ask in yet
+            untrusted = msgspec.structs.replace(opening, request=replace(request, trust="no"))
+            editor = await self._use(untrusted)
+            self._untrusted[editor.session.id] = error, opening
+            return editor
+
+    async def _use(self, opening: _Opening) -> EditorSession:
+        session = await opening.open_session(opening.request)
+        opening.files.session_id = session.id
+        assert self._client is not None
+        has_terminals = bool((self._can.field_meta or {}).get("terminal_output"))
+        updates = EventUpdates(session.cwd, has_terminals=has_terminals)
+        can_fill_forms = self._can.elicitation is not None and self._can.elicitation.form is not None
+        editor = self._sessions[session.id] = EditorSession(
+            session, self._client, updates, can_fill_forms=can_fill_forms
+        )
+        task = asyncio.create_task(self._greet(editor, opening.mcp_servers))  # runs once the response is on its way
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+        return editor
+
+    async def _greet(self, editor: EditorSession, servers: Sequence[str]) -> None:
+        editor.send([update_available_commands(available_commands())])
+        editor.send(notice(text) for text in editor.session.notices)
+        if servers:
+            editor.send([notice(f"MCP servers of the editor are not used: {', '.join(servers)}.")])
+
+    async def _ask_for_trust(self, session_id: str) -> None:
+        """Ask whether the files of the folder may be obeyed; if so, open the session again with them."""
+        error, opening = self._untrusted.pop(session_id)
+        editor = self._opened(session_id)
+        title, choices = trust_question(error)
+        if await editor.choose(title, choices[:2]) != "yes":
+            return
+        status = editor.session.status()
+        await editor.close()
+        again = await self._use(msgspec.structs.replace(opening, request=replace(opening.request, trust="yes")))
+        if again.session.status().mode != status.mode:
+            again.session.set_mode(status.mode)
+        if again.session.status().model != status.model:
+            await again.session.set_model(status.model)

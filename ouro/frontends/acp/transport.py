@@ -1,0 +1,55 @@
+"""StdioTransport: JSON-RPC messages as lines on two file descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from ouro.frontends.headless.input import lines
+
+PARSE_ERROR = {"code": -32700, "message": "This line is not a JSON-RPC message."}
+
+
+class StdioTransport:
+    """The transport of the SDK, which drops lines that are not messages: here they are answered with an error."""
+
+    def __init__(self, stdin: int, stdout: int) -> None:
+        self._arriving = lines(stdin)
+        self._stdout = stdout
+        # A thread of its own: those of the loop may all be waiting for the editor's answer.
+        self._writer = ThreadPoolExecutor(1, "acp-output")
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write one message. Raises OSError: the client is gone."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._write, line)
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end."""
+        async for line in self._arriving:
+            message = None
+            with suppress(ValueError, RecursionError):
+                message = json.loads(line)
+            if isinstance(message, dict) and isinstance(message.get("method", ""), str):
+                return message
+            await self.send({"jsonrpc": "2.0", "id": None, "error": PARSE_ERROR})
+        return None
+
+    async def close(self) -> None:
+        await self._arriving.aclose()
+        self._writer.shutdown(wait=False)
+
+    def _write(self, line: bytes) -> None:
+        while line:
+            line = line[os.write(self._stdout, line) :]
+
+
+def take_stdout() -> int:
+    """A descriptor of standard output; what anything prints there from now on goes to standard error."""
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    return stdout

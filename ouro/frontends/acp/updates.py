@@ -1,0 +1,229 @@
+"""What happens in a session as updates of the protocol."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from acp import schema as acp
+from acp.helpers import (
+    image_block,
+    plan_entry,
+    text_block,
+    tool_content,
+    tool_diff_content,
+    update_agent_message_text,
+    update_agent_thought_text,
+    update_plan,
+    update_tool_call,
+    update_user_message,
+    update_user_message_text,
+)
+
+from ouro import events
+from ouro.display import CommandOutput, Diff, Display, Plain, Todo
+from ouro.events import Event
+from ouro.frontends.memory_lines import memory_line
+from ouro.messages import Image, ToolCall, Usage
+from ouro.utils.text import clean
+
+Update = Any
+"""One of the models that `session/update` carries."""
+KINDS: dict[str, acp.ToolKind] = {
+    "read": "read",
+    "write": "edit",
+    "edit": "edit",
+    "apply_patch": "edit",
+    "glob": "search",
+    "grep": "search",
+    "memory_search": "search",
+    "shell": "execute",
+    "shell_output": "execute",
+    "shell_kill": "execute",
+    "todo": "think",
+}
+_TODO_STATES: dict[str, acp.PlanEntryStatus] = {"pending": "pending", "in_progress": "in_progress", "done": "completed"}
+_MAX_OUTPUT = 10_000
+"""Characters of running output that are sent again with each update, to clients without a terminal."""
+
+
+class EventUpdates:
+    """The updates of one session.
+
+    Args:
+        cwd: of the session.
+        has_terminals: the client shows output as a terminal (`_meta.terminal_output`, as Zed does).
+    """
+
+    def __init__(self, cwd: Path, *, has_terminals: bool = False) -> None:
+        self._cwd = cwd
+        self._has_terminals = has_terminals
+        self._output: dict[str, str] = {}
+
+    def of(self, event: Event) -> Iterator[Update]:
+        """What the client is sent of an event; nothing for most of those that only screens need."""
+        match event:
+            case events.TextDelta(text):
+                yield update_agent_message_text(text)
+            case events.ThinkingDelta(text):
+                yield update_agent_thought_text(text)
+            case events.ToolStarted():
+                yield self._started(event)
+            case events.ToolProgress():
+                yield self._progress(event)
+            case events.ToolFinished():
+                yield self._finished(event)
+            case events.TodosChanged(todos):
+                yield plan_of(todos)
+            case events.UsageUpdated():
+                cost = event.session.cost
+                price = acp.Cost(amount=cost, currency="USD") if cost is not None else None
+                yield acp.UsageUpdate(session_update="usage_update", used=event.context, size=event.window, cost=price)
+            case events.Titled(title):
+                yield acp.SessionInfoUpdate(session_update="session_info_update", title=title)
+            case events.NoteKept() | events.CoreChanged() | events.Compacted():
+                yield notice(memory_line(event))
+            case events.Retrying(reason=reason):
+                yield notice(f"{reason} Asking again: what the answer had so far does not count.")
+            case events.Said(text):
+                yield notice(text)
+            case _:
+                pass
+
+    def replay(self, event: Event) -> Iterator[Update]:
+        """The same for an event of a session that is loaded, with the user's messages."""
+        if isinstance(event, events.Prompted):
+            yield from _prompted(event)
+        else:
+            yield from self.of(event)
+
+    def call(self, call: ToolCall, title: str, display: Display | None = None) -> acp.ToolCallUpdate:
+        """A tool call for a permission question, with what it would do."""
+        return acp.ToolCallUpdate(
+            tool_call_id=call.id,
+            title=clean(title),
+            kind=KINDS.get(call.name, "other"),
+            status="pending",
+            content=self._content(display) if display else None,
+            locations=self._locations(call, display),
+            raw_input=dict(call.arguments),
+        )
+
+    def _started(self, event: events.ToolStarted) -> Update:
+        call = event.call
+        is_terminal = self._has_terminals and call.name == "shell"
+        return acp.ToolCallStart(
+            session_update="tool_call",
+            tool_call_id=call.id,
+            title=clean(event.title),
+            kind=KINDS.get(call.name, "other"),
+            status="in_progress",
+            content=[acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)] if is_terminal else None,
+            locations=self._locations(call),
+            raw_input=dict(call.arguments),
+            field_meta=_terminal(call.id, "info", cwd=str(self._cwd)) if is_terminal else None,
+        )
+
+    def _progress(self, event: events.ToolProgress) -> Update:
+        if self._has_terminals:
+            return _meta_update(event.call_id, _terminal(event.call_id, "output", data=event.text))
+        output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[-_MAX_OUTPUT:]
+        return update_tool_call(event.call_id, content=[_fenced(output)])
+
+    def _finished(self, event: events.ToolFinished) -> Update:
+        self._output.pop(event.call_id, None)
+        status: acp.ToolCallStatus = "failed" if event.failed else "completed"
+        body = event.display.body
+        if self._has_terminals and event.name == "shell" and isinstance(body, CommandOutput):
+            meta = _terminal(event.call_id, "exit", exit_code=body.exit_code, signal=None)
+            return _meta_update(event.call_id, meta, status=status)
+        content = self._content(event.display)
+        locations = self._locations(None, event.display)
+        return update_tool_call(event.call_id, status=status, content=content, locations=locations)
+
+    def _content(self, display: Display) -> list[Any]:
+        match display.body:
+            case Diff(changes):
+                return [
+                    tool_diff_content(self._absolute(change.moved_to or change.path), change.after or "", change.before)
+                    for change in changes
+                ]
+            case CommandOutput(command, output, exit_code):
+                return [_fenced(output or (command if exit_code is None else "(no output)"))]
+            case Plain(text, language):
+                return [_fenced(text, language)]
+            case _:
+                return [tool_content(text_block(clean(display.summary)))]
+
+    def _locations(self, call: ToolCall | None, display: Display | None = None) -> list[acp.ToolCallLocation] | None:
+        if display is not None and isinstance(display.body, Diff):
+            return [
+                acp.ToolCallLocation(path=self._absolute(change.moved_to or change.path), line=_first_change(change))
+                for change in display.body.changes
+            ]
+        path = call.arguments.get("path") if call is not None and call.name in KINDS else None
+        if call is None or not isinstance(path, str) or not path:
+            return None
+        line = call.arguments.get("offset") if call.name == "read" else None
+        return [acp.ToolCallLocation(path=self._absolute(path), line=line if isinstance(line, int) else None)]
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(self._cwd / Path(path.replace("\0", "\ufffd")).expanduser())
+
+
+def plan_of(todos: Sequence[Todo]) -> Update:
+    return update_plan(plan_entry(clean(todo.text), status=_TODO_STATES[todo.state]) for todo in todos)
+
+
+def notice(text: str) -> Update:
+    """A message of ouro itself, set off from the text of the model."""
+    quoted = "\n".join(f"> {line}" for line in clean(text).splitlines())
+    return update_agent_message_text(f"\n\n{quoted}\n\n")
+
+
+def usage_of(usage: Usage) -> acp.Usage:
+    return acp.Usage(
+        total_tokens=usage.input + usage.output,
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        cached_read_tokens=usage.cached,
+        cached_write_tokens=usage.cache_written,
+    )
+
+
+def image_of(image: Image) -> acp.ImageContentBlock:
+    return image_block(base64.b64encode(image.data).decode(), image.media_type)
+
+
+def _prompted(event: events.Prompted) -> Iterator[Update]:
+    if event.text:
+        yield update_user_message_text(event.text)
+    for image in event.images:
+        yield update_user_message(image_of(image))
+
+
+def _fenced(text: str, language: str = "") -> acp.ContentToolCallContent:
+    """A code block; the fence is longer than any in the text."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return tool_content(text_block(f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"))
+
+
+def _first_change(change: Any) -> int:
+    """The line of the first difference of a changed file, from 1."""
+    before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
+    same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
+    first: int = change.first_line
+    return first + (min(len(before), len(after)) if same is None else same)
+
+
+def _terminal(call_id: str, what: Literal["info", "output", "exit"], **fields: Any) -> dict[str, Any]:
+    return {f"terminal_{what}": {"terminal_id": call_id, **fields}}
+
+
+def _meta_update(call_id: str, meta: dict[str, Any], status: acp.ToolCallStatus | None = None) -> Update:
+    return acp.ToolCallProgress(session_update="tool_call_update", tool_call_id=call_id, status=status, field_meta=meta)

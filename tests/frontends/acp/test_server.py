@@ -1,0 +1,255 @@
+"""ouro as the agent of an editor: the SDK's own client, a real session, a model server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+
+import pytest
+from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block
+from acp import schema as acp
+from fakes.editor import Editor, connected
+from fakes.model_server import Call, Reply, agent, failure
+from fakes.ouro_program import OuroProgram
+
+
+@pytest.fixture
+def ouro(model_server, repository, monkeypatch):
+    """A folder and a model server; the model does what the lines of a prompt say."""
+    model_server.script(agent)
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    return OuroProgram(model_server, repository)
+
+
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+
+
+async def test_a_prompt_with_tools_plan_and_permission(ouro):
+    todos = {"todos": [{"text": "Mend it", "state": "in_progress"}]}
+    edit = {"path": "api.py", "edits": [{"old_text": "'hello '", "new_text": "'hi '"}]}
+    ouro.server.script([
+        Reply("I look.", thinking="Hm.", calls=[Call("read", {"path": "api.py", "offset": 4}), Call("todo", todos)]),
+        Reply(calls=[Call("edit", edit)]),
+        Reply("Done."),
+    ])  # fmt: skip
+    editor = Editor("yes")
+    async with connected(ouro, editor) as connection:
+        opened = await connection.new()
+        assert await connection.say("Mend it.") == "end_turn"
+        await editor.until(lambda: editor.of("usage_update"))
+    assert opened.modes.current_mode_id == "ask"
+    assert [option.id for option in opened.config_options] == ["mode", "model", "effort"]
+    assert editor.text.startswith("I look.Done.")
+    assert "".join(chunk.content.text for chunk in editor.of("agent_thought_chunk")) == "Hm."
+    [plan] = editor.of("plan")
+    assert [(entry.content, entry.status) for entry in plan.entries] == [("Mend it", "in_progress")]
+    calls = {call.title: call for call in editor.of("tool_call")}
+    read, change = calls["read api.py:4-"], calls["edit api.py"]
+    assert (read.kind, read.locations[0].path, read.locations[0].line) == ("read", str(ouro.folder / "api.py"), 4)
+    assert (change.kind, change.status) == ("edit", "in_progress")
+    [asked] = editor.asked
+    assert asked.tool_call.tool_call_id == change.tool_call_id
+    assert [option.kind for option in asked.options] == ["allow_once", "allow_always", "reject_once"]
+    assert asked.options[1].name == "Always allow write(./api.py)"
+    diff = asked.tool_call.content[0]
+    assert (diff.path, "'hello '" in diff.old_text, "'hi '" in diff.new_text) == (
+        str(ouro.folder / "api.py"),
+        True,
+        True,
+    )
+    done = [update for update in editor.of("tool_call_update") if update.tool_call_id == change.tool_call_id][-1]
+    assert (done.status, done.content[0].type, done.locations[0].line) == ("completed", "diff", 5)
+    assert "'hi '" in (ouro.folder / "api.py").read_text()
+    names = {command.name: command for command in editor.of("available_commands_update")[0].available_commands}
+    assert {"compact", "memory", "undo", "model"} <= set(names)
+    assert names["model"].input.root.hint == "[name]"
+    assert "exit" not in names
+
+
+@pytest.mark.parametrize(("answer", "told"), [("no", "The user refused"), ("cancelled", "The user refused"),
+                                              ("error", "could not ask")])  # fmt: skip
+async def test_what_the_user_does_not_allow_is_not_done(ouro, answer, told):
+    ouro.server.script([Call("write", {"path": "made.txt", "content": "x"}), "Well."])
+    async with connected(ouro, editor := Editor(answer)) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+    assert not (ouro.folder / "made.txt").exists()
+    assert told in ouro.server.requests[-1].results[0]
+    assert editor.of("tool_call_update")[-1].status == "failed"
+
+
+async def test_always_saves_the_rule(ouro):
+    write = [Call("write", {"path": "made.txt", "content": "x"}), Call("write", {"path": "made.txt", "content": "y"})]
+    ouro.server.script([*write, "Done."])
+    async with connected(ouro, editor := Editor("always")) as connection:
+        await connection.new()
+        await connection.say("Go.")
+    assert ((ouro.folder / "made.txt").read_text(), len(editor.asked)) == ("y", 1)
+    assert "write(./made.txt)" in (ouro.home / "permissions.yaml").read_text()
+
+
+async def test_images_files_and_links_reach_the_model(ouro):
+    ouro.server.script(["Seen."])
+    file = ouro.folder / "api.py"
+    async with connected(ouro, Editor()) as connection:
+        await connection.new()
+        await connection.say(
+            "Compare ", resource_link_block("api.py", f"file://{file}"), " with ",
+            resource_block(embedded_text_resource(f"file://{file}#L1-2", "import os")), image_block(PIXEL, "image/png"),
+        )  # fmt: skip
+        with pytest.raises(RequestError, match="not audio"):
+            await connection.say(acp.AudioContentBlock(type="audio", data="", mime_type="audio/wav"))
+        with pytest.raises(RequestError, match="The prompt is empty"):
+            await connection.say("  ")
+    prompt = ouro.server.requests[0].prompt
+    assert "Compare @api.py with @api.py:1-2" in prompt
+    assert "Attached files:\n\n<file path='api.py:1-2'>\nimport os\n</file>" in prompt
+
+
+async def test_what_is_not_saved_is_read_and_written_through_the_editor(ouro):
+    file = str(ouro.folder / "api.py")
+    edit = {"path": "api.py", "edits": [{"old_text": "x = 1", "new_text": "x = 2"}]}
+    ouro.server.script([
+        Call("read", {"path": "api.py"}), Call("edit", edit), Call("write", {"path": "new.py", "content": "y = 1\n"}),
+        Call("read", {"path": "new.py"}), "Done.",
+    ])  # fmt: skip
+    editor = Editor("yes", "yes")
+    editor.buffers[file] = "x = 1\nunsaved = True\n"
+    async with connected(ouro, editor, files=True) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+    assert "unsaved = True" in ouro.server.requests[1].results[0]
+    assert editor.written == {file: "x = 2\nunsaved = True\n", str(ouro.folder / "new.py"): "y = 1\n"}
+
+
+async def test_a_cancel_ends_the_turn_and_the_session_goes_on(ouro):
+    ouro.server.script([Call("shell", {"command": "echo begun; sleep 60"}), "Again."])
+    editor = Editor("yes")
+    async with connected(ouro, editor, field_meta={"terminal_output": True}) as connection:
+        await connection.new()
+        prompt = asyncio.create_task(connection.say("Go."))
+        await editor.until(lambda: any("begun" in str(update) for update in editor.of("tool_call_update")))
+        await connection.agent.cancel(connection.session_id)
+        assert await prompt == "cancelled"
+        assert await connection.say("Again.") == "end_turn"
+        asking = asyncio.create_task(connection.say("!echo own line"))
+        assert await asking == "end_turn"
+    [call] = [call for call in editor.of("tool_call") if "sleep" in call.title]
+    assert call.content[0].terminal_id == call.tool_call_id
+    outputs = [update.field_meta for update in editor.of("tool_call_update") if update.field_meta]
+    assert any(meta.get("terminal_output", {}).get("data") == "begun\n" for meta in outputs)
+
+
+async def test_a_cancel_while_a_question_is_open(ouro):
+    ouro.server.script([Call("write", {"path": "made.txt", "content": "x"})])
+    async with connected(ouro, editor := Editor("wait")) as connection:
+        await connection.new()
+        prompt = asyncio.create_task(connection.say("Go."))
+        await editor.until(lambda: editor.asked)
+        await connection.agent.cancel(connection.session_id)
+        assert await prompt == "cancelled"
+    assert not (ouro.folder / "made.txt").exists()
+
+
+async def test_commands_change_mode_and_model(ouro):
+    ouro.server.script(lambda request: "Hello.")
+    editor = Editor("edit — edits files in the project without asking")
+    async with connected(ouro, editor) as connection:
+        opened = await connection.new()
+        client, session = connection.agent, connection.session_id
+        await connection.say("/plan")
+        assert editor.of("current_mode_update")[-1].current_mode_id == "plan"
+        await connection.say("/permissions")
+        assert editor.of("current_mode_update")[-1].current_mode_id == "edit"
+        await client.set_session_mode(session_id=session, mode_id="plan")
+        answer = await client.set_config_option(session_id=session, config_id="model", value="openai/other-model")
+        values = {option.id: option.current_value for option in answer.config_options}
+        assert values == {"mode": "plan", "model": "openai/other-model", "effort": "medium"}
+        await connection.say("/context")
+        await connection.say("/nonsense")
+        await connection.say("/exit")
+        for config, value, told in (
+            ("mode", "wild", "one of ask"),
+            ("model", "no-such", "no-such"),
+            ("x", "y", "There are"),
+        ):
+            with pytest.raises(RequestError, match=told):
+                await client.set_config_option(session_id=session, config_id=config, value=value)
+    assert "There is no command /nonsense" in editor.text
+    assert "Close the thread in the editor" in editor.text
+    assert {option.value for option in opened.config_options[1].options} >= {"openai/test-model", "openai/other-model"}
+
+
+async def test_a_question_of_the_agent_is_a_form_or_a_choice(ouro):
+    ask = Call("ask_user", {"question": "Which one?", "choices": ["red", "blue"]})
+    ouro.server.script([ask, "Well."] * 2)
+    first, second = Editor("blue"), Editor()
+    second.form = {"answer": "green"}
+    async with connected(ouro, first) as connection:
+        await connection.new()
+        await connection.say("Go.")
+    capabilities = acp.ElicitationCapabilities(form=acp.ElicitationFormCapabilities())
+    async with connected(ouro, second, elicitation=capabilities) as connection:
+        await connection.new()
+        await connection.say("Go.")
+    assert "blue" in ouro.server.requests[1].results[0]
+    assert "green" in ouro.server.requests[3].results[0]
+
+
+async def test_a_session_goes_on_in_the_terminal_and_back(ouro):
+    async with connected(ouro, Editor()) as connection:
+        await connection.new()
+        await connection.say("say: one")
+    assert ouro.headless("-p", "say: two", "--resume", connection.session_id).out == "two\n"
+    async with connected(ouro, editor := Editor()) as again:
+        listed = await again.agent.list_sessions(cwd=str(ouro.folder))
+        assert [info.session_id for info in listed.sessions] == [connection.session_id]
+        await again.agent.load_session(cwd=str(ouro.folder), session_id=connection.session_id, mcp_servers=[])
+        shown = [
+            (update.session_update, update.content.text) for update in editor.updates if hasattr(update, "content")
+        ]
+        assert [text for kind, text in shown if kind == "user_message_chunk"] == ["say: one", "say: two"]
+        assert [text for kind, text in shown if kind == "agent_message_chunk"] == ["one", "two"]
+        forked = await again.agent.fork_session(session_id=connection.session_id, cwd=str(ouro.folder))
+        assert forked.session_id != connection.session_id
+        await again.agent.close_session(session_id=forked.session_id)
+        again.session_id = forked.session_id
+        with pytest.raises(RequestError, match=r"No session .* is open here"):
+            await again.say("say: three")
+        await again.agent.resume_session(session_id=forked.session_id, cwd=str(ouro.folder))
+        await again.say("say: three")
+        with pytest.raises(RequestError, match="There is no session one"):
+            await again.agent.load_session(cwd=str(ouro.folder), session_id="one", mcp_servers=[])
+    told = [message["content"] for message in ouro.server.requests[-1].messages if message["role"] == "assistant"]
+    assert told == ["one", "two"]
+
+
+async def test_the_folder_is_trusted_with_the_first_prompt(ouro):
+    (ouro.folder / "AGENTS.md").write_text("Say moo.\n")
+    ouro.server.script(lambda request: "Well.")
+    for answer, obeys in (("Cancel", False), ("yes — trust this folder, now and later", True), ("", True)):
+        async with connected(ouro, editor := Editor(answer)) as connection:
+            await connection.new()
+            await connection.agent.set_session_mode(session_id=connection.session_id, mode_id="plan")
+            await connection.say("Go.")
+            assert ["AGENTS.md" in asked.tool_call.title for asked in editor.asked] == [True] * bool(answer)
+            assert ("Say moo." in str(ouro.server.requests[-1].body)) == obeys
+        assert "plan" in str(ouro.server.requests[-1].messages[-1])
+
+
+async def test_errors_are_plain(ouro):
+    ouro.server.script([failure(401, "bad key"), failure(400, "no such thing")])
+    async with connected(ouro, Editor()) as connection:
+        for cwd in ("relative", "/no/such/folder"):
+            with pytest.raises(RequestError, match="is not an absolute path of a folder"):
+                await connection.agent.new_session(cwd=cwd, mcp_servers=[])
+        await connection.new()
+        with pytest.raises(RequestError, match="key") as refused:
+            await connection.say("Go.")
+        assert refused.value.code == -32000
+        with pytest.raises(RequestError, match="no such thing"):
+            await connection.say("Go.")
+    (ouro.home / "models.yaml").unlink()
+    async with connected(ouro, Editor()) as connection:
+        with pytest.raises(RequestError, match="ouro models"):
+            await connection.new()
