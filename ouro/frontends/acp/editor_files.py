@@ -14,6 +14,7 @@ from ouro.utils.log import log
 
 T = TypeVar("T")
 READ_TIMEOUT = 5.0
+"""Seconds; then the file is read from the disk."""
 WRITE_TIMEOUT = 30.0
 """Seconds: an editor may format the file while it saves it."""
 
