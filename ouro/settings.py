@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost", "memories"]
-STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "tokens", "cost", "memories")
+StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox"]
+STATUS_ITEMS: tuple[StatusItem, ...] = (
+    "model",
+    "mode",
+    "branch",
+    "context",
+    "tokens",
+    "cost",
+    "memories",
+    "jobs",
+    "queued",
+    "sandbox",
+)
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import code, escape, facts, todo_list
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.session import OpenRequest
-from ouro.utils.text import clean
+from ouro.utils.text import clean, one_line, plural
 
 
 async def clear(front_end: FrontEnd, _argument: str) -> None:
@@ -37,6 +38,13 @@ async def rename(front_end: FrontEnd, argument: str) -> None:
 
 
 async def exit_(front_end: FrontEnd, _argument: str) -> None:
+    running = [job for job in front_end.session.jobs() if job.running]
+    if running:
+        commands = ", ".join(one_line(job.command)[:40] for job in running[:3])
+        choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
+        title = f"{plural(len(running), 'background job')} still {'runs' if len(running) == 1 else 'run'}: {commands}"
+        if await front_end.choose(title, choices) != "leave":
+            return
     front_end.leave()
 
 

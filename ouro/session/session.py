@@ -46,6 +46,10 @@ class Status(msgspec.Struct, frozen=True):
     usage: Usage
     memories: int = 0
     """Notes that were sent with the last message."""
+    jobs: int = 0
+    """Background jobs that run."""
+    sandbox: str = ""
+    """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -109,6 +113,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             spec.window,
             transcript.usage,
             self.memory.recalled_count,
+            sum(job.running for job in self.jobs()),
+            self.workbench.shell.sandbox_tier,
         )
 
     def events(self) -> AsyncGenerator[Event, None]:
@@ -203,11 +209,18 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
         emit(ToolStarted(call, line))
+
+        def finish(display: Display, failed: bool) -> None:
+            emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
+
         try:
             result = await self.workbench.shell.run_line(line, lambda text: emit(ToolProgress(call.id, text)))
         except ToolError as error:
             result = ToolResult(str(error), Display(str(error)), failed=True)
-        emit(ToolFinished(call.id, call.name, result.display, result.failed, time.monotonic() - began))
+        except asyncio.CancelledError:
+            finish(Display("interrupted"), True)
+            raise
+        finish(result.display, result.failed)
         text = f"{SHELL_NOTE}{line}\n{result.text}"
         if share and self.running:  # the model reads it at the next tool boundary
             self.turn.steering.outputs.append(Prompt(text))

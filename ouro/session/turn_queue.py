@@ -91,10 +91,14 @@ class TurnQueue:
         return time.monotonic() - self._began
 
     @property
+    def steering(self) -> tuple[str, ...]:
+        """The messages that steer the turn that runs, and were not delivered yet."""
+        return self.session.waiting if self.session else ()
+
+    @property
     def waiting(self) -> tuple[str, ...]:
-        """The messages that were not delivered yet, in the order of delivery."""
-        steering = self.session.waiting if self.session else ()
-        return (*steering, *(draft.text for draft in self._drafts))
+        """The messages that were not delivered yet, in the order of delivery: first those that steer."""
+        return (*self.steering, *(draft.text for draft in self._drafts))
 
     def attach(self, session: Session) -> None:
         """Use this session from now on: show its background events, send it what waits."""
@@ -157,6 +161,8 @@ class TurnQueue:
             while self.session is not None and (draft := self.session.withdraw()) is not None:
                 self._drafts.appendleft(draft)
             self._observer.turn_ended(outcome, self.seconds)
+            if self._drafts and not self._is_held:
+                self._start_worker()  # this turn may have come from a command, which sends nothing afterwards
 
     async def deliver(self, draft: Draft) -> None:
         """Run a message as what it is: a command, a shell line, or a turn."""

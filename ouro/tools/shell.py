@@ -316,6 +316,11 @@ class Shell(Tool[ShellArgs]):
         seconds = args.timeout_seconds or self._timeout
         return await self.run_line(args.command, ctx.report, cwd=cwd, timeout_seconds=seconds, limits=ctx.limits)
 
+    @property
+    def sandbox_tier(self) -> str:
+        """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
+        return self._confinement.known_tier if self._confinement is not None else ""
+
     async def run_line(
         self,
         line: str,

@@ -233,3 +233,26 @@ def test_f1_a_folder_that_is_not_trusted_is_worked_in_without_its_instructions(o
     terminal.say("say: one")
     terminal.until_shows("  one")
     assert "Answer in rhyme." not in ouro.server.requests[0].raw.decode()
+
+
+def test_escape_ends_a_shell_line_of_the_user_and_its_card(ouro):
+    terminal = ouro.screen()
+    terminal.say("!sleep 60")
+    terminal.until_shows("sleep 60", "Esc interrupts")
+    terminal.send("\x1b")
+    terminal.until_shows("✗ sleep 60 · interrupted")
+    terminal.until_gone("Esc interrupts")
+
+
+def test_background_jobs_stand_in_the_status_line_and_leaving_asks(ouro):
+    ouro.server.script([Call("shell", {"command": "sleep 60", "background": True}), "It runs."])
+    terminal = ouro.screen("--mode", "auto")
+    terminal.say("start it")
+    terminal.until_shows("It runs.", "1 job")
+    terminal.send("\x04")
+    terminal.until_shows("1 background job still runs: sleep 60")
+    terminal.press("\x1b", lambda: not terminal.shows("still runs"))
+    terminal.say("/exit")
+    terminal.until_shows("end them and leave")
+    terminal.send("\r")
+    assert terminal.end() == 0

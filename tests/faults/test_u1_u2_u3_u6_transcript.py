@@ -83,7 +83,7 @@ def everywhere(text):
 def opened(app):
     """Everything unfolded, and something queued."""
     app.transcript.toggle_outputs()
-    app.transcript.set_queued([next(event.text for event in app.events if isinstance(event, Prompted))])
+    app.transcript.set_queued((), [next(event.text for event in app.events if isinstance(event, Prompted))])
     app.transcript._frames.draw()
 
 

@@ -172,7 +172,11 @@ class KeyActions:
         )
 
     def leave(self) -> None:
-        self._app.exit(0)
+        session = self._conversation.session
+        if session is not None and any(job.running for job in session.jobs()):
+            self._turns.say(Draft("/exit"))  # it asks
+        else:
+            self._app.exit(0)
 
     def interrupt(self) -> None:
         """Esc: dismiss the agent's question, else interrupt the turn, else close the resume panel."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from textual.theme import Theme
 
-STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost", "memories")
+STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox")
 """The items of the status line, in order."""
 OPENING = "opening the session …"
 """The status line before there is a session."""

@@ -65,15 +65,23 @@ class Confinement:
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._temp: Path | None = None
+        self._tier = ""
 
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
         if not self.enabled:
             return ChosenSandbox(NoSandbox())
         try:
-            return _choose(ensure_private_dir(self._state_dir))
+            chosen = _choose(ensure_private_dir(self._state_dir))
         except OSError as error:
-            return ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
+            chosen = ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
+        self._tier = chosen.sandbox.tier
+        return chosen
+
+    @property
+    def known_tier(self) -> str:
+        """The tier, `none`, or `off`; empty before the first command has tested it."""
+        return self._tier if self.enabled else "off"
 
     @property
     def is_on(self) -> bool:

@@ -560,3 +560,30 @@ async def test_a_compaction_runs_as_a_turn_and_not_beside_a_shell_line():
         await pilot.press("enter")
         await until(pilot, lambda: "80,000 → 9,000" in shown(pilot.app))
     assert session.window.keeps == ["the tests"]
+
+
+async def test_what_steers_and_what_is_queued_look_different_and_are_counted():
+    session = FakeSession([[busy := Wait()], says("done"), says("done")])
+    async with screen_of(session).run_test(size=(100, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "o", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("n", "o", "w", "enter", "l", "a", "t", "e", "r", "tab")
+        await until(pilot, lambda: "2 queued" in screen_text(pilot.app))
+        assert "→ steers: now" in screen_text(pilot.app)
+        assert "⋯ next turn: later" in screen_text(pilot.app)
+        busy.until.set()
+        await until(pilot, lambda: session.sent == ["go", "now", "later"])
+        assert "queued" not in screen_text(pilot.app)
+
+
+async def test_a_message_that_came_too_late_to_steer_a_command_is_sent_afterwards():
+    session = FakeSession([[busy := Wait()], says("done")])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        task = asyncio.create_task(pilot.app.turns.run(session.send("a command's own turn")))
+        await until(pilot, lambda: session.running)
+        await pilot.press("n", "o", "w", "enter")
+        busy.until.set()
+        await task
+        await until(pilot, lambda: session.sent[1:] == ["now"])

@@ -169,10 +169,10 @@ async def test_opening_all_while_reading_keeps_the_line_on_top():
 async def test_queued_messages_stand_below_everything():
     app = TranscriptApp(Prompted("first"))
     async with app.run_test(size=SIZE):
-        app.transcript.set_queued(["and then\nthis"])
+        app.transcript.set_queued((), ["and then\nthis"])
         app.show(TextDelta("answer"))
-        assert app.lines() == ["❯ first", "", "  answer", "", "  ⋯ queued: and then this"]
-        app.transcript.set_queued([])
+        assert app.lines() == ["❯ first", "", "  answer", "", "  ⋯ next turn: and then this"]
+        app.transcript.set_queued((), [])
         app.transcript._frames.draw()
         assert app.lines() == ["❯ first", "", "  answer"]
 

@@ -195,12 +195,13 @@ class NoticeBlock(TranscriptBlock):
         return _SIGNS[self._level][1] + self.text
 
 
-def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
-    mark = f"{MARGIN}⋯ queued: "
-    lines: list[StyledLine] = [StyledLine([])] if texts else []
-    for text in texts:
-        words = crop(tidy(text), max(1, width - len(mark) - 1))
-        lines.append(StyledLine([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
+def queued_lines(steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
+    """The messages that were not delivered yet: those that steer the turn, then those for the next one."""
+    lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
+    for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}⋯ next turn: ", queued)):
+        for text in texts:
+            words = crop(tidy(text), max(1, width - len(mark) - 1))
+            lines.append(StyledLine([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
     return lines
 
 

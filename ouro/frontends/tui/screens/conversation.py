@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 MAX_BLOCKS = 1_000
 """From this many blocks on, the screen drops blocks far above."""
+JOBS_INTERVAL = 2.0
+"""Seconds between two looks at the background jobs."""
 KEPT_PROMPTS = 3
 """User messages, with their turns, that stay when blocks are dropped."""
 
@@ -264,7 +266,20 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.ring("ouro is done")
 
     def queue_changed(self) -> None:
-        self.transcript.set_queued(self.turns.waiting)
+        waiting, steering = self.turns.waiting, self.turns.steering
+        self.transcript.set_queued(steering, waiting[len(steering) :])
+        self.status.queued = len(waiting)
+
+    def on_mount(self) -> None:
+        self.set_interval(JOBS_INTERVAL, self._watch_jobs)
+
+    def _watch_jobs(self) -> None:
+        """A background job ends without an event."""
+        shown = self.status.status
+        if self.session is not None and shown is not None and (shown.jobs or self.turns.running):
+            running = sum(job.running for job in self.session.jobs())
+            if running != shown.jobs:
+                self.show_state()
 
     async def run_command(self, text: str) -> bool:
         return await self._run_command(text)

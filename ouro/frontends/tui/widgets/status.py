@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ouro.session import Status
 
 _BETWEEN = " · "
-_DROPPED_FIRST = ("tokens", "memories", "cost", "branch", "context", "model")
+_DROPPED_FIRST = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
 _STYLES = ("ask", "edit", "plan", "auto", "info", "warning", "error", "full")
 
 
@@ -51,6 +51,8 @@ class StatusLine(Widget):
     COMPONENT_CLASSES = {f"status--{name}" for name in _STYLES}  # noqa: RUF012 (Textual's own form)
     status: reactive[Status | None] = reactive(None)
     message: reactive[str] = reactive("")
+    queued: reactive[int] = reactive(0)
+    """Messages that wait for the agent."""
 
     def __init__(self, items: Sequence[str]) -> None:
         super().__init__(id="status")
@@ -71,7 +73,7 @@ class StatusLine(Widget):
         elif self.status is None:
             line = Text(OPENING, no_wrap=True, end="")
         else:
-            line = self._fitting(_parts(self.status), width)
+            line = self._fitting(_parts(self.status, self.queued), width)
         line.truncate(max(0, width), overflow="ellipsis")
         return line
 
@@ -94,7 +96,7 @@ class StatusLine(Widget):
         return self.get_component_rich_style(f"status--{name}", partial=True) if name in _STYLES else ""
 
 
-def _parts(status: Status) -> dict[str, str]:
+def _parts(status: Status, queued: int) -> dict[str, str]:
     usage, share = status.usage, status.context / status.window if status.window else 0.0
     cached = f" ({_count(usage.cached)} cached)" if usage.cached else ""
     tokens = f"↑{_count(usage.input)}{cached} ↓{_count(usage.output)}" if usage.input or usage.output else ""
@@ -107,6 +109,9 @@ def _parts(status: Status) -> dict[str, str]:
         "tokens": tokens,
         "cost": ("cost unknown" if usage.cost is None else f"${usage.cost:.2f}") if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
+        "jobs": plural(status.jobs, "job") if status.jobs else "",
+        "queued": f"{queued} queued" if queued else "",
+        "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
     }
 
 

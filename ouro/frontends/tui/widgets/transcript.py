@@ -59,7 +59,7 @@ class TranscriptView(LineScroll):
         self._blocks = BlockList(self._palette)
         self._frames = FrameScheduler(self, self._draw)
         self._strips: LRUCache[tuple[StyledLine, int, int], Strip] = LRUCache(MAX_STRIPS)
-        self._queued: tuple[str, ...] = ()
+        self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
         self._footer: list[StyledLine] = []
         self._seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the user left the end, and how many of its lines were there."""
@@ -97,11 +97,11 @@ class TranscriptView(LineScroll):
 
     def clear(self) -> None:
         self.discard(*self._blocks.blocks)
-        self.set_queued(())
+        self.set_queued((), ())
         self.following = True
 
-    def set_queued(self, texts: Sequence[str]) -> None:
-        self._queued = tuple(texts)
+    def set_queued(self, steering: Sequence[str], queued: Sequence[str]) -> None:
+        self._queued = (tuple(steering), tuple(queued))
         self._frames.ask()
 
     def toggle_outputs(self) -> None:
@@ -296,7 +296,7 @@ class TranscriptView(LineScroll):
         """Bring size and position in order; nothing before the line `changed` is to be drawn again."""
         height = self.size.height
         top = self.scroll_offset.y
-        self._footer = queued_lines(self._queued, self.size.width, self._palette)
+        self._footer = queued_lines(*self._queued, self.size.width, self._palette)
         if self.following:
             self._blocks.settle_end(height)
             self._remember_end()
