@@ -326,7 +326,7 @@ class _SessionBuilder:
         ground = self.ground
         options, settings, keys = ground.options, ground.settings, ground.catalog.key_values()
         mcp = McpBuilder(
-            settings.mcp,
+            options.with_servers(settings.mcp),
             options.cwd,
             self.root if ground.trusted else None,
             keys,

@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 from acp import Client
 from acp import schema as acp
+from acp.helpers import update_available_commands
 
 from ouro import events
 from ouro.commands.model import EFFORTS, MODES
@@ -15,7 +16,7 @@ from ouro.commands.slash import dispatch
 from ouro.display import Choice, Question
 from ouro.errors import UsageError
 from ouro.events import Event
-from ouro.frontends.acp.front_end import EditorFrontEnd
+from ouro.frontends.acp.front_end import EditorFrontEnd, available_commands
 from ouro.frontends.acp.updates import EventUpdates, notice, plan_of
 from ouro.messages import Usage
 from ouro.session import Draft, Session, TurnObserver, TurnQueue
@@ -51,6 +52,7 @@ class EditorSession(TurnObserver):
         self._one_prompt = asyncio.Lock()
         self._is_cancelled = False
         self._sent = self._settings()
+        self._sent_commands: list[acp.AvailableCommand] = []
         self._queue = TurnQueue(self)
         self._front_end = EditorFrontEnd(self, self._queue)
         self._queue.attach(session)
@@ -62,6 +64,7 @@ class EditorSession(TurnObserver):
             self._queue.queue(draft)
             await self._queue.idle()
             await self.send_settings()
+            self.send_commands()
             await self.flush()
             return self._finished
 
@@ -190,6 +193,13 @@ class EditorSession(TurnObserver):
         if before != self._sent:
             options: list[Any] = list(await self.options())
             self.send([acp.ConfigOptionUpdate(session_update="config_option_update", config_options=options)])
+
+    def send_commands(self) -> None:
+        """Send the slash commands where they have changed: a server came, a file was written."""
+        commands = available_commands(self.session)
+        if commands != self._sent_commands:
+            self._sent_commands = commands
+            self.send([update_available_commands(commands)])
 
     def _settings(self) -> tuple[str, str, str]:
         status = self.session.status()

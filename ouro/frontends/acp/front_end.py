@@ -112,18 +112,18 @@ class EditorFrontEnd:
         raise UsageError("Close the thread in the editor.")
 
 
-def available_commands() -> list[acp.AvailableCommand]:
-    """The slash commands, for the editor's completion."""
+def available_commands(session: Session) -> list[acp.AvailableCommand]:
+    """The slash commands for the editor's completion: of ouro, then those of files, skills and servers."""
+    custom = session.workbench.extensions.commands.commands()
+    named = [(command.name, command.help, command.argument) for command in COMMANDS if command.name not in NOT_HERE]
+    named += [(command.name, command.help or command.place, command.argument) for command in custom]
     return [
         acp.AvailableCommand(
-            name=command.name,
-            description=command.help,
-            input=acp.AvailableCommandInput(root=acp.UnstructuredCommandInput(hint=command.argument))
-            if command.argument
-            else None,
+            name=name,
+            description=clean(description),
+            input=acp.AvailableCommandInput(root=acp.UnstructuredCommandInput(hint=hint)) if hint else None,
         )
-        for command in COMMANDS
-        if command.name not in NOT_HERE
+        for name, description, hint in named
     ]
 
 

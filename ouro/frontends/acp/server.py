@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import signal
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 from acp import PROTOCOL_VERSION, Client, RequestError, run_agent
 from acp import schema as acp
-from acp.helpers import update_available_commands
 from msgspec.structs import replace
 
 from ouro import __version__
@@ -21,12 +21,12 @@ from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNo
 from ouro.events import TurnFinished
 from ouro.frontends.acp.editor_files import EditorFiles
 from ouro.frontends.acp.editor_session import EditorSession
-from ouro.frontends.acp.front_end import available_commands
 from ouro.frontends.acp.prompts import draft_of
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
 from ouro.options import Options
 from ouro.session import OpenRequest, Session, SessionCatalog, trust_question
+from ouro.settings import McpServerSettings
 from ouro.utils.log import log
 
 P = ParamSpec("P")
@@ -87,14 +87,24 @@ def _plainly(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
     return handle
 
 
+def _mcp_server(server: Any) -> tuple[str, McpServerSettings]:
+    """A server that the client hands over, with a name that can be part of the names of tools."""
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:32]
+    if isinstance(server, acp.McpServerStdio):
+        env = {variable.name: variable.value for variable in server.env}
+        return name, McpServerSettings(command=server.command, args=tuple(server.args), env=env)
+    if isinstance(server, acp.HttpMcpServer | acp.SseMcpServer):
+        headers = {header.name: header.value for header in server.headers}
+        return name, McpServerSettings(url=server.url, transport=server.type, headers=headers)
+    raise UsageError(f"The MCP server {server.name} is of a kind that ouro does not know.")
+
+
 class _Opening(msgspec.Struct, frozen=True):
     """How a session was opened, to open it again when its folder becomes trusted."""
 
     open_session: OpenSession
     request: OpenRequest
     files: EditorFiles
-    mcp_servers: tuple[str, ...]
-    """The names of those that the client hands over."""
 
 
 class EditorAgent:
@@ -135,7 +145,7 @@ class EditorAgent:
             agent_capabilities=acp.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=acp.PromptCapabilities(image=True, audio=False, embedded_context=True),
-                mcp_capabilities=acp.McpCapabilities(http=False, sse=False),
+                mcp_capabilities=acp.McpCapabilities(http=True, sse=True),
                 session_capabilities=acp.SessionCapabilities(
                     list=acp.SessionListCapabilities(),
                     fork=acp.SessionForkCapabilities(),
@@ -250,9 +260,14 @@ class EditorAgent:
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
         assert self._client is not None
         files = EditorFiles(self._client, self._can.fs or acp.FileSystemCapabilities(), request.new_id)
-        options = replace(self._options, cwd=Path(cwd), add_dirs=(*self._options.add_dirs, *folders), editor=files)
-        servers = tuple(server.name for server in more.get("mcp_servers") or ())
-        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, files, servers)
+        options = replace(
+            self._options,
+            cwd=Path(cwd),
+            add_dirs=(*self._options.add_dirs, *folders),
+            editor=files,
+            mcp_servers=dict(map(_mcp_server, more.get("mcp_servers") or ())),
+        )
+        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, files)
         try:
             return await self._use(opening)
         except TrustNeeded as error:  # the user is asked with the first prompt: there is no session to ask in yet
@@ -271,16 +286,14 @@ class EditorAgent:
         editor = self._sessions[session.id] = EditorSession(
             session, self._client, updates, can_fill_forms=can_fill_forms
         )
-        task = asyncio.create_task(self._greet(editor, opening.mcp_servers))  # runs once the response is on its way
+        task = asyncio.create_task(self._greet(editor))  # runs once the response is on its way
         self._later.add(task)
         task.add_done_callback(self._later.discard)
         return editor
 
-    async def _greet(self, editor: EditorSession, servers: Sequence[str]) -> None:
-        editor.send([update_available_commands(available_commands())])
+    async def _greet(self, editor: EditorSession) -> None:
+        editor.send_commands()
         editor.send(notice(text) for text in editor.session.notices)
-        if servers:
-            editor.send([notice(f"MCP servers of the editor are not used: {', '.join(servers)}.")])
 
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask whether the files of the folder may be obeyed; if so, open the session again with them."""

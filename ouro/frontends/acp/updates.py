@@ -40,6 +40,8 @@ KINDS: dict[str, acp.ToolKind] = {
     "glob": "search",
     "grep": "search",
     "memory_search": "search",
+    "tool_search": "search",
+    "web_fetch": "fetch",
     "shell": "execute",
     "shell_output": "execute",
     "shell_kill": "execute",

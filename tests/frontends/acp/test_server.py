@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
+from pathlib import Path
 
 import pytest
 from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block
@@ -253,3 +255,27 @@ async def test_errors_are_plain(ouro):
     async with connected(ouro, Editor()) as connection:
         with pytest.raises(RequestError, match="ouro models"):
             await connection.new()
+
+
+async def test_servers_and_commands_of_the_editor_and_of_files(ouro):
+    """MCP servers that are handed over; custom commands in the completion, and run."""
+    commands = ouro.home / "commands"
+    commands.mkdir()
+    (commands / "greet.md").write_text("---\nargument-hint: '[name]'\n---\nsay: hello $1\n")
+    fake = str(Path(__file__).parents[2] / "fakes" / "mcp_stdio_server.py")
+    server = acp.McpServerStdio(name="My Server", command=sys.executable, args=[fake], env=[])
+    ouro.server.script([
+        lambda request: Call("mcp_call", {"tool": "My-Server.echo", "arguments": {"text": "from the server"}}),
+        lambda request: "Done.",
+        lambda request: f"Got: {request.prompt}",
+    ])  # fmt: skip
+    async with connected(ouro, editor := Editor("yes", "yes")) as connection:
+        response = await connection.agent.new_session(cwd=str(ouro.folder), mcp_servers=[server])
+        connection.session_id = response.session_id
+        await editor.until(lambda: editor.of("available_commands_update"))
+        await connection.say("Go.")
+        assert "from the server" in ouro.server.requests[1].results[0]
+        await connection.say("/greet Ada")
+    [greet] = [c for c in editor.of("available_commands_update")[0].available_commands if c.name == "greet"]
+    assert greet.input.root.hint == "[name]"
+    assert "hello Ada" in editor.text
