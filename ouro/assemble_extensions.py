@@ -22,6 +22,7 @@ from ouro.extensions import (
     describe_files,
     find_files,
     load_agents,
+    plugin_servers,
 )
 from ouro.mcp import McpServers
 from ouro.safety import TrustStore, acting_files
@@ -98,7 +99,7 @@ class ExtensionBuilder:
     @cached_property
     def servers(self) -> McpServers:
         """Reads their files. Blocks."""
-        return self.mcp.build(self.problems)
+        return self.mcp.build(self.problems, plugin_servers(self.problems))
 
     @cached_property
     def instructions(self) -> ProjectInstructions:

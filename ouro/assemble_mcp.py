@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -56,10 +57,15 @@ class McpBuilder(msgspec.Struct, frozen=True):
     tasks: SessionTasks
     has_user: bool
 
-    def build(self, problems: list[str]) -> McpServers:
-        """The servers, not started; what is wrong with their files is added to `problems`. Blocks."""
+    def build(self, problems: list[str], plugins: Mapping[str, Any]) -> McpServers:
+        """The servers, not started; what is wrong with their files is added to `problems`. Blocks.
+
+        Args:
+            problems: gets a line for each problem.
+            plugins: the `mcpServers` of each plugin, by its name.
+        """
         try:
-            registry = find_servers(self.settings.servers, self.trusted_root)
+            registry = find_servers(self.settings.servers, self.trusted_root, plugins)
         except ConfigError as error:
             registry = Registry({})
             problems.append(f"No MCP servers: {one_line(str(error), 300)}")

@@ -10,6 +10,20 @@ if TYPE_CHECKING:
     from ouro.extensions.agents import load_agents
     from ouro.extensions.commands import CommandPrompt, CommandRegistry, CustomCommand, Insert, command_of, prompt_of
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
+    from ouro.extensions.plugins import (
+        HOOKS_FILE,
+        SERVERS_FILE,
+        Plugin,
+        changed_files,
+        describe_plugin,
+        fetched,
+        install,
+        installed_plugins,
+        plugin_folder,
+        plugin_servers,
+        plugin_table,
+        remove,
+    )
     from ouro.extensions.skills import Skill, Skills
     from ouro.extensions.tool_names import own_rule
     from ouro.extensions.trust_summary import describe_files

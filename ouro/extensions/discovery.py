@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from ouro.errors import ConfigError
+from ouro.extensions.plugins import installed_plugins, plugin_folder
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.utils.files import open_regular
 from ouro.utils.front_matter import split_front_matter
@@ -45,8 +47,8 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         root: the root of the project.
         trusted: whether the user trusts the project's files; if not, none of them is read.
 
-    Of two files with one name the first counts: the user's before the project's, then those of plugins. Files with
-    the same content, as in folders for several programs, count as one.
+    Of two files with one name the first counts: the user's before the project's. Those of a plugin have its name in
+    front: `review:pdf`. Files with the same content, as in folders for several programs, count as one.
     """
     found: dict[str, ExtensionFile] = {}
     problems: list[str] = []
@@ -72,6 +74,14 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
         if len(files) == MAX_FILES:
             problems.append(f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used.")
         yield from ((path, folder, "user") for path in files)
+    try:
+        plugins = [plugin_folder(name).resolve() for name in installed_plugins()]
+    except ConfigError as error:
+        plugins = []
+        problems.append(error.message)
+    for plugin in plugins:
+        inside = (path for path in files_below(plugin / kind, kind) if path.resolve().is_relative_to(plugin))
+        yield from ((path, plugin / kind, "plugin") for path in inside)
     if trusted:
         folders = [root.resolve() / name for name in EXTENSION_FOLDERS[kind]]
         for path in extension_files(root, kind):
@@ -101,7 +111,11 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source) -> Extension
     meta, body = split_front_matter(clean(text))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
-    return ExtensionFile(_name(kind, path, folder, meta), path, meta, body.strip(), source)
+    name = _name(kind, path, folder, meta)
+    if source == "plugin":
+        plugin = folder.parent
+        name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
+    return ExtensionFile(name, path, meta, body.strip(), source)
 
 
 def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:

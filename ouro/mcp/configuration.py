@@ -42,8 +42,10 @@ def registry_path() -> Path:
     return get_home() / "mcp.json"
 
 
-def find_servers(settings: Mapping[str, McpServerSettings], trusted_root: Path | None) -> Registry:
-    """All servers; of one name the settings win, then `ouro mcp add`, then the project.
+def find_servers(
+    settings: Mapping[str, McpServerSettings], trusted_root: Path | None, plugins: Mapping[str, Any] | None = None
+) -> Registry:
+    """All servers; of one name the settings win, then `ouro mcp add`, plugins, the project.
 
     Raises:
         ConfigError: one of the files cannot be read.
@@ -51,6 +53,10 @@ def find_servers(settings: Mapping[str, McpServerSettings], trusted_root: Path |
     own, off = read_registry()
     servers = {**own, **settings}
     notices = []
+    for plugin, entries in (plugins or {}).items():
+        for name, server in servers_in(entries, f"plugin {plugin}").items():
+            if servers.setdefault(name, server) is not server:
+                notices.append(f"MCP server {name}: another definition is used, not that of the plugin {plugin}.")
     if trusted_root is not None:
         path = trusted_root / PROJECT_FILE
         for name, server in servers_in(read_json(path).get("mcpServers", {}), tilde(path)).items():

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         CLAUDE_SETTINGS,
         CONFIG_FILE,
         EXTENSION_FOLDERS,
+        FILE_KINDS,
         MAX_FILES,
         MCP_FILE,
         ExtensionKind,

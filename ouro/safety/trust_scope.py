@@ -29,6 +29,8 @@ EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
 }
 """Where a project has extension files of a kind, in the order in which they count."""
+FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents")
+"""Those that are called by a name."""
 MAX_FILES = 2_000
 """In one folder of extensions; the rest is neither asked about nor used."""
 MAX_DEPTH = 6

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -138,14 +139,20 @@ class Git:
         return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
-        try:
-            return subprocess.run(
-                ["git", *_FLAGS, *arguments], cwd=self._folder, env={**kept, **_ENVIRONMENT},
-                stdin=subprocess.DEVNULL, capture_output=True, timeout=self._seconds, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            raise GitError(str(error)) from error
+        return _run_git(self._folder, arguments, self._seconds)
+
+
+def _run_git(
+    folder: Path, arguments: tuple[str, ...], seconds: float, own: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    try:
+        return subprocess.run(
+            ["git", *_FLAGS, *arguments], cwd=folder, env={**kept, **_ENVIRONMENT, **(own or {})},
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise GitError(str(error)) from error
 
 
 _MAX_READ = 4096
@@ -214,3 +221,31 @@ def _read(path: Path) -> str:
             return file.read(_MAX_READ).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
+    """Put the files of one commit into an empty folder, without history, hooks or filters. Blocks.
+
+    Args:
+        address: of a repository: https, ssh, or a file URL.
+        ref: a branch, a tag, or the whole id of a commit.
+
+    Returns:
+        The id of the commit.
+
+    Raises:
+        GitError: git is missing, timed out, or failed, with its reason.
+    """
+    with tempfile.TemporaryDirectory() as store:
+        own = {"GIT_ALLOW_PROTOCOL": "https:ssh:file", "GIT_LFS_SKIP_SMUDGE": "1", "GIT_DIR": store}
+
+        def git(*arguments: str) -> str:
+            done = _run_git(folder, ("-c", "filter.lfs.process=", "-c", "filter.lfs.smudge=", *arguments), seconds, own)
+            if done.returncode:
+                raise GitError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
+            return done.stdout.decode(errors="replace").strip()
+
+        git("init", "--quiet", "--template=")
+        git("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", address, ref)
+        git("--work-tree", str(folder), "checkout", "--quiet", "--force", "FETCH_HEAD", "--", ".")
+        return git("rev-parse", "FETCH_HEAD")

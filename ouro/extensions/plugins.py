@@ -1,0 +1,257 @@
+"""Plugins: folders of commands, skills, agents, hooks and MCP servers, copied from a folder or a git repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import ConfigError, UsageError
+from ouro.extensions.trust_summary import programs_in
+from ouro.safety import FILE_KINDS, files_below
+from ouro.utils.files import open_regular, write_private
+from ouro.utils.git import GitError, fetch_tree
+from ouro.utils.runtime import ensure_private_dir, get_home, tilde
+from ouro.utils.text import clean, escaped, one_line
+
+MANIFEST = Path(".claude-plugin") / "plugin.json"
+MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
+HOOKS_FILE = Path("hooks") / "hooks.json"
+SERVERS_FILE = Path(".mcp.json")
+MAX_FILES = 5_000
+MAX_BYTES = 50_000_000
+_FETCH_TIMEOUT = 120.0
+_MAX_JSON = 1_000_000
+_NAME = re.compile(r"\w[\w-]{0,63}")
+_SHORT = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_URL = re.compile(r"https://\S+|ssh://\S+|file:///\S+|[\w.-]+@[\w.-]+:\S+")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """An installed plugin."""
+
+    source: str
+    """A folder, or the address of a git repository."""
+    path: str = ""
+    """The folder of the plugin in the source."""
+    ref: str = ""
+    """The branch, tag or commit that was asked for."""
+    commit: str = ""
+    """The commit that is installed; empty for a folder."""
+    version: str = ""
+
+
+def plugins_dir() -> Path:
+    return get_home() / "plugins"
+
+
+def _index() -> Path:
+    return plugins_dir() / "plugins.json"
+
+
+def installed_plugins() -> dict[str, Plugin]:
+    """The installed plugins by name. Raises ConfigError: their list cannot be read."""
+    try:
+        with open_regular(_index()) as file:
+            return msgspec.json.decode(file.read(_MAX_JSON), type=dict[str, Plugin])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{tilde(_index())} cannot be read: {error}. No plugin is used.") from error
+
+
+def plugin_folder(name: str) -> Path:
+    return plugins_dir() / name
+
+
+def plugin_servers(problems: list[str]) -> dict[str, dict[str, Any]]:
+    """The `mcpServers` of each installed plugin, by the plugin; what cannot be read is added to `problems`. Blocks."""
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for name in installed_plugins():
+            if table := plugin_table(plugin_folder(name), "mcpServers", SERVERS_FILE):
+                found[name] = table
+    except ConfigError as error:
+        problems.append(error.message)
+    return found
+
+
+def plugin_table(folder: Path, key: str, file: Path) -> dict[str, Any]:
+    """`hooks` or `mcpServers` of a plugin: from its file, or from its manifest (written there, or another file).
+
+    `${CLAUDE_PLUGIN_ROOT}` is replaced by the folder.
+
+    Raises:
+        ConfigError: one of the files is not valid.
+    """
+    named = _json(folder / MANIFEST, folder).get(key)
+    if isinstance(named, str):
+        file = Path(named)
+    table = {} if isinstance(named, dict) else _json(folder / file, folder)
+    inner = named if isinstance(named, dict) else table.get(key, table)
+    return inner if isinstance(inner, dict) else {}
+
+
+@contextmanager
+def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, Path, Plugin]]:
+    """A plugin's name, a copy of its files in a temporary folder, and its entry. Blocks.
+
+    Raises:
+        UsageError: it cannot be fetched, is too large, or is not a plugin.
+        ConfigError: its manifest is not valid.
+    """
+    ensure_private_dir(plugins_dir())
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=plugins_dir()) as temporary:
+        whole, commit = Path(temporary) / "source", ""
+        local = Path(source).expanduser()
+        if local.is_dir() and not ref:
+            source = str(local.resolve())
+            _copy(local, whole)
+        else:
+            source = _address(source)
+            whole.mkdir()
+            commit = _fetch(source, ref, whole)
+        folder = (whole / path).resolve()
+        if not folder.is_relative_to(whole.resolve()) or not folder.is_dir():
+            raise UsageError(f"There is no folder `{path}` in {source}.")
+        manifest = _json(folder / MANIFEST, folder)
+        if not manifest and (market := _json(folder / MARKETPLACE, folder)):
+            raise UsageError(f"{source} is a marketplace. Add one of its plugins with --path: {_offers(market)}.")
+        name = str(manifest.get("name") or (folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1]))
+        name = name.removesuffix(".git")
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
+        _check(folder)
+        if not list(describe_plugin(folder)):
+            raise UsageError(f"{source} is not a plugin: it has no commands, skills, agents, hooks or MCP servers.")
+        version = one_line(str(manifest.get("version", "")), 40)
+        yield name, folder, Plugin(source, path, ref, commit, version)
+
+
+def install(name: str, folder: Path, plugin: Plugin) -> None:
+    """Put a fetched plugin in the place of the installed one. Raises ConfigError: it cannot be written."""
+    target, old = plugin_folder(name), plugins_dir() / f".old-{name}"
+    try:
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        shutil.move(folder, target)
+        shutil.rmtree(old, ignore_errors=True)
+        _save({**installed_plugins(), name: plugin})
+    except OSError as error:
+        raise ConfigError(f"{tilde(target)} cannot be written: {error.strerror}.") from error
+
+
+def remove(name: str) -> None:
+    """Remove a plugin. Raises ConfigError: the list cannot be written."""
+    left = {other: plugin for other, plugin in installed_plugins().items() if other != name}
+    try:
+        _save(left)
+        shutil.rmtree(plugin_folder(name), ignore_errors=True)
+    except OSError as error:
+        raise ConfigError(f"{tilde(_index())} cannot be written: {error.strerror}.") from error
+
+
+def describe_plugin(folder: Path) -> Iterator[str]:
+    """What a plugin brings, in lines: its files by kind, and each program that it would run or reach.
+
+    Raises:
+        ConfigError: its hooks or servers are not valid JSON.
+    """
+    for kind in FILE_KINDS:
+        found = [path.relative_to(folder / kind) for path in files_below(folder / kind, kind)]
+        if kind == "skills":
+            found = [path.parent for path in found if path.name == "SKILL.md"]
+        names = ", ".join(escaped(str(path).removesuffix(".md")) for path in found)
+        if names:
+            yield f"{kind}: {names}"
+    for key, file in (("hooks", HOOKS_FILE), ("mcpServers", SERVERS_FILE)):
+        table = plugin_table(folder, key, file)
+        shown = json.dumps({key: table}).replace(json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}")
+        yield from programs_in(shown, f"{key}.json")
+
+
+def changed_files(before: Path, after: Path) -> list[str]:
+    """The files that differ between two folders of a plugin, with how."""
+    old, new = ({str(path.relative_to(base)): path for path in _all_files(base)} for base in (before, after))
+    lines = [f"added {name}" for name in sorted(new.keys() - old.keys())]
+    lines += [f"removed {name}" for name in sorted(old.keys() - new.keys())]
+    both = sorted(old.keys() & new.keys())
+    return lines + [f"changed {name}" for name in both if old[name].read_bytes() != new[name].read_bytes()]
+
+
+def _address(source: str) -> str:
+    if _URL.fullmatch(source):
+        return source
+    if _SHORT.fullmatch(source):
+        return f"https://github.com/{source}"
+    raise UsageError(f"`{source}` is neither a folder nor a git address.", "Write https://…, git@…, or owner/name.")
+
+
+def _fetch(source: str, ref: str, folder: Path) -> str:
+    try:
+        return fetch_tree(source, ref or "HEAD", folder, _FETCH_TIMEOUT)
+    except GitError as error:
+        what = f"commit {ref[:12]}" if _COMMIT.fullmatch(ref) else f"`{ref}`" if ref else "its newest commit"
+        reason = one_line(clean(str(error)), 300)
+        hint = "Add the plugin again without --ref for its newest commit." if ref else "Look at the address."
+        raise UsageError(f"{source}: {what} cannot be fetched: {reason}", hint) from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    except (OSError, shutil.Error) as error:
+        raise UsageError(f"{source} cannot be copied: {error}") from error
+
+
+def _check(folder: Path) -> None:
+    """Refuse a plugin that is too large; remove links that lead out of it."""
+    count = size = 0
+    for path in _all_files(folder):
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            path.unlink()
+            continue
+        count, size = count + 1, size + (path.stat().st_size if path.exists() else 0)
+        if count > MAX_FILES or size > MAX_BYTES:
+            raise UsageError(f"The plugin has more than {MAX_FILES:,} files or {MAX_BYTES // 1_000_000} MB.")
+
+
+def _all_files(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        yield from (Path(parent) / name for name in (*links, *files))
+
+
+def _offers(market: Mapping[str, Any]) -> str:
+    plugins = market.get("plugins")
+    sources = [item.get("source") for item in plugins if isinstance(item, dict)] if isinstance(plugins, list) else []
+    paths = [one_line(source.removeprefix("./"), 80) for source in sources if isinstance(source, str)]
+    return ", ".join(paths[:40]) or "none of them is in this repository"
+
+
+def _json(path: Path, folder: Path) -> dict[str, Any]:
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{path} is outside of the plugin.")
+    try:
+        with open_regular(path) as file:
+            text = file.read(_MAX_JSON).decode("utf-8", "replace")
+        table = json.loads(text.replace("${CLAUDE_PLUGIN_ROOT}", json.dumps(str(folder))[1:-1]))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path.name} of the plugin is not valid JSON: {error}") from error
+    return table if isinstance(table, dict) else {}
+
+
+def _save(plugins: Mapping[str, Plugin]) -> None:
+    write_private(_index(), msgspec.json.format(msgspec.json.encode(dict(sorted(plugins.items()))), indent=2))

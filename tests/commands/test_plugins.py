@@ -1,0 +1,165 @@
+"""ouro plugin: from folders and git repositories on this machine."""
+
+import json
+import subprocess
+
+import pytest
+
+from ouro.cli import main
+from ouro.extensions import find_files, installed_plugins, plugin_folder, plugin_servers
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """A plugin as Claude Code has them."""
+    folder = tmp_path / "review"
+    write(folder / ".claude-plugin/plugin.json", json.dumps({"name": "review", "version": "1.2"}))
+    write(folder / "commands/pr.md", "Run ${CLAUDE_PLUGIN_ROOT}/check.sh.")
+    write(folder / "skills/style/SKILL.md", "---\ndescription: Style\n---\nUse tabs.")
+    write(folder / "agents/strict.md", "---\ndescription: Strict\n---\nBe strict.")
+    write(folder / "hooks/hooks.json", json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "notify"}]}]}}))
+    servers = {"docs": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["--fast"]}}
+    write(folder / ".mcp.json", json.dumps({"mcpServers": servers}))
+    return folder
+
+
+@pytest.fixture
+def remote(plugin):
+    git(plugin, "init", "-q", "-b", "main")
+    git(plugin, "add", ".")
+    git(plugin, "commit", "-qm", "one")
+    return f"file://{plugin}"
+
+
+def test_a_folder_is_installed_after_its_content_was_shown(plugin, tmp_path, capsys):
+    assert main(["plugin", "add", str(plugin), "--yes"]) == 0
+    shown = capsys.readouterr().out
+    for text in (
+        f"The plugin review 1.2 from {plugin} brings:",
+        "commands: pr",
+        "skills: style",
+        "agents: strict",
+        "hooks.Stop: notify",
+        "mcpServers.docs: ${CLAUDE_PLUGIN_ROOT}/serve --fast",
+        "Installed review: new sessions use it.",
+    ):
+        assert text in shown
+    (command,), _ = find_files("commands", tmp_path, trusted=False)
+    assert (command.name, command.source, command.body) == (
+        "review:pr",
+        "plugin",
+        f"Run {plugin_folder('review')}/check.sh.",
+    )
+    assert find_files("skills", tmp_path, trusted=False)[0][0].name == "review:style"
+    assert find_files("agents", tmp_path, trusted=False)[0][0].name == "review:strict"
+    assert plugin_servers([]) == {
+        "review": {"docs": {"command": f"{plugin_folder('review')}/serve", "args": ["--fast"]}}
+    }
+    assert main(["plugin", "add", str(plugin), "--yes"]) == 2
+    assert main(["plugin", "remove", "review", "--yes"]) == 0
+    assert (installed_plugins(), plugin_folder("review").exists()) == ({}, False)
+
+
+def test_without_a_yes_nothing_is_installed(plugin, capsys):
+    assert main(["plugin", "add", str(plugin)]) == 2
+    assert "pass --yes" in capsys.readouterr().err
+    assert installed_plugins() == {}
+    assert [path.name for path in plugin_folder("x").parent.iterdir()] == []
+
+
+def test_a_repository_is_pinned_to_a_commit_until_it_is_updated(plugin, remote, capsys):
+    assert main(["plugin", "add", remote, "--yes"]) == 0
+    first = installed_plugins()["review"].commit
+    assert first == git(plugin, "rev-parse", "HEAD")
+    assert not (plugin_folder("review") / ".git").exists()
+    write(plugin / "commands/more.md", "More.")
+    git(plugin, "add", ".")
+    git(plugin, "commit", "-qm", "two")
+    capsys.readouterr()
+    assert main(["plugin", "update", "--yes"]) == 0
+    assert "added commands/more.md" in capsys.readouterr().out
+    assert installed_plugins()["review"].commit == git(plugin, "rev-parse", "HEAD")
+    assert main(["plugin", "update", "review", "--yes"]) == 0
+    assert "review: is up to date" in capsys.readouterr().out
+    assert main(["plugin", "list"]) == 0
+    assert f"review  1.2  {remote} at {git(plugin, 'rev-parse', 'HEAD')[:12]}" in capsys.readouterr().out
+
+
+def test_a_commit_that_is_gone_is_named_and_the_installed_plugin_stays(plugin, remote, capsys):
+    commit = git(plugin, "rev-parse", "HEAD")
+    assert main(["plugin", "add", remote, "--ref", commit, "--yes"]) == 0
+    git(plugin, "commit", "-q", "--amend", "-m", "other")
+    git(plugin, "reflog", "expire", "--expire=now", "--all")
+    git(plugin, "gc", "-q", "--prune=now")
+    capsys.readouterr()
+    assert main(["plugin", "update", "review", "--yes"]) == 2
+    error = capsys.readouterr().err
+    assert f"{remote}: commit {commit[:12]} cannot be fetched: " in error
+    assert "without --ref" in error
+    assert (plugin_folder("review") / "commands/pr.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({".claude-plugin/plugin.json": "{"}, "plugin.json of the plugin is not valid JSON"),
+        ({".claude-plugin/plugin.json": '{"name": "../x"}'}, "`../x` is not a name for a plugin"),
+        ({".claude-plugin/plugin.json": '{"hooks": "../../secret.json"}'}, "is outside of the plugin"),
+        ({"hooks/hooks.json": "no"}, "hooks.json of the plugin is not valid JSON"),
+    ],
+)
+def test_a_plugin_that_is_not_one_is_refused(plugin, capsys, change, why):
+    for name, text in change.items():
+        write(plugin / name, text)
+    assert main(["plugin", "add", str(plugin), "--yes"]) != 0
+    assert why in capsys.readouterr().err
+    assert installed_plugins() == {}
+
+
+@pytest.mark.parametrize("source", ["ext::sh -c touch% bad", "-oProxyCommand=x", "http://x.example/a", "no such"])
+def test_f1_an_address_that_git_would_run_is_refused(source, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugin", "add", "--yes", "--", source]) == 2
+    assert "is neither a folder nor a git address" in capsys.readouterr().err
+
+
+def test_f1_filters_hooks_and_links_of_a_repository_have_no_effect(plugin, remote, home, tmp_path):
+    (tmp_path / "secret.md").write_text("mine")
+    write(plugin / ".gitattributes", "* filter=evil\n")
+    (plugin / "commands/link.md").symlink_to(tmp_path / "secret.md")
+    git(plugin, "add", ".")
+    git(plugin, "commit", "-qm", "two")
+    git(plugin, "config", "filter.evil.smudge", f"touch {tmp_path}/bad")
+    write(plugin / ".git/hooks/post-checkout", f"#!/bin/sh\ntouch {tmp_path}/bad\n")
+    (plugin / ".git/hooks/post-checkout").chmod(0o755)
+    assert main(["plugin", "add", remote, "--yes"]) == 0
+    assert not (tmp_path / "bad").exists()
+    assert not (plugin_folder("review") / "commands/link.md").exists()
+
+
+def test_a_marketplace_names_what_can_be_added(plugin, tmp_path, capsys):
+    market = tmp_path / "market"
+    market.mkdir()
+    plugin.rename(market / "review")
+    write(market / ".claude-plugin/marketplace.json", json.dumps({"plugins": [{"name": "r", "source": "./review"}]}))
+    assert main(["plugin", "add", str(market), "--yes"]) == 2
+    assert "Add one of its plugins with --path: review." in capsys.readouterr().err
+    assert main(["plugin", "add", str(market), "--path", "review", "--yes"]) == 0
+    assert installed_plugins()["review"].path == "review"
+
+
+def test_a_broken_list_of_plugins_is_a_notice(home, tmp_path):
+    write(home / ".ouro/plugins/plugins.json", "{")
+    found, problems = find_files("commands", tmp_path, trusted=False)
+    assert found == []
+    assert "No plugin is used." in problems[0]
