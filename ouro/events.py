@@ -21,7 +21,7 @@ from ouro.messages import Image, Message, ToolCall, Usage
 from ouro.utils.text import plural
 
 Level = Literal["info", "warning", "error"]
-Outcome = Literal["answered", "interrupted", "failed", "unauthorized", "limit", "refused"]
+Outcome = Literal["answered", "cut", "interrupted", "failed", "unauthorized", "limit", "refused"]
 
 
 class EventStruct(

@@ -99,6 +99,9 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
 
+Incomplete = Literal["", "length", "filtered"]
+
+
 class Message(msgspec.Struct, frozen=True):
     role: Role
     parts: tuple[Part, ...]
@@ -106,6 +109,8 @@ class Message(msgspec.Struct, frozen=True):
     model: str = ""
     cut: bool = False
     """The model was stopped or cut off in the middle: kept for the reader, without its tool calls."""
+    incomplete: Incomplete = ""
+    """Why the provider ended the answer early: it reached max_output, or a filter stopped it."""
 
     @property
     def text(self) -> str:

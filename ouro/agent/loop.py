@@ -11,14 +11,29 @@ import msgspec
 from ouro.agent.compactor import TOO_LONG, Compactor
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolBatch
+from ouro.display import Question
 from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, SaveFailed
-from ouro.events import Emit, Prompted, Replied, Retrying, Said, TextDelta, ThinkingDelta, TurnFinished, UsageUpdated
-from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
+from ouro.events import (
+    Emit,
+    Prompted,
+    QuestionAsked,
+    Replied,
+    Reply,
+    Retrying,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.llm import PATIENT_ATTEMPTS, Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
 
 WARN_AFTER = 3
 STOP_AFTER = 6
+CONTINUE = "Continue"
+GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -80,7 +95,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         When cancelled it saves what was streamed, and gives every tool call a result: the transcript can be sent.
         """
         try:
-            await self._turn(prompt, emit)
+            incomplete = await self._turn(prompt, emit)
         except LimitReached as limit:
             return TurnFinished("limit", str(limit))
         except AuthenticationFailed as error:
@@ -88,11 +103,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         except ModelError as error:
             return TurnFinished("failed", str(error))
         else:
-            return TurnFinished("answered")
+            return TurnFinished("cut", incomplete) if incomplete else TurnFinished("answered")
         finally:
             await self._answer_open_calls(emit)
 
-    async def _turn(self, prompt: Prompt, emit: Emit) -> None:
+    async def _turn(self, prompt: Prompt, emit: Emit) -> str:
+        """Run the turn to its last answer; return why that one is incomplete, empty if it is complete."""
         await self._add_prompt(prompt, emit)
         calls_made, repetition = 0, Repetition()
         while True:
@@ -101,7 +117,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self.compactor.make_room(emit)
             await self._ask(emit)
             calls_made += 1
-            calls = self.memory.messages()[-1].tool_calls
+            answer = self.memory.messages()[-1]
+            calls = answer.tool_calls
             if calls:
                 await self._run_tools(calls, repetition, emit)
             is_done = not calls
@@ -109,8 +126,30 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 is_done = False
                 for steered in prompts:
                     await self._add_prompt(steered, emit)
-            if is_done:
-                return
+            if is_done and not await self._continues(answer, calls_made, emit):
+                return self._why_incomplete(answer)
+
+    async def _continues(self, answer: Message, calls_made: int, emit: Emit) -> bool:
+        """Whether the user wants more of an answer that reached max_output; then it is asked for."""
+        if answer.incomplete != "length":
+            return False
+        question = Question(f"{self._why_incomplete(answer)} Continue?", (CONTINUE, "Stop here"))
+        reply = await self.requests.tools.ask_user(QuestionAsked(f"continue:{calls_made}", question), emit)
+        if not (isinstance(reply, Reply) and CONTINUE in reply.answers):
+            return False
+        await self._add_prompt(Prompt(GO_ON), emit)
+        return True
+
+    def _why_incomplete(self, answer: Message) -> str:
+        match answer.incomplete:
+            case "length":
+                spec = next((model.spec for model in self.models() if model.spec.name == answer.model), None)
+                limit = f" ({spec.max_output:,} tokens)" if spec else ""
+                return f"The answer was cut: it reached max_output{limit}."
+            case "filtered":
+                return "The provider's filter stopped the answer."
+            case _:
+                return ""
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
         if not prompt.text and not prompt.images:  # what ouro adds by itself
@@ -136,6 +175,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             models,
             self.requests.messages(self.memory.context()),
             self.requests.specs(models[0]),
+            attempts=PATIENT_ATTEMPTS,
             taken=(call.id for message in self.memory.messages() for call in message.tool_calls),
         )
 

@@ -17,7 +17,7 @@ from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.model import Endpoint, Timeouts
 from ouro.llm.portable import encoded
-from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
+from ouro.llm.provider_errors import error_from_status, error_from_stream, reason_of
 
 if TYPE_CHECKING:
     import httpx
@@ -141,7 +141,7 @@ class HttpStream:
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
-        raise ModelUnavailable(f"{self._endpoint.host} answered with {kind} in place of a stream.", hint)
+        raise ModelUnavailable(f"{self._endpoint.address} answered with {kind} in place of a stream.", hint)
 
     async def _head(self, response: httpx.Response) -> str:
         import httpx
@@ -249,7 +249,7 @@ def _object_in(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
 def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
     """Raise the errors of httpx as ModelErrors, without keys."""
     httpx = load_httpx()
-    host = endpoint.host or endpoint.base_url
+    host = endpoint.address or endpoint.base_url
     try:
         yield
     except httpx.ConnectTimeout as error:
@@ -258,16 +258,17 @@ def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
         raise ModelUnavailable(f"{host} is silent: nothing came for {timeouts.first:g} s.") from error
     except httpx.ConnectError as error:
         hint = "Is the server running?" if endpoint.is_local else "Are you online?"
-        raise ModelUnavailable(f"{host} cannot be reached: {_reason(error)}.", hint) from error
+        raise ModelUnavailable(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
-        raise StreamCut(f"The connection to {host} broke: {_reason(error)}.") from error
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        reason = redact(_reason(error), endpoint.api_key)
-        raise RequestRefused(f"The request to {host} cannot be made: {reason}.", "See models.yaml.") from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().rstrip(".") or type(error).__name__
+        raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        message = f"{endpoint.base_url!r} is not an address of a server."
+        raise RequestRefused(message, "Correct `base_url` in models.yaml: http://HOST:PORT/v1.") from error
+    except httpx.ProxyError as error:
+        raise ModelUnavailable(f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY.") from error
+    except (httpx.HTTPError, ValueError) as error:
+        message = f"The request to {host} cannot be made: the key has characters that no key has."
+        raise RequestRefused(message, f"It came from {endpoint.key_source or 'the settings'}.") from error
 
 
 def client_options(endpoint: Endpoint, timeouts: Timeouts) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _error_of(error: Line, endpoint: Endpoint, model: str) -> ModelError:
     if error["begun"]:
         return StreamCut(f"The answer broke off: {message}")
     if error["status"] is None:
-        return ModelUnavailable(f"{endpoint.host or model} cannot be reached: {message or 'no answer came'}.")
+        return ModelUnavailable(f"{endpoint.address or model} cannot be reached: {message or 'no answer came'}.")
     return error_from_status(error["status"], message, error["headers"], endpoint)
 
 

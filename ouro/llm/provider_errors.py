@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -48,7 +51,7 @@ def redact(text: str, *keys: str) -> str:
 def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint) -> ModelError:
     """The error for an HTTP answer that is not a success; `headers` have names in lower case."""
     words, code = _error_text(body)
-    server = endpoint.host or "The provider"
+    server = endpoint.address or "The provider"
     said = _shown(words, endpoint)
     message = f"{server} answers {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
@@ -72,7 +75,9 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     words, code = _error_text(json.dumps({"error": error}))
-    message = f"{endpoint.host or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given.'}"
+    message = (
+        f"{endpoint.address or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given.'}"
+    )
     if _TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
@@ -80,6 +85,40 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     if code in ("invalid_request_error", "400", "422") and code not in _OVERLOADED:
         return RequestRefused(message)
     return ModelUnavailable(message)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a connection failed, in words of ours: those of libraries name their own functions."""
+    causes = list(_causes(error))
+    for kind, words in _REASONS.items():
+        if any(isinstance(cause, kind) for cause in causes):
+            return words
+    numbers = [cause.errno for cause in causes if isinstance(cause, OSError) and cause.errno]
+    if numbers:
+        return os.strerror(numbers[-1]).lower()
+    return "the server closed it" if _CLOSED.search(" ".join(map(str, causes))) else "no answer came"
+
+
+_REASONS: Mapping[type[BaseException], str] = {
+    ssl.SSLCertVerificationError: "its certificate is not valid",
+    ssl.SSLError: "TLS failed; is it http:// and not https://?",
+    socket.gaierror: "no such host",
+    ConnectionRefusedError: "the connection was refused",
+    ConnectionResetError: "the server reset it",
+    BrokenPipeError: "the server closed it",
+}
+_CLOSED = re.compile(r"disconnected|closed|incomplete", re.IGNORECASE)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    waiting, seen = [error], set[int]()
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            inner = found.exceptions if isinstance(found, BaseExceptionGroup) else ()
+            waiting += [cause for cause in (found.__cause__, found.__context__, *inner) if cause is not None]
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -17,9 +17,12 @@ from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, Tran
 from ouro.llm.model import CallChunk, Chunk, EndChunk, Model, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.llm.portable import healed, parse_object
 from ouro.llm.text_tools import CallGate, calls_in_text, with_text_tools
-from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
+from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
 ATTEMPTS = 5
+"""For background work, and where another model is asked next."""
+PATIENT_ATTEMPTS = 11
+"""Where a user waits and no other model is left: two to five minutes outlast a restart or a short outage."""
 FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
 """Seconds. A longer wait is reported instead."""
@@ -27,6 +30,7 @@ MAX_CHARACTERS = 4_000_000
 """Characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
 MAX_CALLS = 200
 _USABLE_ID = re.compile(r"\S{1,4000}")
+_INCOMPLETE: Mapping[Reason | None, Incomplete] = {"length": "length", "filtered": "filtered"}
 CUT_SHORT = "(no text: the answer reached max_output)"
 
 
@@ -87,7 +91,7 @@ class ReplyBuilder:
                 parts.append(Thinking(block.text, block.signature, block.redacted))
             elif block.kind == "text" and block.text.strip():
                 parts.append(Text(block.text))
-        return Message("assistant", tuple(parts), self._usage, self._model, cut)
+        return Message("assistant", tuple(parts), self._usage, self._model, cut, _INCOMPLETE.get(self.reason, ""))
 
     def finish(self) -> Message:
         """The whole answer.
@@ -217,7 +221,8 @@ class ModelCall:
         failure: TransientModelError | None = None
         wait = 0.0
         for model in self._models:
-            for number in range(1, self._attempts + 1):
+            attempts = self._attempts if model is self._models[-1] else min(self._attempts, ATTEMPTS)
+            for number in range(1, attempts + 1):
                 if failure is not None:
                     wait = wait if number > 1 else 0.0
                     if on_retry:

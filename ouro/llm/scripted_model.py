@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ouro.errors import ModelError, RequestRefused
-from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.messages import Message, ToolCall, Usage
 
 PIECE = re.compile(r"\S+\s*|\s+")
@@ -34,6 +34,8 @@ class ScriptedReply:
     """Raised after the text and calls, in place of an end: a stream that breaks."""
     cut: bool = False
     """The stream stops without an end."""
+    reason: Reason | None = None
+    """Why the answer ends; None: it is whole."""
     hold: Callable[[], Awaitable[Any]] | None = None
     """Awaited between text and calls: stops a reply in the middle until the test continues."""
 
@@ -83,7 +85,7 @@ class ScriptedModel:
             raise reply.error
         if not reply.cut:
             yield UsageChunk(reply.usage)
-            yield EndChunk("tools" if reply.calls else "stop")
+            yield EndChunk(reply.reason or ("tools" if reply.calls else "stop"))
 
     async def close(self) -> None:
         self.closed = True

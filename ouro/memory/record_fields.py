@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from ouro.display import TodoState
-from ouro.messages import Thinking, Usage
+from ouro.messages import Incomplete, Thinking, Usage
 
 S = TypeVar("S", bound=msgspec.Struct)
 Path = tuple[str | int, ...]
@@ -78,6 +78,7 @@ class MessageFields(msgspec.Struct):
     at: str = ""
     model: str = ""
     cut: bool = False
+    incomplete: Incomplete = ""
     private: bool = False
     usage: Usage | None = None
     context: list[str] = []

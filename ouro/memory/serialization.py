@@ -178,7 +178,7 @@ def _message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
             mended += ("parts",)
     if mended and not found:
         raise BadRecordError(f"nothing in it can be read: `{mended[0]}` is of a wrong type")
-    message = Message(fields.role, tuple(found), fields.usage, fields.model, fields.cut)
+    message = Message(fields.role, tuple(found), fields.usage, fields.model, fields.cut, fields.incomplete)
     record = MessageRecord(fields.message, fields.at, message, fields.private)
     return ReadRecord(record, _unknown_fields(data, MessageFields), mended)
 
@@ -271,7 +271,7 @@ class _Writer:
     def message(self, record: MessageRecord) -> dict[str, Any]:
         message = record.message
         data: dict[str, Any] = {"message": record.number, "at": record.at, "role": message.role}
-        data |= _present(model=message.model, cut=message.cut, private=record.private)
+        data |= _present(model=message.model, cut=message.cut, incomplete=message.incomplete, private=record.private)
         if _is_in_order(message.parts):
             for kind, value in map(self._part, message.parts):
                 if kind == "text":

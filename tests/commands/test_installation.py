@@ -173,7 +173,7 @@ class TestDoctor:
     def test_an_embedding_model_that_gives_no_vectors_is_told(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         models = home / ".ouro" / "models.yaml"
-        for name, why in (("openai/far", "127.0.0.1 cannot be reached"), ("nowhere", "No model `nowhere`")):
+        for name, why in (("openai/far", "127.0.0.1:9 cannot be reached"), ("nowhere", "No model `nowhere`")):
             models.write_text(
                 f"embed: {name}\nmodels:\n  openai/far: {{api_base: 'http://127.0.0.1:9/v1', api_key: x}}\n"
             )

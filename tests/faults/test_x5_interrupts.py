@@ -173,7 +173,7 @@ async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(rep
     session, _ = await opened(repository, "Hello.")
     assert [event async for event in session.send("hi")]
 
-    async def full(*_):
+    async def full(*_, **_options):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ouro.memory.yaml_backend.append", full)

@@ -91,7 +91,7 @@ def test_what_is_no_answer_is_an_error_without_the_key(server, answer, error):
 
 def test_a_server_that_is_not_there_is_told():
     asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"), "small")
-    with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1 cannot be reached"):
+    with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1:9 cannot be reached: the connection was refused"):
         asking.embed(["one"])
     asking.close()
 

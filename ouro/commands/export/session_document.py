@@ -125,7 +125,7 @@ class SessionDocument(ABC):
             who = "ouro" if message.role == "assistant" else "You"
             if who == "You" and all(isinstance(part, Context) for part in shown):
                 who = "Added for the model"
-            notes = [local_time(record.at), self.escaped(message.model), "stopped in the middle" if message.cut else ""]
+            notes = [local_time(record.at), self.escaped(message.model), _ending(message)]
             body = self.gap.join(self._part(part, by_user=who == "You") for part in shown)
             yield self.message(who, record.number, " · ".join(filter(None, notes)), body)
         open_calls.update({call.id: call for call in message.tool_calls})
@@ -246,6 +246,13 @@ def _first_words(text: str) -> str:
 
 def _has_words(part: Part) -> bool:
     return isinstance(part, Text | Context | Thinking) and bool(part.text.strip())
+
+
+def _ending(message: Message) -> str:
+    """How an answer ended that is not complete."""
+    if message.cut:
+        return "stopped in the middle"
+    return {"": "", "length": "cut at max_output", "filtered": "stopped by the provider's filter"}[message.incomplete]
 
 
 def _mark_text(record: Record, last_title: str) -> str:

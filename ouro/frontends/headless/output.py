@@ -18,6 +18,7 @@ from ouro.utils.text import clean, one_line
 OutputFormat = Literal["text", "json", "stream-json"]
 EXIT_CODES: dict[events.Outcome, int] = {
     "answered": 0,
+    "cut": 1,
     "failed": 1,
     "unauthorized": 3,
     "limit": 4,
@@ -66,7 +67,7 @@ class Result:
                 self.text = message.text
             case events.TurnFinished(outcome, detail):
                 self.outcome, self.detail = outcome, detail
-                self.text = self.text if outcome == "answered" else ""
+                self.text = self.text if outcome in ("answered", "cut") else ""
             case _:
                 pass
 
@@ -157,7 +158,7 @@ class Output:
     def result(self, result: Result) -> None:
         if self._format != "text":
             self.pipe.write(json_line(result.to_json()))
-        elif result.outcome == "answered" and not result.misfit:
+        elif result.outcome in ("answered", "cut") and not result.misfit:
             self.pipe.write(clean(result.text).rstrip("\n") + "\n")
 
 

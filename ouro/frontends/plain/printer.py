@@ -204,6 +204,7 @@ MIN_THINKING_SECONDS = 1.0
 _COMPACTION = "compaction"
 """The key of a running compaction among the titles of tool calls."""
 OUTCOMES = {
+    "cut": "The answer is incomplete: ",
     "interrupted": "Interrupted.",
     "failed": "Failed: ",
     "unauthorized": "Failed: ",

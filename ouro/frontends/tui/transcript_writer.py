@@ -10,12 +10,13 @@ from ouro.display import Display, Plain
 from ouro.events import Event
 from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, ThinkingBlock, UserMessage, duration
+from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Message, Text, Thinking
 
 _ENDINGS = {
+    "cut": "The answer is incomplete",
     "interrupted": "Interrupted",
     "failed": "The turn failed",
     "unauthorized": "The turn failed",
@@ -169,8 +170,7 @@ class TranscriptWriter:
         self._transcript.discard(*self._reply)
         self._reply = []
         self._drop_retry()
-        words = f"{event.reason} Retrying {event.model} in {duration(event.wait)} (attempt {event.attempt})."
-        self._retry = NoticeBlock(words, "warning")
+        self._retry = RetryBlock(event.reason, event.model, event.attempt, event.wait, self._transcript.clock)
         self._transcript.add(self._retry)
 
     def _drop_retry(self) -> None:
@@ -208,4 +208,5 @@ class TranscriptWriter:
         self._drop_retry()
         if event.outcome != "answered":
             words = _ENDINGS[event.outcome] + (f": {event.detail}" if event.detail else ".")
-            self._transcript.add(NoticeBlock(words, "info" if event.outcome == "interrupted" else "error"))
+            level: events.Level = "info" if event.outcome == "interrupted" else "error"
+            self._transcript.add(NoticeBlock(words, "warning" if event.outcome == "cut" else level))

@@ -76,7 +76,11 @@ async def test_a_reply_that_was_not_streamed_is_shown_whole():
 async def test_what_was_streamed_before_a_retry_is_void():
     retry = Retrying("Too many requests.", 2, 4.0, "m")
     events = (Prompted("x"), TextDelta("half an ans"), retry)
-    assert await lines_of(*events) == ["❯ x", "", "! Warning: Too many requests. Retrying m in 4.0s (attempt 2)."]
+    assert await lines_of(*events) == [
+        "❯ x",
+        "",
+        "! Warning: Too many requests. Retrying m in 4.0s (attempt 2). Esc ends it.",
+    ]
     assert await lines_of(*events, TextDelta("whole"), Replied(assistant("whole"))) == ["❯ x", "", "  whole"]
 
 

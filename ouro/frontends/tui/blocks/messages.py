@@ -195,6 +195,27 @@ class NoticeBlock(TranscriptBlock):
         return _SIGNS[self._level][1] + self.text
 
 
+class RetryBlock(NoticeBlock):
+    """A failed model call, and the seconds until the next attempt."""
+
+    is_moving = True
+
+    def __init__(self, reason: str, model: str, attempt: int, wait: float, clock: Callable[[], float]) -> None:
+        self._reason, self._model, self._attempt = reason, model, attempt
+        self._clock = clock
+        self._end = clock() + wait
+        super().__init__(self._words(), "warning")
+
+    def _words(self) -> str:
+        left = max(0.0, self._end - self._clock())
+        when = f"in {duration(left)}" if left else "now"
+        return f"{self._reason} Retrying {self._model} {when} (attempt {self._attempt}). Esc ends it."
+
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        self.text = tidy(self._words())
+        return super()._draw(width, palette)
+
+
 def queued_lines(steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
     """The messages that were not delivered yet: those that steer the turn, then those for the next one."""
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
