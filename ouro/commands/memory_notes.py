@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.memory.long_term import MemoryEditor, MemoryEntry, Proposal, Scope
 
+_WHERE = (
+    Choice("repo", "this project", "only here"),
+    Choice("user", "everywhere", "in all projects of yours"),
+)
 _MAX_LISTED = 50
 """Entries that a list in a session has; the command line shows all."""
 
@@ -128,6 +133,8 @@ async def stats(context: ActionContext) -> Answer:
 
 async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
     words = sys.stdin.read() if list(text) == ["-"] and not context.session else " ".join(text)
+    if scope is None and context.can_ask and list(text) != ["-"]:
+        scope = await _asked_scope(context, words)
     done = await context.memory(lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False)
     entry = done.entry
     is_core = entry.kind == "core"
@@ -141,6 +148,17 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
     undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
     replaced = [line(f"Replaces: {one_line(old.text, 100)}") for old in done.replaced]
     return Answer(done, [line(what[done.state], *undo), *replaced])
+
+
+async def _asked_scope(context: ActionContext, words: str) -> Scope | None:
+    """The scope that the user chooses; None where the words tell whether they hold elsewhere."""
+    placement = await context.memory(lambda memory: long_term.place(words, memory.editor.names), reports=False)
+    if placement.is_sure:
+        return None
+    chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _WHERE)
+    if chosen is None:
+        raise UsageError("Nothing was remembered.", "Without a question: /remember repo TEXT, or /remember user TEXT.")
+    return "repo" if chosen == "repo" else "user"
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:

@@ -159,3 +159,19 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
     await dispatch(front_end, "/memory search heron scope:all")
     assert "There is no scope all" in front_end.said[-1][1]
     await front_end.session.memory.lookup.close()
+
+
+@pytest.mark.parametrize(("answer", "file"), [("repo", "repo/preferences.md"), ("user", "user/preferences.md")])
+async def test_remember_asks_where_a_preference_holds_that_could_hold_anywhere(told, answer, file):
+    front_end, _ = told
+    front_end.picks = [answer]
+    assert await dispatch(front_end, "/remember Never edit generated files")
+    assert f"Remembered in {file}" in front_end.said[0][1]
+
+
+async def test_who_does_not_say_where_it_holds_remembers_nothing(told):
+    front_end, _conversation = told
+    front_end.picks = [None]
+    assert await dispatch(front_end, "/remember Never edit generated files")
+    assert front_end.said[0][0] == "error"
+    assert "Nothing was remembered." in front_end.said[0][1]

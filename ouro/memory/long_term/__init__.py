@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         find_to_forget,
         forget_entries,
         open_file,
+        place,
         remember_text,
         restore_note,
         save_file,

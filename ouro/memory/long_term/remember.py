@@ -57,6 +57,12 @@ _HERE = re.compile(
     r"\b(?:we|our|ours|us|team|here|(?:this|the) (?:project|repo|repository|codebase|code base|service|app))\b",
     re.IGNORECASE,
 )
+_ANSWERS = re.compile(
+    r"\b(?:answer|answers|reply|replies|respond|responses?|explain|explanations?|summar\w*|speak|talk|tone|emojis?|concise"
+    r"|brief|briefly|in (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
+    re.IGNORECASE,
+)
+"""How the user is answered."""
 _OF_PROJECT = re.compile(
     r"\s*(?:the|each|every|all|an?)\s+(?!answers?\b|repl(?:y|ies)\b|responses?\b|explanations?\b|summar)[^.]{2,80}?"
     r"\b(?:must|should|may|can|cannot|never|always)\b",
@@ -96,6 +102,8 @@ class Placement(msgspec.Struct, frozen=True):
     """The rule that decided."""
     said: str = ""
     """The text with its introduction (`No, that is wrong: …`)."""
+    is_sure: bool = True
+    """Its words tell whether it holds elsewhere, or the scope was given."""
 
 
 def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
@@ -106,10 +114,12 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
        the note is anchored to, unless it says `I` or `my`: then it is about the user.
     3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it says how to do
        something, else in facts.md.
-    If no scope is given: `user` for text with `I` or `my`; `repo` for text that names code, says `we` or `this
-    project`, or is a decision, a fact or a rule about a thing; `user` for preferences. Without a repository, always
+    If no scope is given, it is decided by whether the text holds elsewhere: `user` for text with `I` or `my` and for
+    how the user is answered; `repo` for text that names code, says `we` or `this project`, or is a decision, a fact
+    or a rule about a thing. Other preferences may be either: `user`, but not sure. Without a repository, always
     `user`.
     """
+    is_scope_given = scope is not None or bool(_NAMED.match(text))
     if scope is None and (named := _NAMED.match(text)):
         scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
     said = text.strip()
@@ -123,15 +133,17 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     if category == "facts" and (_WANTED.search(text) or _ORDER.match(text)):
         category = "preferences"
     is_here = _HERE.search(text) or _OF_PROJECT.match(text)
-    is_about_repo = not is_own and bool(entities or is_here or category != "preferences")
+    is_about_user = is_own or bool(_ANSWERS.search(text))
+    is_about_repo = not is_about_user and bool(entities or is_here or category != "preferences")
+    is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
     chosen: Scope = scope or ("repo" if is_about_repo else "user")
     note = ""
     if chosen not in scopes and scope is None:
         chosen, note = "user", "; no project memory is in use here"
     if not is_note:
-        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said)
+        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said, is_sure)
     why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
-    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said)
+    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said, is_sure)
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:

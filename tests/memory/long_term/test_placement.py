@@ -59,3 +59,22 @@ def test_without_a_repository_all_is_the_users():
 
 def test_a_scope_that_is_said_counts_more_than_the_words():
     assert place("I like tea", BOTH, "repo").scope == "repo"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_sure"),
+    [
+        ("Run the migrations before the server starts", False),
+        ("Never edit generated files", False),
+        ("Use tabs", False),
+        ("I prefer tabs", True),
+        ("Answer in German", True),
+        ("Keep explanations short", True),
+        ("Run the tests with `pytest -q`", True),
+        ("The staging database is the heron", True),
+        ("user: use tabs", True),
+    ],
+)
+def test_whether_a_text_holds_elsewhere_is_told_by_its_words_or_asked(text, is_sure):
+    assert place(text, BOTH).is_sure is is_sure
+    assert place(text, ("user",)).is_sure
