@@ -27,13 +27,14 @@ _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with seven differences.
+    """LinuxDriver with eight differences.
 
     It does not clear a first frame that is already there; passes on what was typed before it started; reads no key
     before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in terminals
     without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops
     what is drawn while another program has the terminal, where its queue would fill and block the loop; and ends the
-    program when the terminal is gone, where LinuxDriver would read the end of the file for ever.
+    program when the terminal is gone, where LinuxDriver would read the end of the file for ever. Its thread ends at
+    once, where LinuxDriver looks every 0.1 s whether it should.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
@@ -46,6 +47,7 @@ class TerminalDriver(LinuxDriver):
         self.is_lent = False
         """Another program has the terminal."""
         self._listens = Event()
+        self.exit_event = self._exit = _ExitEvent()
 
     def listen(self) -> None:
         self._listens.set()
@@ -91,9 +93,13 @@ class TerminalDriver(LinuxDriver):
         process(splitter.feed(typed))
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
+            selector.register(self._exit.readable, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if not selector.select(_ESCAPE_WAIT if splitter.holds else 0.1):
+                ready = selector.select(_ESCAPE_WAIT if splitter.holds else 0.1)
+                if not ready:
                     process([(False, held)] if (held := splitter.release()) else [])
+                    continue
+                if all(key.fd != self.fileno for key, _ in ready):
                     continue
                 try:
                     data = os.read(self.fileno, 65536)
@@ -103,6 +109,26 @@ class TerminalDriver(LinuxDriver):
                     self._loop.call_soon_threadsafe(partial(self._app.exit, return_code=129))
                     return
                 process(splitter.feed(decode(data)))
+
+
+class _ExitEvent(Event):
+    """An event whose setting a selector notices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readable, self._written = os.pipe()
+
+    def set(self) -> None:
+        super().set()
+        os.write(self._written, b"x")
+
+    def clear(self) -> None:
+        super().clear()
+        os.read(self.readable, 4096)
+
+    def __del__(self) -> None:
+        os.close(self.readable)
+        os.close(self._written)
 
 
 class KeyParser(XTermParser):
