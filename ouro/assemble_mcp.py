@@ -35,7 +35,6 @@ from ouro.safety import child_environment
 from ouro.session.turn import SessionTasks
 from ouro.settings import McpSettings
 from ouro.tools.tool import AnyTool
-from ouro.utils.runtime import get_home
 from ouro.utils.text import cut, escaped, one_line
 from ouro.utils.worker import Line
 
@@ -78,7 +77,7 @@ class McpBuilder(msgspec.Struct, frozen=True):
             self._on_question,
             self.has_user,
         )
-        return McpServers(registry, Approvals(get_home() / "mcp" / "approved"), host)
+        return McpServers(registry, Approvals(), host)
 
     def tools(self, servers: McpServers) -> tuple[AnyTool, ...]:
         """The tools in the requests of the session."""

@@ -30,6 +30,7 @@ GROUPS = {
     "usage": "show tokens and cost by model: today, this month, all",
     "models": "list usable models, and why others are not usable; set one up",
     "memory": "list, search, change, import, export and check long-term memory",
+    "mcp": "list, test, add, import and log in to MCP servers",
     "config": "show each setting, its value and its source",
     "doctor": "check the installation",
     "completion": "print a script that completes this command line in bash, zsh or fish",

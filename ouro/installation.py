@@ -86,7 +86,7 @@ async def config(context: ActionContext) -> Answer:
     rows = columns([(path, _text(setting.value), setting.source) for path, setting in given.items()])
     where = f"Change them in {tilde(get_config_path())}; see docs/settings.md."
     return Answer(
-        {path: setting._asdict() for path, setting in given.items()},
+        {path: {**setting._asdict(), "value": _public(setting.value)} for path, setting in given.items()},
         [Quote("\n".join(rows)), line(), line(where), *map(line, notices)],
     )
 
@@ -96,11 +96,16 @@ def _text(value: Any) -> str:
         return "-"
     if isinstance(value, tuple):
         return ", ".join(value)
-    if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
-        return ", ".join(value)
+    if (public := _public(value)) is not value:
+        return ", ".join(public)
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {', '.join(keys)}" for name, keys in value.items())
     return str(value)
+
+
+def _public(value: Any) -> Any:
+    """The value of a setting; of MCP servers only the names, as their variables and headers may hold keys."""
+    return list(value) if isinstance(value, Mapping) and any(map(is_dataclass, value.values())) else value
 
 
 def _settings_of(folder: Path, *, or_defaults: bool = False) -> Settings:

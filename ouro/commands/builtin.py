@@ -15,6 +15,7 @@ _NOTE = arg("note", metavar="ID", help="a note's id or its start")
 _ONE_SESSION = arg("session", metavar="SESSION", help=_SESSION)
 _PROPOSAL = arg("proposal", nargs="?", default="", metavar="ID", help="needed if several are pending")
 
+_SERVER = arg("server", metavar="SERVER", help="the name of an MCP server")
 _CONFIG = Action("config", "ouro.installation.config", "Show each setting, its value and its source", (),
                  ("config", "config --json | jq '.\"permissions.mode\".source'"), "both",
                  aliases=("settings",))  # fmt: skip
@@ -189,6 +190,45 @@ MEMORY_WORDS: Mapping[str, Action] = {
 """The actions of `/memory`, by word."""
 
 
+MCP_ACTIONS: tuple[Action, ...] = (
+    Action("mcp list", "mcp.list_servers", "List the MCP servers with state, tools, tokens and latency", (),
+           ("mcp list",), "both"),
+    Action("mcp show", "mcp.show", "Show a server: its tools and what each costs, resources, prompts", (_SERVER,),
+           ("mcp show github",), "both"),
+    Action("mcp test", "mcp.test", "Connect to a server, and show what it offers or why it fails", (_SERVER,),
+           ("mcp test github",), "both"),
+    Action("mcp log", "mcp.log", "Show what a server has printed and logged", (_SERVER,), ("mcp log github",)),
+    Action("mcp on", "mcp.turn_on", "Switch a server or a tool on, here and later",
+           (arg("what", metavar="SERVER[.TOOL]"),), ("mcp on github", "mcp on github.delete_repo"), "both"),
+    Action("mcp off", "mcp.turn_off", "Switch a server or a tool off, here and later",
+           (arg("what", metavar="SERVER[.TOOL]"),), ("mcp off github", "mcp off github.delete_repo"), "both"),
+    Action("mcp approve", "mcp.approve", "Show what a server has changed in its tools, and approve it", (_SERVER, _YES),
+           ("mcp approve github",), "both"),
+    Action("mcp add", "mcp.add", "Add a server: a command behind `--`, or an address",
+           (arg("name", metavar="NAME"), arg("command", nargs="*", metavar="COMMAND", default=[]),
+            arg("--url", default="", metavar="URL", help="its address"),
+            arg("--sse", action="store_true", help="the transport of 2024"),
+            arg("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the command"),
+            arg("--header", action="append", default=[], metavar="NAME:VALUE", help="a header of each request"),
+            _FORCE),
+           ("mcp add github --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- npx -y @modelcontextprotocol/server-github",
+            "mcp add docs --url https://docs.example.com/mcp"), "shell"),
+    Action("mcp remove", "mcp.remove", "Remove a server that was added or imported", (arg("name", metavar="NAME"),),
+           ("mcp remove github",), "shell"),
+    Action("mcp import", "mcp.import_servers", "Take over servers from Claude Code, .mcp.json and Codex",
+           (arg("--all", dest="every", action="store_true", help="all that are found, without asking"),),
+           ("mcp import --all",), "shell"),
+    Action("mcp login", "mcp.login", "Log in to a server with OAuth, in the browser", (_SERVER,),
+           ("mcp login docs",), "shell"),
+    Action("mcp logout", "mcp.logout", "Forget the tokens of a server", (_SERVER,), ("mcp logout docs",), "shell"),
+)  # fmt: skip
+
+MCP_WORDS: Mapping[str, Action] = {
+    action.name.removeprefix("mcp "): action for action in MCP_ACTIONS if action.place != "shell"
+}
+"""The actions of `/mcp`, by word."""
+
+
 def _shortcut(name: str, usage: str, *examples: str) -> Action:
     """`/remember` for `/memory remember`."""
     action = MEMORY_WORDS[name]
@@ -221,6 +261,8 @@ COMMANDS: tuple[Action, ...] = (
            ("skills off pdf",), "session", "[on|off NAME]"),
     Action("skill", "skills.skill", "Draft a skill from what was done in this session", None,
            ("skill save how to release",), "session", "save [what]", between_turns=True),
+    Action("mcp", "", "List MCP servers, or run one of its actions", None, ("mcp show github",), "session",
+           "[show|test|log|on|off|approve]"),
     Action("compact", "window.compact", "Summarize the session to make room; name what must be kept", None,
            ("compact the API of the parser",), "session", "[what to keep]", ("compress",), between_turns=True),
     Action("pin", "window.pin", "Keep a message word for word through every compaction, or stop", None, ("pin last",),
@@ -291,6 +333,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
            (arg("--setup", action="store_true", help="choose a model and write it to models.yaml"),),
            ("models --setup", "models --json | jq -r '.models[] | select(.usable).name'"), "shell"),
     *MEMORY_ACTIONS,
+    *MCP_ACTIONS,
     _CONFIG,
     _DOCTOR,
     Action("acp", "ouro.cli.acp", "Work in an editor, over the Agent Client Protocol on standard input and output",

@@ -8,19 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ouro.errors import ModelError, SearchUnavailable, UsageError
 from ouro.llm import Catalog
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import SecretMask, secret_values
+from ouro.safety import SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
+    from ouro.mcp import McpServers
     from ouro.memory.index import Embedder, Index, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor
     from ouro.settings import Settings
@@ -78,6 +79,23 @@ class Folder:
             if _contents(stores) != before:
                 index.follow(memory_index.Sources.of_notes(stores))
                 self.make_vectors(index)
+
+    def servers(self) -> McpServers:
+        """The MCP servers of this folder; those of the project only if it is trusted. They ask no questions.
+
+        Raises:
+            ConfigError: a file of servers cannot be read.
+        """
+        from ouro.mcp import Approvals, Host, McpServers, find_servers
+
+        root, is_trusted, settings = self._here
+        registry = find_servers(settings.mcp.servers, root if is_trusted else None)
+        for notice in registry.notices:
+            warn(notice)
+        keys = Catalog.from_files().key_values()
+        environment = child_environment(os.environ, secrets=keys)
+        host = Host(Path.cwd(), environment, keys, lambda _text, _level: None, _refuse, has_user=False)
+        return McpServers(registry, Approvals(), host)
 
     @contextmanager
     def index(self) -> Iterator[Index]:
@@ -150,6 +168,10 @@ class Folder:
 def _contents(stores: Sequence[GitMemoryStore]) -> list[Mapping[str, str]]:
     """What is in the files, by inode, size and time."""
     return [store.load_all().files for store in stores]
+
+
+async def _refuse(_server: str, _kind: str, _about: dict[str, Any]) -> dict[str, Any]:
+    return {"action": "decline", "refused": "Nobody can be asked on the command line."}
 
 
 def warn(text: str) -> None:

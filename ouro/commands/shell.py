@@ -34,6 +34,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.commands.action import FindHits
     from ouro.commands.folder import Folder
+    from ouro.mcp import McpServers
     from ouro.memory.index import Index, MemoryHit, SearchFilter
     from ouro.memory.long_term import Scope, SyncReport
     from ouro.session import Session
@@ -55,7 +56,8 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     """
     parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser, group)
-    args = vars(parser.parse_args(words))
+    words, command = _split_command(group, words)
+    args = vars(parser.parse_args(words)) | command
     action: Action | None = args.pop("chosen", None)
     if action is None:  # `ouro memory` alone: list the actions
         parser.print_help(sys.stderr)
@@ -71,6 +73,22 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         return 0
     context.print_answer(answer)
     return answer.exit_code
+
+
+def _split_command(group: str, words: Sequence[str]) -> tuple[Sequence[str], dict[str, Sequence[str]]]:
+    """The words before `--`, and those behind it as the argument `command` of an action that has one.
+
+    argparse takes no list of words behind flags.
+    """
+    has_command = any(
+        action.name.split() == [group, *words[:1]]
+        and any(found.names == ("command",) for found in action.arguments or ())
+        for action in ACTIONS
+    )
+    if not has_command or "--" not in words:
+        return words, {}
+    place = list(words).index("--")
+    return words[:place], {"command": words[place + 1 :]}
 
 
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
@@ -243,6 +261,15 @@ class ShellContext:
 
     async def catalog(self) -> SessionCatalog:
         return SessionCatalog(self.store, str(self.cwd.resolve()), get_sessions_dir(), get_index_path())
+
+    @asynccontextmanager
+    async def servers(self) -> AsyncIterator[McpServers]:
+        """The MCP servers of this folder, not started; closed at the end."""
+        servers = await asyncio.to_thread(self.folder.servers)
+        try:
+            yield servers
+        finally:
+            await servers.close()
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
         lines = columns([(f"{number:>3}", choice.label, choice.detail) for number, choice in enumerate(choices, 1)])

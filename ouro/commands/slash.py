@@ -7,13 +7,13 @@ import difflib
 import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
-from ouro.commands.builtin import MEMORY_WORDS, find_command
+from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command
 from ouro.commands.custom import is_custom, listed_commands
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
@@ -25,6 +25,7 @@ from ouro.session import OpenRequest
 
 if TYPE_CHECKING:
     from ouro.commands.action import FindHits
+    from ouro.mcp import McpServers
     from ouro.memory.index import Index
     from ouro.memory.long_term import LongTermMemoryManager, Scope
     from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -72,6 +73,8 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
         raise UsageError(f"/{command.name} waits for the agent: interrupt it, or wait until it is done.")
     if command.name == "memory":
         await _memory(front_end, argument)
+    elif command.name == "mcp":
+        await _run_word(front_end, "mcp", MCP_WORDS, argument or "list")
     elif command.arguments is not None:
         await _run(front_end, command, argument)
     elif argument and not command.argument:
@@ -81,14 +84,19 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
 
 
 async def _memory(front_end: FrontEnd, argument: str) -> None:
-    word, _, rest = argument.partition(" ")
-    if not word:
+    if not argument:
         await front_end.session.memory.required().settled()
         if await front_end.browse_memory():
             return
-    action = MEMORY_WORDS.get(word or "files")
+    await _run_word(front_end, "memory", MEMORY_WORDS, argument or "files")
+
+
+async def _run_word(front_end: FrontEnd, group: str, words: Mapping[str, Action], argument: str) -> None:
+    """Run the action that the first word of the argument names."""
+    word, _, rest = argument.partition(" ")
+    action = words.get(word)
     if action is None:
-        raise UsageError(f"/memory has no action `{word}`.", f"There are: {', '.join(sorted(MEMORY_WORDS))}.")
+        raise UsageError(f"/{group} has no action `{word}`.", f"There are: {', '.join(sorted(words))}.")
     await _run(front_end, action, rest.strip())
 
 
@@ -223,6 +231,10 @@ class SessionContext:
 
     async def catalog(self) -> SessionCatalog:
         return self.session.session_catalog
+
+    @asynccontextmanager
+    async def servers(self) -> AsyncIterator[McpServers]:
+        yield self.session.workbench.extensions.servers
 
     @asynccontextmanager
     async def open_session(self) -> AsyncIterator[Session]:

@@ -5,10 +5,19 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.mcp.configuration import Registry, find_servers
-    from ouro.mcp.definition import Approvals, ServerPrompt
+    from ouro.mcp.configuration import (
+        Registry,
+        as_entry,
+        change_registry,
+        check_server,
+        find_servers,
+        read_registry,
+    )
+    from ouro.mcp.definition import Approvals, ServerPrompt, difference
+    from ouro.mcp.import_servers import foreign_servers
     from ouro.mcp.questions import elicitation, prompt_arguments
     from ouro.mcp.servers import Host, McpServer, McpServers, Outcome
+    from ouro.mcp.tokens import Tokens
     from ouro.mcp.tools import Outputs, mcp_tools, tokens_of
 
 __getattr__ = lazy_exports(__name__)

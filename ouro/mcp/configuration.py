@@ -65,7 +65,7 @@ def find_servers(
             servers.setdefault(name, server)
     for name, server in list(servers.items()):
         try:
-            _check(name, server)
+            check_server(name, server)
         except ConfigError as error:
             del servers[name]
             notices.append(f"An MCP server is left out. {error.message}")
@@ -131,8 +131,8 @@ def _server(entry: Any, where: str) -> McpServerSettings:
         raise ConfigError(f"{where}: {error}.") from error
 
 
-def _check(name: str, server: McpServerSettings) -> None:
-    """Raises ConfigError."""
+def check_server(name: str, server: McpServerSettings) -> None:
+    """Raises ConfigError: the name or the definition of a server cannot be."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`.")
     if bool(server.command) == bool(server.url):

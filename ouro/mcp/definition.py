@@ -15,6 +15,7 @@ import msgspec
 from ouro.llm import ToolSpec
 from ouro.utils.files import write_private
 from ouro.utils.log import log
+from ouro.utils.runtime import get_home
 from ouro.utils.text import clean, cut
 
 MAX_NAME = 64
@@ -109,11 +110,11 @@ class Approvals:
     """The tool definitions that the user has approved, one file a server. A broken file approves nothing.
 
     Args:
-        folder: of all servers.
+        folder: of all servers; None: in ouro's home.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or get_home() / "mcp" / "approved"
 
     def load(self, key: str) -> dict[str, ToolDefinition] | None:
         """The approved definitions by name; None for a server that was never connected."""

@@ -28,6 +28,7 @@ WORKER = ("-m", "ouro.mcp.worker")
 MAX_LOG = 200
 """Lines kept of each server."""
 MAX_RESTARTS = 3
+LOGIN_SECONDS = 300
 SIDE_BY_SIDE = 3
 """Servers that start at once: more would take the processors from the first request."""
 PING_SECONDS = 5.0
@@ -132,6 +133,29 @@ class McpServers:
         for server in self.servers.values():
             if server.state == "waiting":
                 self._start(server)
+
+    def start_one(self, server: McpServer) -> None:
+        """Start a server that is not started; returns at once."""
+        if server.state not in ("ready", "off"):
+            self._start(server)
+
+    async def login(self, server: McpServer, on_address: Callable[[str], None]) -> None:
+        """Log in with OAuth; `on_address` gets the address for the browser. The server is connected afterwards.
+
+        Raises:
+            ServerFailed: it wants no login, or the login failed.
+        """
+        await self._stop(server)
+        request = {**self._open_request(server), "login": True, "timeout": LOGIN_SECONDS}
+        async with aclosing(self._process().ask("open", request)) as lines:
+            async for line in lines:
+                self._raise_error(line)
+                event = line.get("event", {})
+                if "login" in event:
+                    on_address(clean(event["login"]))
+                elif "ready" in event:
+                    self._on_ready(server, msgspec.convert(event["ready"], Listing))
+                    return
 
     def is_off(self, server: str, tool: str = "") -> bool:
         return server in self.off or f"{server}.{tool}" in self.off

@@ -1,0 +1,284 @@
+"""Commands on MCP servers: list, test, switch, approve, add, import, log in."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ouro.commands.action import ActionContext, Answer, confirm
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.display import Choice
+from ouro.errors import ToolError, UsageError
+from ouro.mcp import (
+    McpServer,
+    McpServers,
+    Tokens,
+    as_entry,
+    change_registry,
+    check_server,
+    difference,
+    foreign_servers,
+    read_registry,
+    tokens_of,
+)
+from ouro.settings import McpServerSettings
+from ouro.utils.git import find_root
+from ouro.utils.text import one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.commands.shell import ShellContext
+
+_MAX_DESCRIPTION = 100
+_NEXT_SESSION = "It is used from the next session on."
+
+
+async def list_servers(context: ActionContext) -> Answer:
+    """Each server with its state, tools and tokens."""
+    async with context.servers() as servers:
+        rows, value = [], []
+        for server in servers.servers.values():
+            tools = server.tools or _approved(server)
+            tokens = sum(tokens_of(tool.spec(server.name)) for tool in tools)
+            rows.append((
+                CodeSpan(server.name), _state(context, server), _where(server.settings),
+                f"{plural(len(tools), 'tool')}, about {plural(tokens, 'token')}" if tools else "",
+                f"{server.listing.latency * 1000:.0f} ms" if server.state == "ready" else "",
+            ))  # fmt: skip
+            value.append({
+                "name": server.name, "state": _state(context, server), "problem": server.problem,
+                "where": _where(server.settings), "tools": len(tools), "tokens": tokens,
+            })  # fmt: skip
+        if not rows:
+            return Answer(
+                [], [line("There are no MCP servers. Add one: `ouro mcp add NAME -- COMMAND`; see docs/mcp.md.")]
+            )
+        problems = [line(f"{server.name}: {server.problem}") for server in servers.servers.values() if server.problem]
+        return Answer(value, [*table(rows), *problems])
+
+
+async def show(context: ActionContext, server: str) -> Answer:
+    """One server: its tools with what each costs, resources and prompts."""
+    async with context.servers() as servers:
+        return _described(context, servers, _named(servers, server))
+
+
+async def test(context: ActionContext, server: str) -> Answer:
+    """Connect to a server and list what it offers; exit code 1 if it cannot be used."""
+    async with context.servers() as servers:
+        found = _named(servers, server)
+        if found.state in ("failed", "login"):
+            found.failures = 0
+            servers.start_one(found)
+        elif context.session is None:
+            servers.start_one(found)
+        try:
+            await servers.ready(server)
+        except ToolError as error:
+            log = list(found.log)[-10:]
+            return Answer({"problem": str(error), "log": log}, [line(str(error)), *_quote(log)], 1)
+        return _described(context, servers, found)
+
+
+async def log(context: ActionContext, server: str) -> Answer:
+    """What a server has printed and logged in this session."""
+    async with context.servers() as servers:
+        found = list(_named(servers, server).log)
+        return Answer(found, _quote(found) or [line(f"{server} has logged nothing.")])
+
+
+async def turn_on(context: ActionContext, what: str) -> Answer:
+    """Switch a server or a tool on, here and in later sessions."""
+    return await _switch(context, what, on=True)
+
+
+async def turn_off(context: ActionContext, what: str) -> Answer:
+    """Switch a server or a tool off, here and in later sessions."""
+    return await _switch(context, what, on=False)
+
+
+async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
+    """Show what a server has changed in its tools, and use it as it is now if the user agrees."""
+    async with context.servers() as servers:
+        found = _named(servers, server)
+        if context.session is None:
+            servers.start_one(found)
+        await servers.ready(server)
+        changed = found.unapproved()
+        if not changed:
+            return Answer([], [line(f"{server} has changed nothing since its tools were approved.")])
+        known = found.approved or {}
+        for tool in changed:
+            word = "changed" if tool.name in known else "new"
+            context.show(
+                [Title(f"{one_line(tool.name)} ({word})"), Quote(difference(known.get(tool.name), tool), "diff")]
+            )
+        question = f"Use {plural(len(changed), 'tool')} of {server} as shown?"
+        if not await confirm(context, question, "Yes, use them", assume_yes=yes):
+            return Answer([], [line("They are not used.")])
+        found.approve(changed)
+        return Answer([tool.name for tool in changed], [line(f"Approved {plural(len(changed), 'tool')} of {server}.")])
+
+
+async def add(_context: ShellContext, name: str, command: list[str], **options: Any) -> Answer:
+    """Add a server of the user: a command, or an address."""
+    server = McpServerSettings(
+        command=command[0] if command else "",
+        args=tuple(command[1:]),
+        url=options["url"],
+        transport="sse" if options["sse"] else "http",
+        env=_pairs(options["env"], "="),
+        headers=_pairs(options["header"], ":"),
+    )
+    check_server(name, server)
+    known, _off = read_registry()
+    if name in known and not options["force"]:
+        raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
+    change_registry(lambda registry: registry["mcpServers"].update({name: as_entry(server)}))
+    return Answer(name, [line(f"Added {name}: {_where(server)}. Try it: ", CommandText(f"mcp test {name}"))])
+
+
+async def remove(_context: ShellContext, name: str) -> Answer:
+    """Remove a server that `ouro mcp add` or `import` has written."""
+    known, _off = read_registry()
+    if name not in known:
+        raise UsageError(
+            f"`ouro mcp add` has added no server `{name}`.", "Servers in config.yaml and .mcp.json are removed there."
+        )
+    change_registry(lambda registry: registry["mcpServers"].pop(name))
+    return Answer(name, [line(f"Removed {name}.")])
+
+
+async def import_servers(context: ShellContext, every: bool) -> Answer:
+    """Take over servers from Claude Code and Codex."""
+    found, problems = await asyncio.to_thread(foreign_servers, find_root(context.cwd), Path.home())
+    for problem in problems:
+        context.say(problem, "warning")
+    known, _off = read_registry()
+    new = {name: (server, source) for name, server, source in found if name not in known}
+    if not new:
+        return Answer([], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")])
+    chosen: list[str] = list(new)
+    if not every:
+        choices = [Choice(name, f"{name}: {_where(server)}", source) for name, (server, source) in new.items()]
+        chosen = list(await context.choose_many("Which servers?", choices))
+    entries = {name: as_entry(new[name][0]) for name in chosen}
+    for name in chosen:
+        check_server(name, new[name][0])
+    change_registry(lambda registry: registry["mcpServers"].update(entries))
+    return Answer(chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")])
+
+
+async def login(context: ShellContext, server: str) -> Answer:
+    """Log in to a server with OAuth, in the browser."""
+
+    def show_address(url: str) -> None:
+        context.say(f"Open this address to log in, if your browser did not:\n{url}")
+        webbrowser.open(url)
+
+    async with context.servers() as servers:
+        found = _named(servers, server)
+        if not found.settings.url:
+            raise UsageError(f"{server} is a program, not an address: it needs no login.")
+        await servers.login(found, show_address)
+        place = await asyncio.to_thread(Tokens(found.settings.url).place)
+        tools = plural(len(found.listing.tools), "tool")
+        return Answer(server, [line(f"Logged in to {server}: {tools}. The tokens are in {place}.")])
+
+
+async def logout(context: ShellContext, server: str) -> Answer:
+    """Forget the tokens of a server."""
+    async with context.servers() as servers:
+        found = _named(servers, server)
+        had = await asyncio.to_thread(Tokens(found.settings.url).delete)
+        return Answer(had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")])
+
+
+async def _switch(context: ActionContext, what: str, *, on: bool) -> Answer:
+    name, _, tool = what.partition(".")
+
+    def change(registry: dict[str, Any]) -> None:
+        rest = [item for item in registry.get("off", []) if item != what]
+        registry["off"] = rest if on else [*rest, what]
+
+    async with context.servers() as servers:
+        found = _named(servers, name)
+        if tool and tool not in {known.name for known in (found.tools or _approved(found))}:
+            raise UsageError(f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",))
+        change_registry(change)
+        if context.session is not None:
+            await servers.switch(what, on=on)
+    word = "on" if on else "off"
+    return Answer(what, [line(f"{what} is {word}. The list of tools in requests changes with the next session.")])
+
+
+def _described(context: ActionContext, servers: McpServers, server: McpServer) -> Answer:
+    listing, tools = server.listing, server.tools or _approved(server)
+    unapproved = {tool.name for tool in server.unapproved()}
+    rows, value = [], []
+    for tool in tools:
+        tokens = tokens_of(tool.spec(server.name))
+        is_off = servers.is_off(server.name, tool.name)
+        words = ("off", "changed" if tool.name in unapproved else "", "read-only" if tool.read_only else "",
+                 "destructive" if tool.destructive else "", "wrong schema" if tool.problem else "")  # fmt: skip
+        marks = [word for word, is_so in zip(words, (is_off, True, True, True, True), strict=True) if word and is_so]
+        rows.append((
+            CodeSpan(one_line(tool.name, 60)), f"{tokens:,} tokens", ", ".join(marks),
+            one_line(tool.text, _MAX_DESCRIPTION),
+        ))  # fmt: skip
+        value.append({"name": tool.name, "tokens": tokens, "marks": marks, "description": tool.text})
+    head = f"{server.name}: {_state(context, server)}, {_where(server.settings)}"
+    about = ", ".join(
+        filter(None, (one_line(listing.version, 60), listing.protocol and f"protocol {listing.protocol}"))
+    )
+    view: list[ViewItem] = [Title(head)]
+    view += [line(text) for text in (about, server.problem) if text]
+    view += table(rows)
+    view += [line(f"Resources: {one_line(', '.join(item.uri for item in listing.resources), 400)}")] * bool(
+        listing.resources
+    )
+    view += [line(f"Prompts: {one_line(', '.join(item.name for item in listing.prompts), 400)}")] * bool(
+        listing.prompts
+    )
+    state = {"name": server.name, "state": server.state, "version": listing.version, "protocol": listing.protocol}
+    return Answer({**state, "problem": server.problem, "tools": value}, view)
+
+
+def _named(servers: McpServers, name: str) -> McpServer:
+    found = servers.servers.get(name)
+    if found is None:
+        raise UsageError(f"There is no MCP server `{name[:40]}`. There are: {', '.join(servers.servers) or 'none'}.")
+    return found
+
+
+def _approved(server: McpServer) -> tuple[Any, ...]:
+    return tuple(tool for tool in (server.approved or {}).values() if server.offers(tool.name))
+
+
+def _state(context: ActionContext, server: McpServer) -> str:
+    """On the command line nothing is connected: only what is on is known."""
+    names = {"login": "needs a login", "waiting": "starting"}
+    if context.session is None and server.state in ("waiting", "starting"):
+        return "on"
+    return names.get(server.state, server.state)
+
+
+def _where(settings: McpServerSettings) -> str:
+    """The command or the address; never its environment or headers, which may hold keys."""
+    return one_line(settings.url or " ".join((settings.command, *settings.args)), 80)
+
+
+def _quote(lines: list[str]) -> View:
+    return [Quote("\n".join(lines))] if lines else []
+
+
+def _pairs(words: list[str], sign: str) -> dict[str, str]:
+    """`NAME=value` as keys and values. Raises UsageError."""
+    found = {}
+    for word in words:
+        name, is_pair, value = word.partition(sign)
+        if not is_pair or not name.strip():
+            raise UsageError(f"`{word[:40]}` is not NAME{sign}VALUE.")
+        found[name.strip()] = value.strip()
+    return found

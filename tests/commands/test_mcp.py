@@ -1,0 +1,130 @@
+"""`ouro mcp` and `/mcp`: list, test, switch, approve, add, import."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ouro.utils.runtime import get_home
+
+FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
+
+
+def run(*words, capsys=None):
+    """`ouro mcp WORDS` in this process; its exit code and output."""
+    from ouro.cli import main
+
+    code = main(["mcp", *words])
+    read = capsys.readouterr()
+    return code, read.out, read.err
+
+
+@pytest.fixture
+def shell(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return lambda *words: run(*words, capsys=capsys)
+
+
+def test_a_server_is_added_tested_listed_and_removed(shell):
+    given = json.dumps({"tools": ["echo", "fail"]})
+    assert "Add one" in shell("list")[1]
+    code, out, _ = shell("add", "demo", "--env", "TOKEN=secret", "--", sys.executable, FAKE, given)
+    assert code == 0
+    assert "Added demo" in out
+    assert (get_home() / "mcp.json").stat().st_mode & 0o777 == 0o600
+    code, out, _ = shell("test", "demo")
+    assert code == 0, out
+    assert "fake 1.0, protocol 2025-11-25" in out
+    assert "read-only" in out
+    listed = json.loads(shell("list", "--json")[1])
+    assert (listed[0]["name"], listed[0]["tools"]) == ("demo", 2)
+    assert "secret" not in shell("list")[1] + json.dumps(listed) + shell("show", "demo")[1]
+    assert shell("add", "demo", "--url", "https://x.example")[0] == 2  # it exists
+    assert "Removed demo" in shell("remove", "demo")[1]
+    assert shell("remove", "demo")[0] == 2
+
+
+def test_a_server_that_fails_says_why_and_shows_its_log(shell):
+    shell("add", "bad", "--", sys.executable, FAKE, '{"start": "exit"}')
+    code, out, _ = shell("test", "bad")
+    assert code == 1
+    assert "exit code 7" in out
+    assert "no such database" in out
+
+
+@pytest.mark.parametrize("words", [
+    ["add", "no name", "--url", "https://x.example"], ["add", "x"], ["add", "x", "--url", "ftp://x"],
+    ["add", "x", "--url", "https://x.example", "--header", "nothing"], ["show", "nobody"],
+])  # fmt: skip
+def test_wrong_words_are_refused(shell, words):
+    assert shell(*words)[0] == 2
+    assert not (get_home() / "mcp.json").exists()
+
+
+def test_servers_and_tools_are_switched_off_for_good(shell):
+    shell("add", "demo", "--", sys.executable, FAKE, '{"tools": ["echo"]}')
+    shell("test", "demo")
+    assert "demo.echo is off" in shell("off", "demo.echo")[1]
+    assert shell("off", "demo.nothing")[0] == 2
+    assert "off" in shell("show", "demo")[1]
+    assert "demo is off" in shell("off", "demo")[1]
+    assert json.loads((get_home() / "mcp.json").read_text())["off"] == ["demo.echo", "demo"]
+    assert "switched off" in shell("test", "demo")[1]
+    shell("on", "demo")
+    assert json.loads((get_home() / "mcp.json").read_text())["off"] == ["demo.echo"]
+
+
+def test_e1_a_changed_tool_is_shown_and_approved(shell, monkeypatch):
+    shell("add", "demo", "--env", "DESCRIBE=${NEW:-}", "--", sys.executable, FAKE, '{"tools": ["echo"]}')
+    shell("test", "demo")
+    assert "changed nothing" in shell("approve", "demo", "--yes")[1]
+    monkeypatch.setenv("NEW", "Something else.")
+    assert "changed" in shell("test", "demo")[1]
+    out = shell("approve", "demo", "--yes")[1]
+    assert "+Something else." in out
+    assert "changed nothing" in shell("approve", "demo", "--yes")[1]
+
+
+def test_servers_of_other_programs_are_imported(shell, tmp_path):
+    (tmp_path / ".claude.json").write_text(json.dumps({
+        "mcpServers": {"one": {"type": "stdio", "command": "one", "args": ["-x"], "env": {"A": "b"}}},
+        "projects": {str(tmp_path): {"mcpServers": {"two": {"type": "sse", "url": "https://two.example"}}}},
+    }))  # fmt: skip
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"one": {"command": "other"}}}))
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text(
+        '[mcp_servers.three]\nurl = "https://three.example"\nbearer_token_env_var = "KEY"\nenabled_tools = ["a"]\n'
+    )
+    code, out, _ = shell("import", "--all")
+    assert code == 0, out
+    written = json.loads((get_home() / "mcp.json").read_text())["mcpServers"]
+    assert written == {
+        "one": {"command": "one", "args": ["-x"], "env": {"A": "b"}},
+        "two": {"url": "https://two.example", "type": "sse"},
+        "three": {"url": "https://three.example", "headers": {"Authorization": "Bearer ${KEY}"}, "tools": ["a"]},
+    }
+    assert "all known" in shell("import", "--all")[1]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {"command": 3}}}'])
+def test_a_broken_file_of_another_program_is_named(shell, tmp_path, text):
+    (tmp_path / ".claude.json").write_text(text)
+    code, _, err = shell("import", "--all")
+    assert code == 0
+    assert ".claude.json" in err
+
+
+def test_settings_show_servers_without_their_secrets(shell, capsys):
+    from ouro.cli import main
+
+    get_home().mkdir(mode=0o700)
+    server = {"command": "one", "env": {"TOKEN": "very-secret"}}
+    (get_home() / "config.yaml").write_text(yaml.safe_dump({"mcp": {"servers": {"demo": server}}}))
+    main(["config"])
+    main(["config", "--json"])
+    out = capsys.readouterr().out
+    assert "demo" in out
+    assert "very-secret" not in out
