@@ -220,6 +220,8 @@ MCP_ACTIONS: tuple[Action, ...] = (
            ("mcp import --all",), "shell"),
     Action("mcp login", "mcp.login", "Log in to a server with OAuth, in the browser", (_SERVER,),
            ("mcp login docs",), "shell"),
+    Action("mcp serve", "mcp_serve.serve", "Serve ouro's memory to another agent, on stdin and stdout", (),
+           ("mcp serve",), "shell"),
     Action("mcp logout", "mcp.logout", "Forget the tokens of a server", (_SERVER,), ("mcp logout docs",), "shell"),
 )  # fmt: skip
 

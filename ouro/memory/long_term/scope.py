@@ -12,6 +12,7 @@ from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.values import (
+    CLIENT,
     MESSAGE,
     ORIGIN,
     SESSION,
@@ -55,10 +56,13 @@ class TurnRef(msgspec.Struct, frozen=True):
     turn: int
     message: int = 0
     """The number of the user's message; 0: not known."""
+    client: str = ""
+    """The program that asked for the change, if it is another one."""
 
     def trailers(self, origin: str) -> dict[str, str]:
         numbers = {TURN: self.turn, MESSAGE: self.message}
-        return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}}
+        client = {CLIENT: self.client} if self.client else {}
+        return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}, **client}
 
 
 class ScopeMemory:
@@ -261,6 +265,10 @@ class ScopeMemory:
         found = (proposal for proposal in self.proposals() if proposal.origin == "outside")
         return [change_of(self.scope, proposal.edits, "outside", proposal=proposal.id) for proposal in found]
 
+    def propose(self, proposal: Proposal) -> None:
+        """Store a change that is not in the files, for the user to accept or reject."""
+        self._proposals.add(proposal)
+
     def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
         """PENDING or FOREIGN → TRUSTED: the user accepts the change.
 
@@ -268,6 +276,7 @@ class ScopeMemory:
             UsageError: a foreign change is no longer as it was shown.
             SecretInMemory: it holds a secret.
         """
+        at = msgspec.structs.replace(at, client=proposal.client)
         with self._alone():
             base = self.store.accepted
             if proposal.origin == "outside":

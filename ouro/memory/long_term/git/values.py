@@ -13,6 +13,8 @@ CORE = ("decisions", "preferences", "facts")
 """The categories of the core, each in `<category>.md`, as they are shown; `memory.core` adds some."""
 ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ouro-Message"
 """Trailers with the source of a commit; the message is what the user wrote in that turn."""
+CLIENT = "Ouro-Client"
+"""The trailer with the name of the program that asked for a change, through `ouro mcp serve`."""
 UNDOES = "Ouro-Undoes"
 """The trailer that names the commits that one undoes."""
 

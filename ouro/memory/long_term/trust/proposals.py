@@ -41,6 +41,8 @@ class Proposal(msgspec.Struct, frozen=True):
     session: str = ""
     turn: int = 0
     at: str = ""
+    client: str = ""
+    """The program that asked for it, through `ouro mcp serve`."""
 
 
 class Proposals:

@@ -1,0 +1,79 @@
+"""`ouro mcp serve` with the client of the SDK: other agents search, read and propose memory."""
+
+import subprocess
+
+import pytest
+import yaml
+from mcp import Client, StdioServerParameters
+from mcp.types import Implementation, TextContent
+
+
+@pytest.fixture
+def remembers(ouro):
+    """The program, with two things remembered."""
+    for text in ("Answer in German.", "The parser in api.py caches by content hash."):
+        assert ouro.headless("memory", "remember", "--scope", "user", text).code == 0
+    return ouro
+
+
+def connect(ouro, name: str = "claude-code") -> Client:
+    command = ouro.command("mcp", "serve")
+    server = StdioServerParameters(
+        command=command[0], args=command[1:], env=dict(ouro.environment), cwd=str(ouro.folder)
+    )
+    return Client(server, client_info=Implementation(name=name, version="1"))
+
+
+async def ask(client: Client, tool: str, **arguments) -> str:
+    (content,) = (await client.call_tool(tool, arguments)).content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def test_memory_is_searched_and_read(remembers):
+    async with connect(remembers) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "memory_search", "memory_read", "memory_remember",
+        ]  # fmt: skip
+        found = await ask(client, "memory_search", query="how does the parser cache?")
+        assert "> The parser in api.py caches by content hash." in found
+        note = next(word for word in found.split() if word.startswith("mem_"))
+        assert "caches by content hash" in await ask(client, "memory_read", entry=note)
+        assert "Answer in German." in await ask(client, "memory_read", entry="user/preferences.md")
+        assert "Error: " in await ask(client, "memory_read", entry="mem_nothing")
+        listed = {str(item.uri) for item in (await client.list_resources()).resources}
+        assert listed == {"memory://user/preferences.md", f"memory://{note}"}
+        (content,) = (await client.read_resource("memory://user/preferences.md")).contents
+        assert "Answer in German." in content.text
+
+
+async def test_what_a_client_wants_remembered_waits_for_the_user(remembers):
+    """R6: its words are not the user's."""
+    async with connect(remembers) as client:
+        told = await ask(client, "memory_remember", text="I deploy on Tuesdays.")
+        assert "Waiting for approval" in told
+        assert "Already remembered" in await ask(client, "memory_remember", text="Answer in German.")
+        assert "Tuesdays" not in await ask(client, "memory_read", entry="")
+        pending = told.partition("memory accept ")[2].partition("`")[0]
+        # A session of ouro accepts it meanwhile; the server reads the files as they are now.
+        assert remembers.headless("memory", "accept", pending).code == 0
+        assert "I deploy on Tuesdays." in await ask(client, "memory_read", entry="")
+    assert "Ouro-Client: claude-code" in last_commit(remembers)
+
+
+async def test_a_client_that_is_allowed_needs_no_approval(remembers):
+    (remembers.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"remember": ["cursor"]}}))
+    async with connect(remembers, "cursor") as client:
+        assert "Remembered in " in await ask(client, "memory_remember", text="I deploy on Tuesdays.")
+    assert "Ouro-Client: cursor" in last_commit(remembers)
+    async with connect(remembers, "codex") as client:
+        assert "Waiting for approval" in await ask(client, "memory_remember", text="I release on Fridays.")
+        key = "sk-" + "proj-" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1h"
+        assert "Error: " in await ask(client, "memory_remember", text=f"The key is {key}.")
+
+
+def last_commit(ouro) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(ouro.home / "memory"), "log", "-1", "--format=%B"], capture_output=True, text=True, check=True
+    )
+    return done.stdout
