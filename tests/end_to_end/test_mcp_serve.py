@@ -77,3 +77,10 @@ def last_commit(ouro) -> str:
         ["git", "-C", str(ouro.home / "memory"), "log", "-1", "--format=%B"], capture_output=True, text=True, check=True
     )
     return done.stdout
+
+
+async def test_a_proposal_for_the_memory_of_the_repository(remembers):
+    async with connect(remembers) as client:
+        assert "Waiting for approval in ouro: repo/facts.md" in await ask(
+            client, "memory_remember", text="The basket must go out on Tuesdays."
+        )

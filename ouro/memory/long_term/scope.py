@@ -267,6 +267,7 @@ class ScopeMemory:
 
     def propose(self, proposal: Proposal) -> None:
         """Store a change that is not in the files, for the user to accept or reject."""
+        self.store.repository.create()
         self._proposals.add(proposal)
 
     def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
