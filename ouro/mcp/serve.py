@@ -59,14 +59,14 @@ class MemoryServer(MCPServer):
         max_results: Annotated[int, Field(ge=1, le=50)] = 5,
     ) -> str:
         """Search notes, core memory and past sessions. Hits say where they are from."""
-        return await _told(self._memory.search(query, max_results))
+        return await _answer_of(self._memory.search(query, max_results))
 
     async def memory_read(
         self,
         entry: Annotated[str, Field(description="An id from memory_search, or a core file such as user/facts.md.")],
     ) -> str:
         """Read a note with its history, a core file, or, with an empty entry, all of core memory."""
-        return await _told(self._memory.read(entry))
+        return await _answer_of(self._memory.read(entry))
 
     async def memory_remember(
         self,
@@ -74,10 +74,10 @@ class MemoryServer(MCPServer):
         context: Context,
     ) -> str:
         """Ask for something to be remembered. The user approves it in ouro, unless they allow this program."""
-        return await _told(self._memory.remember(text, client_name(context)))
+        return await _answer_of(self._memory.remember(text, client_name(context)))
 
     async def _resource(self, entry: str) -> str:
-        return await _told(self._memory.read(entry))
+        return await _answer_of(self._memory.read(entry))
 
 
 def client_name(context: Context) -> str:
@@ -86,7 +86,7 @@ def client_name(context: Context) -> str:
     return one_line(params.client_info.name, MAX_CLIENT) if params else "unknown"
 
 
-async def _told(answer: Awaitable[str]) -> str:
+async def _answer_of(answer: Awaitable[str]) -> str:
     try:
         return await answer
     except OuroError as error:
