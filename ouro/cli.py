@@ -169,7 +169,9 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("--cd", default="", metavar="FOLDER", help="work in this folder")
     parser.add_argument("--add-dir", action="append", default=[], metavar="FOLDER", help="a further folder to work in")
     parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
-    parser.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
+    trust.add_argument("--no-trust", action="store_true", help="work without obeying them, and without the question")
     parser.add_argument("--no-sandbox", action="store_true", help="run commands unconfined")
     parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
     parser.add_argument("--no-memory", action="store_true", help="neither read nor write long-term memory")
@@ -336,4 +338,5 @@ def _folder(args: argparse.Namespace) -> Path:
 def _request(args: argparse.Namespace) -> OpenRequest:
     from ouro.session.opening import OpenRequest
 
-    return OpenRequest("latest" if args.latest else args.resume, fork=args.fork, part=args.part)
+    resume = "latest" if args.latest else args.resume
+    return OpenRequest(resume, fork=args.fork, part=args.part, trust="no" if args.no_trust else "unknown")

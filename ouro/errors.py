@@ -74,7 +74,7 @@ class TrustNeeded(OuroError):
         names = ", ".join(str(file) for file in files)
         super().__init__(
             f"{folder} is not trusted, and holds files that ouro would obey: {names}. "
-            "Look at them, then start ouro there and say yes, or pass --trust."
+            "Look at them, then start ouro there and say yes, or pass --trust; --no-trust works without them."
         )
         self.folder = folder
         self.files = tuple(files)
