@@ -10,7 +10,7 @@ import msgspec
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent, Prompt
 from ouro.errors import OuroError
-from ouro.events import Emit, Event, TodosChanged, TurnFinished
+from ouro.events import Emit, Event, Prompted, TodosChanged, TurnFinished
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
 from ouro.session.custom_commands import CommandRunner
@@ -56,6 +56,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         try:
             command = await self.commands.prompt(text)
             with self.commands.in_force(command, emit) if command else nullcontext():
+                if command:
+                    emit(Prompted(text, tuple(images)))  # before its inserts run; not a second time by the agent
                 added = [await self.commands.context(text, command, emit)] if command else []
                 finished = await self._run_agent(text, images, added, emit)
         except OuroError as error:
@@ -72,14 +74,17 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         context = [await self.environment.changes(), await self.memory.before_turn(text), *added]
         context += [report.context for report in self.reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
-        todos = self.plan.items
+        todos, is_shown = self.plan.items, bool(added)
 
         def on_event(event: Event) -> None:
-            nonlocal todos
+            nonlocal todos, is_shown
             if self.plan.items != todos:
                 todos = self.plan.items
                 emit(TodosChanged(todos))
-            emit(event)
+            if isinstance(event, Prompted) and is_shown:
+                is_shown = False
+            else:
+                emit(event)
             for recalled in self.memory.on_event(event):
                 emit(recalled)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ouro.safety import Permissions
 
 _TYPED = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_SUCCESS = re.compile(r"\n?\[exit code 0[^\]\n]*\]\s*\Z")
 OPENING = '<command name="/{}" from="{}">'
 _SENT = """{}
 The user ran a command. Its text follows: do what it says, and answer the user.
@@ -115,4 +116,8 @@ def _inserted(insert: Insert, replies: dict[Insert, ToolReply]) -> str:
     reply = replies.get(insert)
     if reply is None:
         return f"@{insert.what}"
-    return reply.text if insert.kind == "shell" else f'\n<file path="{insert.what}">\n{reply.text}\n</file>\n'
+    return (
+        _SUCCESS.sub("", reply.text)
+        if insert.kind == "shell"
+        else f'\n<file path="{insert.what}">\n{reply.text}\n</file>\n'
+    )

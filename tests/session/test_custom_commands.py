@@ -72,11 +72,12 @@ async def test_shell_and_file_inserts_are_run_and_shown(repository):
     session, model = await opened(repository)
     events = await run(session, "/git:commit b.txt")
     sent = command_in(model)
-    assert "Log: first" in sent
+    assert "Log: first\nThe code:" in sent
     assert '<file path="api.py">' in sent
     assert "def hello" in sent
     assert "bbb" in sent
     assert [event.call.name for event in events if isinstance(event, ToolStarted)] == ["shell", "read", "read"]
+    assert [at for at, event in enumerate(events) if isinstance(event, Prompted)] == [0]
     await session.close()
 
 
