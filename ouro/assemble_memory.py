@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -42,7 +42,7 @@ from ouro.memory.long_term import (
 )
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.memory.side_calls import SessionChannel, ask_in_background
+from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
 from ouro.session.budget import VectorBudget
 from ouro.settings import MemorySettings, Settings
@@ -51,8 +51,6 @@ from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_p
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Capture, Crystallizer, NoteConsolidator, SessionNotes
-
-Ask = Callable[[list[Message]], Awaitable[str]]
 
 
 class MemoryBuilder(msgspec.Struct, frozen=True):
@@ -137,26 +135,27 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             silent=settings.write == "silent",
         )
 
-    def _capture_services(self, manager: LongTermMemoryManager, ask: Ask) -> tuple[SessionNotes, Capture]:
-        from ouro.memory.long_term import Capture, SessionNotes
+    def _capture_services(self, manager: LongTermMemoryManager, ask: AskModel) -> tuple[SessionNotes, Capture]:
+        from ouro.memory.long_term import Capture, SessionNotes, SmallClassifier
 
         assert self.lookup is not None
         settings = self.settings.memory
         notes = SessionNotes(self.scopes.opened, self.lookup, self._root, self.cwd, settings.half_life_days)
         categories, asks = categories_with(settings.categories), settings.write == "ask"
-        return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks)
+        small = SmallClassifier(ask, lambda: self.models.role("classify")[0].spec.is_small)
+        return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, small=small)
 
     def _maintenance(
         self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
     ) -> MemoryMaintenance:
         memory = self.memory
 
-        def asks(role: Role, purpose: str) -> Ask:
+        def asks(role: Role, purpose: str) -> AskModel:
             words = self._ask(role, purpose)
 
-            async def ask(messages: list[Message]) -> str:
+            async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
                 async with busy:
-                    return await words(messages)
+                    return await words(messages, schema)
 
             return ask
 
@@ -175,14 +174,15 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _note_workers(
-        self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]
+        self, manager: LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
     ) -> tuple[NoteConsolidator, Crystallizer]:
         from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator
 
         classify = asks("classify", "crystallization")
 
-        async def ask(messages: list[Message]) -> str:
-            return await classify([system(messages[0].text + CRYSTALLIZE_INSTRUCTIONS), *messages[1:]])
+        async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
+            instructions = messages[0].text + ("" if schema else CRYSTALLIZE_INSTRUCTIONS)
+            return await classify([system(instructions), *messages[1:]], schema)
 
         notes, capture = self._capture_services(manager, ask)
         repositories = {scope.scope: scope.store.repository for scope in self.scopes.opened}
@@ -198,7 +198,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         repository = repositories.get("repo") or repositories["user"]
         return consolidator, Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
 
-    def _ask(self, role: Role, purpose: str) -> Ask:
+    def _ask(self, role: Role, purpose: str) -> AskModel:
         return ask_in_background(self.models, self.memory, role, purpose)
 
     def _cached_price(self, tokens: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -38,6 +39,11 @@ class Prices:
         return spent / 1_000_000
 
 
+_PARAMETERS = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
+MAX_SMALL = 14.0
+"""Billion parameters up to which background work is asked in small steps."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True):
     name: str
     """By the litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
@@ -52,6 +58,12 @@ class ModelSpec(msgspec.Struct, frozen=True):
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
     text_tools: Literal["auto", "on", "off"] = "auto"
     """Tool calls in the text of an answer: run them; `on`: the tools are described in the prompt, too."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its name says that it has at most 14 billion parameters (`qwen2.5-coder:7b`)."""
+        found = _PARAMETERS.search(self.name.lower())
+        return found is not None and float(found[1]) <= MAX_SMALL
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
@@ -130,6 +142,15 @@ class Warmable(Protocol):
     """A model that can prepare before its first request."""
 
     async def warm(self) -> None: ...
+
+
+@runtime_checkable
+class Constrainable(Protocol):
+    """A model that can be held to a JSON schema."""
+
+    def constrained(self, schema: Mapping[str, Any]) -> Model:
+        """The same model, on the same connection, whose answers follow `schema` where the server can do that."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, Timeouts, ToolSpec, UsageChunk
@@ -186,8 +187,15 @@ class OpenAIWire(Wire):
         self._format = OpenAIFormat(spec, returns_thinking=wants_thinking_back and spec.thinking)
         self._efforts: list[str | None] = list(MIN_EFFORT) if effort == "off" else [effort, None]
         self._usage_asked = True
+        self._schema: Mapping[str, Any] | None = None
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
+
+    def constrained(self, schema: Mapping[str, Any]) -> OpenAIWire:
+        """The same model, on the same connection, with `response_format`; without it where the server refuses it."""
+        made = copy.copy(self)
+        made._schema = schema
+        return made
 
     def _reader(self) -> OpenAIChunks:
         return OpenAIChunks(self.spec)
@@ -201,6 +209,9 @@ class OpenAIWire(Wire):
         body[self._limit_name] = self.spec.max_output
         if self.spec.thinking and self._efforts[0]:
             body["reasoning_effort"] = self._efforts[0]
+        if self._schema:
+            named = {"name": "answer", "strict": True, "schema": dict(self._schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
         body["stream"] = True
         if self._usage_asked:
             body["stream_options"] = {"include_usage": True}
@@ -210,6 +221,8 @@ class OpenAIWire(Wire):
     def _learn(self, refusal: str) -> bool:
         if self._usage_asked and "stream_options" in refusal:
             self._usage_asked = False
+        elif self._schema and re.search(r"response_format|json_schema", refusal):
+            self._schema = None
         elif re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal) and self._limit_name == "max_tokens":
             self._limit_name = "max_completion_tokens"
         elif self._limit_name != "max_tokens" and "max_completion_tokens" in refusal:

@@ -8,13 +8,24 @@ import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, TransientModelError
-from ouro.llm.model import CallChunk, Chunk, EndChunk, Model, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    Constrainable,
+    EndChunk,
+    Model,
+    Reason,
+    TextChunk,
+    ThinkingChunk,
+    ToolSpec,
+    UsageChunk,
+)
 from ouro.llm.portable import healed, parse_object
 from ouro.llm.text_tools import CallGate, calls_in_text, with_text_tools
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
@@ -270,9 +281,19 @@ class ModelCall:
 
 
 async def ask(
-    models: Sequence[Model], messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, attempts: int = ATTEMPTS
+    models: Sequence[Model],
+    messages: Sequence[Message],
+    tools: Sequence[ToolSpec] = (),
+    *,
+    attempts: int = ATTEMPTS,
+    schema: Mapping[str, Any] | None = None,
 ) -> Message:
-    """One answer for background work. Raises ModelError if no model answered."""
+    """One answer for background work, in a JSON schema where the server can do that.
+
+    Raises ModelError if no model answered.
+    """
+    if schema is not None:
+        models = [model.constrained(schema) if isinstance(model, Constrainable) else model for model in models]
     return await ModelCall(models, messages, tools, attempts=attempts).run()
 
 

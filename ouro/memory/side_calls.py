@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from ouro.display import Question
@@ -29,13 +29,17 @@ class SessionChannel(Protocol):
         ...
 
 
-def ask_in_background(
-    models: ModelSource, memory: MemoryManager, role: Role, purpose: str
-) -> Callable[[list[Message]], Awaitable[str]]:
+class AskModel(Protocol):
+    """Asks a model; returns the text of its answer. Raises ModelError."""
+
+    async def __call__(self, messages: list[Message], schema: Mapping[str, Any] | None = None) -> str: ...
+
+
+def ask_in_background(models: ModelSource, memory: MemoryManager, role: Role, purpose: str) -> AskModel:
     """Ask the models of a role; returns the text of the answer and records its cost in the session."""
 
-    async def words(messages: list[Message]) -> str:
-        answer = await ask(models.role(role), messages)
+    async def words(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
+        answer = await ask(models.role(role), messages, schema=schema)
         if answer.usage is not None:
             memory.note(CostRecord(purpose, memory.now(), answer.model, answer.usage))
         return answer.text

@@ -64,6 +64,22 @@ async def test_a_server_that_does_not_know_a_field_is_asked_without_it(openai):
         assert {key: value for key, value in body.items() if key not in ("model", "messages")} == kept
 
 
+async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai):
+    from fakes.wires import chunks_of
+
+    schema = {"type": "object", "properties": {"keep": {"type": "boolean"}}}
+    openai.server.script(["{}", failure(400, "response_format is not supported"), "{}", "ok"])
+    model = openai.model()
+    await chunks_of(model.constrained(schema))
+    named = {"name": "answer", "strict": True, "schema": schema}
+    assert sent(openai)["response_format"] == {"type": "json_schema", "json_schema": named}
+    await chunks_of(model.constrained(schema))
+    assert "response_format" not in sent(openai)
+    await chunks_of(model)
+    assert "response_format" not in sent(openai)
+    await model.close()
+
+
 async def test_a_refusal_of_something_else_is_told(openai):
     openai.server.script([failure(400, "I do not like your messages")])
     error, _ = await openai.failure()

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from ouro.memory.index import question_of, stem
-
-if TYPE_CHECKING:
-    from ouro.memory.long_term.entries import MemoryEntry
 
 _MIN_SHARED = 0.5
 """Share of the words of the shorter statement from which on two statements have one subject."""
@@ -46,7 +43,19 @@ _CUES = """
     mistake move must need never now please prefer project rather remember remove replace should stop switch true use
     want wrong
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
+
+
+class _Statement(Protocol):
+    """A note or an entry."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
 _Item = TypeVar("_Item")
+_Entry = TypeVar("_Entry", bound=_Statement)
 
 
 def without_introduction(text: str) -> str:
@@ -65,12 +74,12 @@ def corrects(text: str) -> bool:
     return any(pattern.search(text) for pattern in (_REPLACES, _CONTRADICTS, _CHANGES))
 
 
-def on_subject(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+def on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
     """The entries that are on the subject of a statement, best first."""
     return [entry for _, entry in _ranked(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)]
 
 
-def replaced_by(text: str, entries: Sequence[MemoryEntry], said: str = "") -> list[MemoryEntry]:
+def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
     """The entries that a statement replaces, best first; none where it corrects nothing, or it is not clear what.
 
     Args:

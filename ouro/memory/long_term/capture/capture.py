@@ -38,6 +38,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.capture.session_parts import SessionPart
+    from ouro.memory.long_term.capture.small_model import SmallClassifier
     from ouro.memory.transcript import Transcript
 
 MAX_SHOWN_NOTES = 12
@@ -126,6 +127,8 @@ class Capture:
     """Runs in a thread what writes, while nothing else writes."""
     asks: bool = False
     """Every note becomes a proposal."""
+    small: SmallClassifier | None = None
+    """Asks in small steps, where the classifier is a small model."""
 
     async def run_parts(
         self, transcript: Transcript, parts: Iterable[SessionPart], session_id: str, trigger: Trigger
@@ -152,7 +155,9 @@ class Capture:
     async def run(self, spoken: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str] = ()) -> Captured:
         """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
         own = [message for message in spoken if message.is_own]
-        if sources:
+        if self.small and self.small.applies():
+            outcomes = await self._read_small(self.small, own, moment)
+        elif sources:
             outcomes = await self._read(own, own, moment, ())
             if _is_enough([message for message in spoken if message not in own]):
                 outcomes += await self._read(spoken, [], moment, sources)
@@ -180,6 +185,15 @@ class Capture:
         user_words = {word for message in own for word in stems(message.text)}
         excerpt = _Excerpt(spoken, user_words, moment, sources)
         return [*refused, *await self.alone(lambda: self._do_all(operations, excerpt))]
+
+    async def _read_small(self, small: SmallClassifier, own: Sequence[Spoken], moment: CaptureMoment) -> list[_Outcome]:
+        if not _is_enough(own):
+            return []
+        shown = await asyncio.to_thread(self._shown, own, moment)
+        limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
+        operations = await small.operations(own, limits)
+        excerpt = _Excerpt(own, {word for message in own for word in stems(message.text)}, moment, ())
+        return await self.alone(lambda: self._do_all(operations, excerpt))
 
     def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
         found: dict[str, Note] = {}

@@ -1,0 +1,170 @@
+"""Capture by a small model: one sentence a request, answered in a JSON schema; what rules can decide is not asked.
+
+A model of 1.5 billion parameters, asked for all operations at once, writes one usable note of four and copies the
+prompt's examples. Asked what one sentence states, it is reliable; category, scope, entities and what a note replaces
+are decided by rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, Operation, OperationLimits, plain
+from ouro.memory.long_term.capture.session_parts import Spoken
+from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.remember import note_category, place
+from ouro.memory.long_term.supersession import corrects, on_subject, replaced_by, without_introduction
+from ouro.messages import Message, system, user
+from ouro.utils.text import clean
+
+_MIN_WORDS, _MAX_SENTENCE = 3, 400
+_MIN_OWN = 0.7
+"""Share of a note's words that the sentence must have; else the sentence itself is the note."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORD = re.compile(r"[^\W_]{3,}")
+_QUESTION = re.compile(
+    r"\?\s*$|^\W*(?:can|could|would|will) you\b"
+    r"|^\W*(?:what|how|why|where|which|who|when|is|are|does|did|shall|should) ",
+    re.IGNORECASE,
+)
+_SMALL_TALK = re.compile(
+    r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
+    r"|looks good|go on|continue|bye|that works|that is fine)\b.{0,30}$",
+    re.IGNORECASE,
+)
+_TASK = re.compile(
+    r"^\W*(?:(?:please|now|then|first|next|also|and|ok|so|let(?:['’]s| us)|I want you to|I need you to)\W+)*"
+    r"(?:add|build|change|check|clean|commit|continue|convert|create|debug|delete|describe|do|explain|find|fix|format|give"
+    r"|go|help|implement|improve|install|list|look|make|mend|merge|move|open|print|push|put|read|refactor|remove|rename"
+    r"|repair|replace|review|rewrite|run|see|show|start|stop|summari[sz]e|tell|test|translate|try|undo|update|write)\b",
+    re.IGNORECASE,
+)
+_LASTS = re.compile(
+    r"\b(?:always|never|each time|whenever|from now on|in future|by default|prefer|remember|my name is"
+    r"|(?:we|I)(?:['’]ve| have)? (?:decided|chose|agreed)|in general|we use)\b",
+    re.IGNORECASE,
+)
+"""Words of a statement that holds beyond the task of the moment: no model is asked."""
+_MOMENT = re.compile(
+    r"^\W*(?:I (?:think|guess|see|saw|tried|just|got|get|want|need)|I(?:['’]m| am) \w+ing|maybe|perhaps|it"
+    r"|(?:this|that) (?!(?:project|repo|repository|app|service)\b)|there (?:is|are)|looks like"
+    r"|seems)\b",
+    re.IGNORECASE,
+)
+_KEEP = {
+    "type": "object",
+    "properties": {"keep": {"type": "boolean"}, "note": {"type": "string"}},
+    "required": ["keep", "note"],
+    "additionalProperties": False,
+}
+_RELATION = {
+    "type": "object",
+    "properties": {"relation": {"type": "string", "enum": ["same", "replaces", "adds", "other"]}},
+    "required": ["relation"],
+    "additionalProperties": False,
+}
+_ASK_NOTE = """\
+You get one sentence that a user said to a coding assistant. Decide whether it will still matter in other sessions: a
+preference of the user, a rule, a decision, a fact about the user or the project. Then answer with "keep": true, and in
+"note" the same statement as one short sentence. Use the words of the user. Keep all names, commands, numbers and
+reasons. Add nothing. If it only matters for the task of the moment, answer with "keep": false and an empty "note"."""
+_ASK_RELATION = """\
+You compare two notes. "same": the new note says the same as the old one. "replaces": the old note is no longer true,
+because the new one says something else about the same thing. "adds": both are true, about the same thing.
+"other": they are about different things."""
+
+
+class _Kept(msgspec.Struct):
+    keep: bool
+    note: str = ""
+
+
+class _Related(msgspec.Struct):
+    relation: str
+
+
+@dataclass(eq=False)
+class SmallClassifier:
+    """Finds the operations in words of the user."""
+
+    ask: Callable[[list[Message], Mapping[str, Any]], Awaitable[str]]
+    """Asks the model for an answer in a JSON schema. Raises ModelError."""
+    applies: Callable[[], bool]
+    """Whether the classifier is a small model now."""
+
+    async def operations(self, spoken: Sequence[Spoken], limits: OperationLimits) -> tuple[Operation, ...]:
+        """The operations of these messages, of which only the user's are read. Raises ModelError."""
+        sentences = [sentence for message in spoken if message.is_own for sentence in statements_in(message.text)]
+        found: dict[str, Operation] = {}
+        for sentence in sentences[-MAX_OPERATIONS:]:
+            if text := await self._note(sentence):
+                found.setdefault(plain(text), await self._operation(text, sentence, limits))
+        return tuple(found.values())
+
+    async def _note(self, sentence: str) -> str:
+        """What the sentence states, as a note; empty if it states nothing that lasts."""
+        rule = without_introduction(sentence)
+        if _LASTS.search(sentence) or corrects(sentence):
+            return rule
+        answer = _decoded(await self.ask([system(_ASK_NOTE), user(f"The sentence: {rule}")], _KEEP), _Kept)
+        if answer is None or not answer.keep:
+            return ""
+        note = " ".join(clean(answer.note).split())
+        own, said = _words(note), _words(rule)
+        is_said = len(own & said) >= max(_MIN_OWN * len(own), len(said) / 2) and bool(own)
+        return note if is_said and _numbers(note) == _numbers(rule) and len(note) <= MAX_NOTE else rule
+
+    async def _operation(self, text: str, sentence: str, limits: OperationLimits) -> Operation:
+        placed = place(text, limits.scopes)
+        category = placed.category if placed.is_note else note_category(text, placed.category, placed.scope)
+        operation = Operation("add", text, "", placed.scope, category, source="user", entities=entities_in(text))
+        near = on_subject(text, limits.shown)[:2]
+        if same := next((note for note in limits.shown if plain(note.text) == plain(text)), None):
+            return Operation("confirm", target=same.id, scope=same.scope)
+        if replaced := replaced_by(text, limits.shown, sentence):
+            return _over(operation, replaced[0])
+        for note in near:
+            asked = [system(_ASK_RELATION), user(f"Old note: {note.text}\nNew note: {text}")]
+            answer = _decoded(await self.ask(asked, _RELATION), _Related)
+            if answer and answer.relation == "same" and _numbers(note.text) == _numbers(text):
+                return Operation("confirm", target=note.id, scope=note.scope)
+        return msgspec.structs.replace(operation, related=tuple(note.id for note in near))
+
+
+def statements_in(text: str) -> Iterator[str]:
+    """The sentences of a message that state something: no questions, tasks and small talk."""
+    for sentence in map(str.strip, _SENTENCE.split(text)):
+        rule = without_introduction(sentence)
+        if len(rule.split()) < _MIN_WORDS or len(rule) > _MAX_SENTENCE or _QUESTION.search(rule):
+            continue
+        is_lasting = _LASTS.search(sentence) or _LASTS.search(rule)
+        if is_lasting or not any(kind.search(rule) for kind in (_SMALL_TALK, _TASK, _MOMENT)):
+            yield sentence
+
+
+def _over(operation: Operation, note: Note) -> Operation:
+    changed = {"verb": "supersede", "target": note.id, "scope": note.scope, "category": note.category}
+    return msgspec.structs.replace(operation, **changed)
+
+
+def _decoded(answer: str, kind: type[Any]) -> Any:
+    """The answer, also where the server ignores the schema and writes around it; None if it is none."""
+    start, end = answer.find("{"), answer.rfind("}")
+    try:
+        return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+
+
+def _words(text: str) -> set[str]:
+    return {word[:5] for word in _WORD.findall(text.casefold())}
+
+
+def _numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+", text))

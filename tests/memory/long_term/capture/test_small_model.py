@@ -1,0 +1,109 @@
+"""Capture by a small model: what rules decide, and what it is asked."""
+
+import json
+
+import pytest
+
+from ouro.errors import ModelError
+from ouro.llm import ModelSpec
+from ouro.memory.long_term.capture.operations import OperationLimits
+from ouro.memory.long_term.capture.session_parts import Spoken
+from ouro.memory.long_term.capture.small_model import SmallClassifier, statements_in
+from ouro.memory.long_term.notes.note import Note, categories_with
+
+LOCKS = Note(id="mem_00000001", text="The job queue is Redis.", scope="repo", category="project-conventions")
+
+
+class Small:
+    """Repeats the sentence as its note; `answers` come first."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    async def __call__(self, messages, schema=None):
+        assert schema
+        self.asked.append(messages[-1].text)
+        if self.answers:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        return json.dumps({"keep": True, "note": messages[-1].text.removeprefix("The sentence: ")})
+
+
+async def captured(said, model=None, shown=()):
+    limits = OperationLimits(shown, categories_with({}), ("user", "repo"))
+    classifier = SmallClassifier(model or Small(), lambda: True)
+    return await classifier.operations([Spoken(1, "user", said), Spoken(2, "assistant", "We use Perl.")], limits)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Run the tests, then fix the basket.", "thanks, looks good", "What is the port of staging?", "ok",
+        "please add a test for the empty basket", "Can you rename it to twice", "I'm looking at the basket now.",
+        "I think it is off by one.",
+    ],
+)  # fmt: skip
+async def test_questions_tasks_and_small_talk_are_not_asked_about(said):
+    model = Small()
+    assert await captured(said, model) == ()
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "scope", "category"),
+    [
+        ("No, that is wrong: the basket must never hold a negative price.",
+         "The basket must never hold a negative price.", "repo", "corrections"),
+        ("My name is Ada and I work in Zurich.", "My name is Ada and I work in Zurich.", "user", "user-facts"),
+        ("Always answer in German.", "Always answer in German.", "user", "coding-preferences"),
+        ("Run it. We decided on SQLite because it runs offline.", "We decided on SQLite because it runs offline.",
+         "repo", "architectural-decisions"),
+    ],
+)  # fmt: skip
+async def test_what_rules_know_to_last_needs_no_model(said, text, scope, category):
+    model = Small()
+    [operation] = await captured(said, model)
+    assert (operation.text, operation.scope, operation.category) == (text, scope, category)
+    assert (operation.verb, operation.source, model.asked) == ("add", "user", [])
+
+
+async def test_the_model_decides_about_the_rest_and_its_own_inventions_are_not_kept():
+    said = "The staging server listens on port 8417."
+    assert (await captured(said))[0].text == said
+    assert await captured(said, Small('{"keep": false, "note": ""}')) == ()
+    assert await captured(said, Small("I cannot say.")) == ()
+    shorter = "Staging server listens on port 8417."
+    assert (await captured(said, Small(json.dumps({"keep": True, "note": shorter}))))[0].text == shorter
+    for invented in ("The person likes api.py.", "The staging server listens on port 80.", ""):
+        assert (await captured(said, Small(json.dumps({"keep": True, "note": invented}))))[0].text == said
+
+
+async def test_what_is_said_replaces_or_confirms_or_is_related():
+    [replaced] = await captured("RabbitMQ replaces Redis for the job queue.", shown=[LOCKS])
+    assert (replaced.verb, replaced.target, replaced.category) == ("supersede", LOCKS.id, "project-conventions")
+    [same] = await captured("The job queue is Redis", shown=[LOCKS])
+    assert (same.verb, same.target) == ("confirm", LOCKS.id)
+    keeps, other = '{"keep": true, "note": "Job queue data is backed up."}', '{"relation": "adds"}'
+    [beside] = await captured("Job queue data is backed up.", Small(keeps, other), shown=[LOCKS])
+    assert (beside.verb, beside.related) == ("add", (LOCKS.id,))
+
+
+async def test_a_model_that_does_not_answer_is_no_answer():
+    with pytest.raises(ModelError):
+        await captured("The staging server listens on port 8417.", Small(ModelError("gone")))
+
+
+def test_statements_are_sentences():
+    text = "Thanks. The port of staging is 8417. Now fix it. We never deploy on Fridays!"
+    assert list(statements_in(text)) == ["The port of staging is 8417.", "We never deploy on Fridays!"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_small"),
+    [("openai/qwen-coder-1.5b", True), ("ollama_chat/qwen3:8b", True), ("x/llama-70b", False), ("openai/gpt-5", False),
+     ("ollama_chat/qwen3-coder:30b-a3b", False)],
+)  # fmt: skip
+def test_the_name_of_a_model_tells_whether_it_is_small(name, is_small):
+    assert ModelSpec(name).is_small == is_small
