@@ -143,6 +143,8 @@ DEFENCES = (
     Defence("S19", f"{SESSIONS}/session_file.py", "known.check(raw.fileno())", "pass", "test_s19_lost_files.py"),
     Defence("S19", f"{SESSIONS}/open_file.py", 'save_beside(self._folder, "found", found)', "None",
             "test_s19_lost_files.py"),
+    Defence("X2", "ouro/tools/grep.py", "find_large_files(self._ripgrep, plan, self._workspace)", "pass",
+            "test_x2_searches.py"),
     # models
     Defence("L1", "ouro/llm/reply.py", "if self.reason is None:", "if False:", "test_l1_l2_streams_that_break.py"),
     Defence("L1", "ouro/llm/http_stream.py", "await self._check_kind(response)", "pass",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
 import shutil
 import subprocess
@@ -11,22 +12,50 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
+from ouro.tools import line_matcher
 from ouro.tools.glob import name_pattern
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import walk
+from ouro.utils.text import plural
 
 MAX_BYTES = 50_000_000
 """Bytes; larger files in a folder are skipped."""
+_MAX_NAMES = 5
+
+
+class LeftOut(msgspec.Struct):
+    """What was not searched."""
+
+    large: list[str] = msgspec.field(default_factory=list)
+    """Files, by their paths below the folder."""
+    binary: int = 0
+    """Binary files that match: their lines are not shown."""
+    unreadable: int = 0
+    is_stopped: bool = False
+    """The search took too long, and some files were not reached."""
+
+    def words(self) -> str:
+        """For the end of a result; empty where everything was searched."""
+        names = ", ".join(self.large[:_MAX_NAMES]) + (", …" if len(self.large) > _MAX_NAMES else "")
+        large = f"{plural(len(self.large), 'file')} over {MAX_BYTES // 1_000_000} MB ({names})" if self.large else ""
+        binary = f"the lines of {plural(self.binary, 'binary file')} that match" if self.binary else ""
+        unreadable = f"{plural(self.unreadable, 'file')} that cannot be read" if self.unreadable else ""
+        named = "; ".join(filter(None, (large, unreadable, binary)))
+        lines = [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"] if named else []
+        if self.is_stopped:
+            lines.append(f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or glob.]")
+        return "\n".join(lines)
 
 
 class SearchPlan(msgspec.Struct, frozen=True):
@@ -42,6 +71,8 @@ class SearchPlan(msgspec.Struct, frozen=True):
     context: int = 0
     closed: tuple[Path, ...] = ()
     """Folders that are left out."""
+    left_out: LeftOut = msgspec.field(default_factory=LeftOut)
+    """Is filled during the search."""
 
 
 class FoundLine(msgspec.Struct, frozen=True):
@@ -70,10 +101,52 @@ def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMat
         expression = re.compile(plan.pattern, flags)
     except re.error as error:
         raise ToolError(f"{plan.pattern} is not a regular expression: {error}.") from error
-    for name, path in _files(plan):
-        text = _text(workspace, path, whatever_size=path == plan.place)
-        if text is not None and (found := _found(expression, text, multiline=plan.multiline)):
-            yield FileMatches(name, _with_context(text.split("\n"), found, plan.context))
+    with _matcher(expression, multiline=plan.multiline) as matcher:
+        for name, path in _files(plan):
+            text = _text(workspace, name, path, plan)
+            found = [] if text is None else _matching(matcher, text)
+            if found is None:
+                plan.left_out.is_stopped = True
+                return
+            if text is None or not found:
+                continue
+            if "\0" in text:
+                plan.left_out.binary += 1
+            else:
+                yield FileMatches(name, _with_context(text.split("\n"), found, plan.context))
+
+
+@contextmanager
+def _matcher(expression: re.Pattern[str], *, multiline: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """The program that matches, limited in time and memory."""
+    span = "multiline" if multiline else "lines"
+    command = [*_WATCHED, *_LIMITED, sys.executable, "-I", "-S", line_matcher.__file__]
+    process = subprocess.Popen(
+        [*command, str(int(expression.flags & ~re.UNICODE)), expression.pattern, span],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+    )  # fmt: skip
+    timer = threading.Timer(_TIMEOUT, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        _end(process)
+
+
+def _matching(matcher: subprocess.Popen[bytes], text: str) -> list[int] | None:
+    """The matching lines of a text, counted from 0; None where the program was ended."""
+    assert matcher.stdin is not None
+    assert matcher.stdout is not None
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        matcher.stdin.write(b"%d\n%s" % (len(data), data))
+        matcher.stdin.flush()
+    except BrokenPipeError:
+        return None
+    line = matcher.stdout.readline()
+    return msgspec.json.decode(line, type=list[int]) if line else None
 
 
 def in_path_order(path: str) -> list[bytes]:
@@ -89,51 +162,42 @@ def _files(plan: SearchPlan) -> list[tuple[str, Path]]:
     return [(name, path) for name, path in paths if not any(path.is_relative_to(area) for area in plan.closed)]
 
 
-def _text(workspace: Workspace, path: Path, *, whatever_size: bool) -> str | None:
-    """The text of a file, with `\\n` line endings; None where it is binary, too large, or cannot be read."""
+def _text(workspace: Workspace, name: str, path: Path, plan: SearchPlan) -> str | None:
+    """The text of a file, with `\\n` line endings; None where it is too large, or cannot be read."""
+    whatever_size = path == plan.place
     try:
         if path.is_symlink():
             return None
         with workspace.open(str(path)) as file:
             data = file.read() if whatever_size else file.read(MAX_BYTES + 1)
     except (OSError, ToolError):
+        plan.left_out.unreadable += 1
         return None
     if not whatever_size and len(data) > MAX_BYTES:
+        plan.left_out.large.append(name)
         return None
     for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8")):
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace").replace("\r\n", "\n")
-    return None if b"\0" in data else data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _found(expression: re.Pattern[str], text: str, *, multiline: bool) -> set[int]:
-    """The matching lines, counted from 0."""
-    if not multiline:
-        lines = text.removesuffix("\n").split("\n") if text else []
-        return {at for at, line in enumerate(lines) if expression.search(line)}
-    found: set[int] = set()
-    for match in expression.finditer(text):
-        if match.start() == len(text) and text.endswith("\n"):
-            continue
-        first = text.count("\n", 0, match.start())
-        last = first + match[0].removesuffix("\n").count("\n")
-        found.update(range(first, last + 1))
-    return found
-
-
-def _with_context(lines: list[str], found: set[int], context: int) -> tuple[FoundLine, ...]:
-    count = len(lines) - (lines[-1] == "")
+def _with_context(lines: list[str], matching: list[int], context: int) -> tuple[FoundLine, ...]:
+    count, found = len(lines) - (lines[-1] == ""), set(matching)
     near = {at for middle in found for at in range(middle - context, middle + context + 1) if 0 <= at < count}
     return tuple(FoundLine(at + 1, lines[at], at in found) for at in sorted(near))
 
 
-_OPTIONS = (
+_WHICH_FILES = (
     # No configuration of the user or the project may change the result or run a program.
-    "--no-config", "--json", "--crlf", "--hidden", "--sort=path", "--engine=auto", "--no-require-git",
-    "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", "--no-messages",
+    "--no-config", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
+    "--no-messages",
 )  # fmt: skip
+_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--sort=path", "--engine=auto", "--binary")
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 _TIMEOUT = 60.0
+_WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
+"""Ends a search if ouro is killed."""
 _LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
 """Limits a search to 4 GB of address space (one has taken 23 GB), and in time if it outlives ouro."""
 
@@ -154,19 +218,44 @@ def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> I
         timer.start()
         stack.callback(timer.cancel)
         yield from _hits(process.stdout, plan)
-        if process.wait() < 0:
-            raise ToolError(f"The search used more than {_TIMEOUT:.0f} s. Narrow the pattern, path or glob.")
+        plan.left_out.is_stopped = process.wait() < 0
         errors.seek(0)
         # Exit code 2 also means that a single file could not be read.
         if message := errors.read(2000).decode("utf-8", "replace").strip().removeprefix("rg: "):
             raise ToolError(f"{plan.pattern} is not a regular expression: {message}")
 
 
+def find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
+    """Note the files that are too large for a search of their folder: ripgrep does not tell."""
+    with ExitStack() as stack:
+        folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
+        command = [*_WATCHED, *_LIMITED, program, "--files", "--null", *_WHICH_FILES, *_globs(plan, folder)]
+        process = subprocess.Popen(
+            [*command, "./"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            cwd=_place_of(folder, descriptor),
+        )  # fmt: skip
+        stack.callback(_end, process)
+        output, _ = process.communicate()
+        for name in output.decode("utf-8", "surrogateescape").split("\0"):
+            with suppress(OSError):
+                if name and os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                    plan.left_out.large += [name.removeprefix("./")] * plan.fits(name.removeprefix("./"))
+    plan.left_out.large.sort()
+
+
+def _globs(plan: SearchPlan, folder: Path) -> list[str]:
+    closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
+    return [f"--glob=!**/{name}/" for name in _REPOSITORIES] + closed
+
+
+def _place_of(folder: Path, descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+
+
 def _start(
     program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    watched = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()  # it ends if ouro is killed
-    command = [*watched, *_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
+    command = [*_WATCHED, *_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
     command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
     if plan.place.is_file():
         # Opened here and passed as stdin, so that it is the file that was checked.
@@ -175,13 +264,11 @@ def _start(
             [*command, "--regexp", plan.pattern, "-"], stdin=file, stdout=subprocess.PIPE, stderr=errors, cwd="/"
         )
     folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
-    command += [f"--max-filesize={MAX_BYTES}"]
-    command += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
-    command += [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
-    where = f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+    command += [f"--max-filesize={MAX_BYTES}", *_globs(plan, folder)]
     return subprocess.Popen(
         [*command, "--regexp", plan.pattern, "./"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd=where,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+        cwd=_place_of(folder, descriptor),
     )  # fmt: skip
 
 
@@ -207,8 +294,10 @@ def _hits(output: IO[bytes], plan: SearchPlan) -> Iterator[FileMatches]:
                 lines += _lines(data, found=event["type"] == "match")
             case "end":
                 path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
+                is_match = any(line.found for line in lines) and (alone or plan.fits(path))
                 # A file with a zero byte is binary, whatever matched before it.
-                if data["binary_offset"] is None and any(line.found for line in lines) and (alone or plan.fits(path)):
+                plan.left_out.binary += is_match and data["binary_offset"] is not None
+                if is_match and data["binary_offset"] is None:
                     yield FileMatches(path, tuple(lines))
 
 
@@ -255,7 +344,7 @@ class Grep(Tool[GrepArgs]):
     - Lines are shown below the name of their file, as `12:text`; with context, the lines around as `11-text`.
     - Use mode files to learn where something is, then read those files. Narrow with path, glob or type before you raise
       limit.
-    - Binary files and files that .gitignore excludes are not searched; name an ignored folder in path to search it.
+    - Binary files, files over 50 MB and files that .gitignore excludes are not searched; name one in path to search it.
     """
 
     name: ClassVar[str] = "grep"
@@ -293,7 +382,11 @@ class Grep(Tool[GrepArgs]):
         else:
             hits = search_by_python(plan, self._workspace)
         named = (FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
-        return _content(named, args) if args.mode == "content" else _grep_files(named, args)
+        result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
+        if self._ripgrep and place.is_dir():
+            find_large_files(self._ripgrep, plan, self._workspace)
+        note = plan.left_out.words()
+        return replace(result, text=f"{result.text}\n{note}") if note else result
 
 
 def _filter(args: GrepArgs) -> Callable[[str], bool]:

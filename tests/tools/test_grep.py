@@ -85,6 +85,7 @@ async def test_names_the_files_that_are_not_ignored_in_their_order(grep):
         "src/deep/util.py",
         "src/important.tmp",
         "src/only_here.txt",
+        "[Left out: the lines of 2 binary files that match.]",
     ]
 
 
@@ -110,7 +111,7 @@ async def test_shows_lines_around_with_gaps_marked(grep):
     [
         ({"glob": "*.py"}, "api.py\nsrc/deep/util.py"),
         ({"glob": "src/**/*.{py,ts}"}, "src/app.ts\nsrc/deep/util.py"),
-        ({"glob": "!*.{txt,py,md,js,tmp,log}"}, "src/app.ts"),
+        ({"glob": "!*.{txt,py,md,js,tmp,log,bin}"}, "src/app.ts"),
         ({"glob": "*.log"}, "keep.log"),
         ({"type": "ts"}, "src/app.ts"),
         ({"type": "md", "ignore_case": True}, "docs/notes.md"),
@@ -135,7 +136,8 @@ async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
          "api.py\n4:def hello(name):\n5:    return 'hello ' + name"),
         ("there", {"path": "docs"}, "docs/utf16.txt\n1:hello there"),
         ("-x", {}, "No matches for -x."),
-        ("hello", {"path": "data.bin"}, "No matches for hello. Check path, glob and type."),
+        ("hello", {"path": "data.bin"},
+         "No matches for hello. Check path, glob and type.\n[Left out: the lines of 1 binary file that match.]"),
         ("hello", {"path": "docs", "mode": "count"}, "docs/latin.txt: 1\ndocs/notes.md: 1\ndocs/utf16.txt: 1"),
         ("(?<!def )hello", {"path": "api.py"}, "api.py\n5:    return 'hello ' + name"),
     ],
