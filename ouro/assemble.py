@@ -62,6 +62,7 @@ from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
+from ouro.session.session_hooks import SessionHooks
 from ouro.session.skill_writer import SkillWriter
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
@@ -166,7 +167,7 @@ async def _transcript(
 ) -> MemoryManager:
     project = str(ground.options.cwd)
     if resumed is None:
-        model, new_id = _model_name(ground), request.new_id
+        model, new_id = ground.model_name(), request.new_id
         return MemoryManager.start(
             store, project=project, model=model, commits=commits, on_notice=tasks.warn, session_id=new_id
         )
@@ -242,7 +243,7 @@ class _SessionBuilder:
     @cached_property
     def models(self) -> ModelSource:
         ground, mask = self.ground, self.mask
-        name = _model_name(ground, self.transcript.model)
+        name = ground.model_name(self.transcript.model)
         if ready := ground.options.ready_model:
             return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
         catalog = ground.catalog
@@ -339,6 +340,12 @@ class _SessionBuilder:
         return ExtensionBuilder(self.root, options.cwd, settings, ground.trust, ground.trusted, COMMAND_NAMES, mcp)
 
     @cached_property
+    def hooks(self) -> SessionHooks:
+        hooks = self.extensions.hooks(self.tasks.warn)
+        cwd, is_resumed = self.ground.options.cwd, self.info is not None
+        return SessionHooks(hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed)
+
+    @cached_property
     def subagents(self) -> Subagents:
         return build_subagents(self)
 
@@ -387,7 +394,8 @@ class _SessionBuilder:
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
-        runner = ToolRunner(tools, self.permissions, self.tasks.ask_user, self.before_change, self.memory.tool_finished)
+        ask_user, hooks = self.hooks.asking(self.tasks.ask_user), self.hooks.tools(bench.cwd)
+        runner = ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
         prompt = self.extensions.system_prompt
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
@@ -399,11 +407,12 @@ class _SessionBuilder:
 
     @cached_property
     def compactor(self) -> Compactor:
-        models, context, memory = self.models, self.sent_context, self.memory
+        models, context, memory, hooks = self.models, self.sent_context, self.memory, self.hooks
 
         def on_compacted() -> None:
             context.clear()
             memory.compacted()
+            hooks.compacted()
 
         return Compactor(
             self.transcript,
@@ -413,6 +422,7 @@ class _SessionBuilder:
             self.ground.settings.compaction,
             context.for_summary,
             on_compacted,
+            hooks.before_compaction,
         )
 
     @cached_property
@@ -466,6 +476,7 @@ class _SessionBuilder:
             after_turn=after_turn,
             commands=CommandRunner(self.extensions.commands, tools, permissions, models),
             reports=subagents.take_reports,
+            hooks=self.hooks,
         )
 
     def _rewind(self) -> Rewind:
@@ -482,18 +493,6 @@ class _SessionBuilder:
 
     def _resumed(self, info: SessionInfo) -> Resumed:
         return Resumed(info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
-
-
-def _model_name(ground: Ground, used_before: str = "") -> str:
-    """The model that the command line, the resumed session or the settings name, in this order."""
-    options, settings, catalog = ground.options, ground.settings, ground.catalog
-    if options.ready_model:
-        return options.ready_model.spec.name
-    if used_before and not options.model:
-        if not (reason := catalog.unusable(used_before)):
-            return used_before
-        ground.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")
-    return catalog.resolve(settings.model or catalog.default())
 
 
 async def _no_choices() -> tuple[ModelChoice, ...]:

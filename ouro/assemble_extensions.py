@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,21 +12,23 @@ from typing import Literal
 from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.assemble_mcp import McpBuilder, prompt_commands
-from ouro.config import save_setting
+from ouro.config import project_hooks, save_setting
 from ouro.errors import TrustNeeded
 from ouro.extensions import (
     CommandRegistry,
     ExtensionFile,
     FileKind,
+    Hooks,
     Skills,
     command_of,
     describe_files,
     find_files,
     load_agents,
+    load_hooks,
     plugin_servers,
 )
 from ouro.mcp import McpServers
-from ouro.safety import TrustStore, acting_files
+from ouro.safety import CLAUDE_SETTINGS, TrustStore, acting_files, child_environment
 from ouro.session.extensions import SessionExtensions
 from ouro.session.skill_writer import SkillWriter
 from ouro.settings import Settings
@@ -115,6 +118,20 @@ class ExtensionBuilder:
             return is_same and self._trusts(own)
 
         return ProjectInstructions(cwd, trusts)
+
+    def hooks(self, warn: Callable[[str], None]) -> Hooks:
+        """The hooks of the user and, if it is trusted, of the project. Blocks."""
+        users, claude = self.settings.hooks, {}
+        if self.settings.claude_hooks:
+            claude[Path.home() / CLAUDE_SETTINGS[0]] = False
+        for path in (self.root / name for name in CLAUDE_SETTINGS):
+            if path.is_file() and self._trusts(path):
+                claude[path] = True
+        found, problems = load_hooks(users, project_hooks(self.root) if self.trusted else (), claude)
+        self.problems += problems
+        folder = {"CLAUDE_PROJECT_DIR": str(self.root), "OURO_PROJECT_DIR": str(self.root)}
+        environment = child_environment(os.environ, secrets=self.mcp.secrets) | folder
+        return Hooks(found, self.cwd, environment, warn)
 
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:

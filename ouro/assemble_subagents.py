@@ -24,6 +24,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.options import Ground
 from ouro.safety import Confinement, Permissions, SecretMask, Workspace
 from ouro.session.budget import Budget
+from ouro.session.session_hooks import SessionHooks
 from ouro.session.turn import SessionTasks
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen
@@ -51,6 +52,8 @@ class SessionObjects(Protocol):
     def ground(self) -> Ground: ...
     @property
     def extensions(self) -> ExtensionBuilder: ...
+    @property
+    def hooks(self) -> SessionHooks: ...
     @property
     def models(self) -> ModelSource: ...
     @property
@@ -85,7 +88,7 @@ def build_subagents(session: SessionObjects) -> Subagents:
         make_store=make_store,
         memory=session.transcript,
         recall=recall,
-        ask_user=session.tasks.ask_user,
+        ask_user=session.hooks.asking(session.tasks.ask_user),
         channel=session.tasks,
         check_budget=session.budget.check,
         cwd=ground.options.cwd,
@@ -113,7 +116,8 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
     tools = tools_of(spec, {tool.name: tool for tool in found})
-    runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool)
+    hooks = session.hooks.tools(order.cwd, order.name)
+    runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool, hooks)
     models, instructions = _models_of(spec, session), session.extensions.instructions_in(order.cwd)
     requests = Requests(_prompt_of(spec, instructions, session), runner)
     environment = Environment(order.cwd, lambda: permissions.mode)

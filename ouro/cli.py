@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "sessions": "list, show, export, import, rename, delete and repair sessions",
     "plugin": "add, list, update and remove plugins",
+    "hooks": "list the hooks of this folder, and try one",
     "checkpoints": "list and delete the files kept for undo",
     "usage": "show tokens and cost by model: today, this month, all",
     "models": "list usable models, and why others are not usable; set one up",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from ouro.errors import ConfigError
-from ouro.settings import MODES_BY_WIDTH, Settings
+from ouro.settings import MODES_BY_WIDTH, HookSettings, Settings
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.yaml import (
@@ -53,6 +53,7 @@ OPEN_TO_PROJECTS = {
     "permissions.deny",
     "shell.timeout_seconds",
     "mcp.servers",
+    "hooks",
 } | ONLY_LOWER
 LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
@@ -94,6 +95,12 @@ def stricter_mode(mode: str, project: Path) -> str:
     """`mode`, or the one that the settings of a trusted project demand, if that permits less."""
     demanded = _from_project(project).get("permissions.mode")
     return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)
+
+
+def project_hooks(project: Path) -> tuple[HookSettings, ...]:
+    """The hooks in the settings of a trusted project."""
+    found = _from_project(project).get("hooks")
+    return found.value if found else ()
 
 
 def unknown_variables() -> list[str]:
@@ -163,7 +170,7 @@ def _narrows(path: str, old: Any, new: Given) -> bool:
         return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old)
     if path in ONLY_LOWER:
         return new.value is not None and (old is None or new.value < old)
-    return True
+    return path != "hooks"  # `project_hooks` returns them: they may do less than the user's
 
 
 def _from_project(root: Path) -> dict[str, Given]:

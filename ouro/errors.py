@@ -81,6 +81,10 @@ class TrustNeeded(OuroError):
         self.summary = tuple(summary)
 
 
+class PromptRefused(OuroError):
+    """A hook refused the user's message."""
+
+
 class ToolError(OuroError):
     """A tool could not do what it was asked. The message is for the model to act on."""
 

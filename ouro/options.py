@@ -63,3 +63,14 @@ class Ground(msgspec.Struct):
     roles: Mapping[Role, str]
     """The full names of the models for background work."""
     notices: list[str] = msgspec.field(default_factory=list)
+
+    def model_name(self, used_before: str = "") -> str:
+        """The model that the command line, the resumed session or the settings name, in this order."""
+        options, catalog = self.options, self.catalog
+        if options.ready_model:
+            return options.ready_model.spec.name
+        if used_before and not options.model:
+            if not (reason := catalog.unusable(used_before)):
+                return used_before
+            self.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")
+        return catalog.resolve(self.settings.model or catalog.default())

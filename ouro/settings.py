@@ -83,6 +83,31 @@ class SubagentSettings:
     """Subagents at work at one time."""
 
 
+HookEvent = Literal[
+    "session-start",
+    "user-prompt",
+    "before-tool",
+    "after-tool",
+    "before-compaction",
+    "after-compaction",
+    "turn-end",
+    "session-end",
+    "notification",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """What runs at an event: a command, or a POST to a server on this machine."""
+
+    event: HookEvent
+    command: str = ""
+    url: str = ""
+    matcher: str = ""
+    """A regular expression for the name of a tool; empty: every tool."""
+    timeout_seconds: int = 60
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
     """Files as they were before and after each turn, for `/undo` and `/rewind`."""
@@ -223,6 +248,10 @@ class Settings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     shell: ShellSettings = field(default_factory=ShellSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    hooks: tuple[HookSettings, ...] = ()
+    """Those of a project run only where it is trusted, and permit nothing."""
+    claude_hooks: bool = False
+    """Also run the hooks of `~/.claude/settings.json`."""
     subagents: SubagentSettings = field(default_factory=SubagentSettings)
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)

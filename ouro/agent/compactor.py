@@ -45,6 +45,10 @@ DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
 
 
+async def _no_wishes(_trigger: CompactionTrigger) -> str:
+    return ""
+
+
 class Compactor(msgspec.Struct, eq=False):
     """Makes the request smaller; the session keeps every message."""
 
@@ -59,6 +63,8 @@ class Compactor(msgspec.Struct, eq=False):
     """Returns what the summary takes along beside the model's words: the plan, the environment, jobs."""
     on_compacted: Callable[[], None]
     """Is called when older messages are gone from the request: what they said once must be sent again."""
+    before_summary: Callable[[CompactionTrigger], Awaitable[str]] = _no_wishes
+    """Returns what the summary is to keep, besides what the user says."""
     not_before: int = 0
     """Tokens below which the next automatic attempt would be of no use."""
 
@@ -142,6 +148,7 @@ class Compactor(msgspec.Struct, eq=False):
 
     async def _summarise(self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit) -> None:
         """Raises ModelError if there is no summary. Nothing changes before the record is saved."""
+        focus = "\n".join(filter(None, (focus, await self.before_summary(trigger))))
         summariser = Summariser(self.summarisers(), self.requests, focus, emit)
         record = None
         try:

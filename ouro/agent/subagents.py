@@ -62,6 +62,8 @@ class ChildAgent(msgspec.Struct, frozen=True):
 class ChildOrder(msgspec.Struct, frozen=True):
     """What a ChildAgent is made from."""
 
+    name: str
+    """`explore-1`."""
     spec: AgentSpec
     transcript: MemoryManager
     cwd: Path
@@ -289,7 +291,7 @@ class Subagents:
             return await self._ask(child, question)
 
         cwd = child.worktree.folder if child.worktree else self._services.cwd
-        order = ChildOrder(child.spec, transcript, cwd, ask_user, before_call)
+        order = ChildOrder(child.id, child.spec, transcript, cwd, ask_user, before_call)
         return await asyncio.to_thread(self._services.make, order)
 
     async def _run_agent(self, child: _Child, made: ChildAgent) -> TurnFinished:

@@ -7,8 +7,9 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from ouro.display import Display, Plain, Question
@@ -43,6 +44,25 @@ class RefusedError(ToolError):
     """The user, a rule or the mode refused the call."""
 
 
+class ToolVerdict(msgspec.Struct, frozen=True):
+    """What the hooks of users say to a call."""
+
+    decision: Literal["", "allow", "ask", "deny"] = ""
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None
+    """In place of those of the model."""
+    context: str = ""
+    """For the model, with the result."""
+
+
+class ToolHooks(Protocol):
+    async def before(self, call: ToolCall, targets: Sequence[str]) -> ToolVerdict: ...
+
+    async def after(self, call: ToolCall, targets: Sequence[str], result: ToolResult) -> str:
+        """What is added to the result."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ToolRunner:
     """Runs tool calls. A tool's failure becomes a result for the model; only here."""
@@ -54,6 +74,7 @@ class ToolRunner:
     """Is awaited before a tool runs that may change files."""
     after_tool: Callable[[str], Awaitable[None]]
     """Is awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
+    hooks: ToolHooks | None = None
 
     def specs(self, without: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in a fixed order."""
@@ -143,43 +164,58 @@ class ToolBatch:
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
             tool, args = self._runner.parse(call)
-            comment, limits = await self._permit(call, tool, args)
+            verdict = ToolVerdict()
+            if hooks := self._runner.hooks:
+                verdict = await hooks.before(call, tool.targets(args))
+                if verdict.decision == "deny":
+                    raise RefusedError(f"A hook refused this: {verdict.reason}")
+                if verdict.arguments is not None:
+                    call = replace(call, arguments=verdict.arguments)
+                    tool, args = self._runner.parse(call)
+            comment, limits = await self._permit(call, tool, args, verdict)
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
             self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
             result = await tool.run(args, self._context(call, limits))
+            added = [verdict.context, await hooks.after(call, tool.targets(args), result) if hooks else ""]
         except OuroError as error:
             return _failure(str(error), type(error) is RefusedError)
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
             log.exception("tool %s failed", call.name)
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
-        if comment:
-            return replace(result, text=f"{result.text}\n\nThe user adds: {comment}")
-        return result
+        notes = [f"The user adds: {comment}" if comment else "", *(f"A hook adds: {text}" for text in added if text)]
+        return replace(result, text="\n\n".join(filter(None, (result.text, *notes))))
 
-    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any) -> tuple[str, Limits]:
+    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any, verdict: ToolVerdict) -> tuple[str, Limits]:
         """Return once the call may run, with the user's comment on it and what a command may change.
 
         Raises:
             RefusedError: it may not run.
         """
-        decision, comment = self._decide(tool, args), ""
+        decision, comment = self._decide(tool, args, verdict), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second
-                decision, answered = self._decide(tool, args), None
+                decision, answered = self._decide(tool, args, verdict), None
                 # Ask again if the question has changed while it was open: a path may lead elsewhere now.
                 while isinstance(decision, Ask) and decision != answered:
                     comment = await self._ask_permission(call, tool, args, decision)
-                    decision, answered = self._decide(tool, args), decision
+                    decision, answered = self._decide(tool, args, verdict), decision
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
-        return comment, decision.limits if isinstance(decision, Allow) else "off"
+        own = self._decide(tool, args, ToolVerdict())  # what a hook asks about keeps its limits
+        return comment, own.limits if isinstance(own, Allow) else "off"
 
-    def _decide(self, tool: AnyTool, args: Any) -> Decision:
-        return self._runner.permissions.decide(
+    def _decide(self, tool: AnyTool, args: Any, verdict: ToolVerdict) -> Decision:
+        """By the rules and the mode. A hook can ask in addition, and answer what the user could answer for good."""
+        decision = self._runner.permissions.decide(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
         )
+        if verdict.decision == "ask" and isinstance(decision, Allow):
+            return Ask(f"a hook asks: {verdict.reason}" if verdict.reason else "a hook asks")
+        if verdict.decision == "allow" and isinstance(decision, Ask) and decision.rule:
+            return Allow()
+        return decision
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)

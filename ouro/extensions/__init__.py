@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ouro.extensions.agents import load_agents
     from ouro.extensions.commands import CommandPrompt, CommandRegistry, CustomCommand, Insert, command_of, prompt_of
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
+    from ouro.extensions.hooks import EVENTS, Hook, HookOutcome, HookRun, Hooks, load_hooks, own_arguments, tool_data
     from ouro.extensions.plugins import (
         HOOKS_FILE,
         SERVERS_FILE,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         remove,
     )
     from ouro.extensions.skills import Skill, Skills
-    from ouro.extensions.tool_names import own_rule
+    from ouro.extensions.tool_names import names_elsewhere, own_rule
     from ouro.extensions.trust_summary import describe_files
 
 __getattr__ = lazy_exports(__name__)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from ouro.extensions.discovery import ExtensionFile
+from ouro.extensions.tool_names import own_tools
 from ouro.safety import Mode
 from ouro.tools.subagent import AgentSpec
 from ouro.utils.front_matter import split_front_matter, words_in
@@ -22,23 +23,6 @@ _MODES: Mapping[str, Mode] = {
 }
 """By the names in ouro and in Claude Code."""
 _SAME_MODEL = {"", "inherit"}
-NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
-    "read": ("Read", "read_file", "NotebookRead"),
-    "write": ("Write", "write_file"),
-    "edit": ("Edit", "MultiEdit", "NotebookEdit"),
-    "apply_patch": ("Edit", "MultiEdit"),
-    "glob": ("Glob", "LS", "list_dir"),
-    "grep": ("Grep",),
-    "shell": ("Bash", "run_shell_command"),
-    "shell_output": ("BashOutput", "TaskOutput"),
-    "shell_kill": ("KillShell", "KillBash", "TaskStop"),
-    "todo": ("TodoWrite", "TodoRead"),
-    "ask_user": ("AskUserQuestion",),
-    "subagent": ("Task", "Agent"),
-    "web_fetch": ("WebFetch",),
-    "web_search": ("WebSearch",),
-}
-"""By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
@@ -108,24 +92,3 @@ def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
 
 def _is_on(meta: Mapping[str, Any], key: str) -> bool:
     return str(meta.get(key, "")).lower() in ("true", "yes", "on")
-
-
-def own_names(name: str) -> tuple[str, ...]:
-    """ouro's tools for a name, also one of another program's; empty if there are none. `mcp__…` stays."""
-    if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
-        return (name,)
-    wanted = name.casefold()
-    return tuple(
-        tool for tool, names in NAMES_ELSEWHERE.items() if wanted in {known.casefold() for known in (tool, *names)}
-    )
-
-
-def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """ouro's tools for these names, each once, and the names without one. `Bash(git *)` counts as `Bash`."""
-    found: dict[str, None] = {}
-    unknown: list[str] = []
-    for name in names:
-        own = own_names(name.partition("(")[0].strip())
-        found.update(dict.fromkeys(own))
-        unknown += [] if own else [name]
-    return tuple(found), tuple(unknown)

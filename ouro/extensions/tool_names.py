@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 _OURS = {
@@ -39,3 +40,48 @@ def own_rule(name: str) -> str:
     pattern = re.sub(r":\*$", " *", pattern).removeprefix("domain:")
     head = _OURS.get(head, head)
     return f"{head}({pattern})" if pattern and pattern != "*" else head
+
+
+NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "read": ("Read", "read_file", "NotebookRead"),
+    "write": ("Write", "write_file"),
+    "edit": ("Edit", "MultiEdit", "NotebookEdit"),
+    "apply_patch": ("Edit", "MultiEdit", "Write"),
+    "glob": ("Glob", "LS", "list_dir"),
+    "grep": ("Grep",),
+    "shell": ("Bash", "run_shell_command"),
+    "shell_output": ("BashOutput", "TaskOutput"),
+    "shell_kill": ("KillShell", "KillBash", "TaskStop"),
+    "todo": ("TodoWrite", "TodoRead"),
+    "ask_user": ("AskUserQuestion",),
+    "subagent": ("Task", "Agent"),
+    "web_fetch": ("WebFetch",),
+    "web_search": ("WebSearch",),
+}
+"""By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
+
+
+def names_elsewhere(tool: str) -> tuple[str, ...]:
+    """The names of one of ouro's tools in other programs, that of Claude Code first; its own if they have none."""
+    return NAMES_ELSEWHERE.get(tool, (tool,))
+
+
+def own_names(name: str) -> tuple[str, ...]:
+    """ouro's tools for a name, also one of another program's; empty if there are none. `mcp__…` stays."""
+    if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
+        return (name,)
+    wanted = name.casefold()
+    return tuple(
+        tool for tool, names in NAMES_ELSEWHERE.items() if wanted in {known.casefold() for known in (tool, *names)}
+    )
+
+
+def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """ouro's tools for these names, each once, and the names without one. `Bash(git *)` counts as `Bash`."""
+    found: dict[str, None] = {}
+    unknown: list[str] = []
+    for name in names:
+        own = own_names(name.partition("(")[0].strip())
+        found.update(dict.fromkeys(own))
+        unknown += [] if own else [name]
+    return tuple(found), tuple(unknown)

@@ -9,14 +9,19 @@ import msgspec
 
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent, Prompt
-from ouro.errors import OuroError
-from ouro.events import Emit, Event, Prompted, TodosChanged, TurnFinished
+from ouro.errors import OuroError, PromptRefused
+from ouro.events import Emit, Event, Prompted, Said, TodosChanged, TurnFinished
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
 from ouro.session.custom_commands import CommandRunner
 from ouro.session.file_undo import FileUndo
+from ouro.session.session_hooks import SessionHooks
 from ouro.session.turn import SessionTasks
 from ouro.tools.todo import Plan
+
+MAX_CONTINUED = 5
+"""How often hooks can make the agent go on in one turn."""
+CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
 
 
 class Steering(msgspec.Struct, eq=False):
@@ -48,18 +53,22 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     after_turn: Callable[[], Awaitable[None]]
     """Is awaited when a turn was not interrupted."""
     commands: CommandRunner
+    hooks: SessionHooks
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
         """Run one turn, of a message or of a custom command; emit what happens, return how it ended."""
         if self.files is not None:
             self.files.turn_began()
         try:
+            hooked = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
                     emit(Prompted(text, tuple(images)))  # before its inserts run; not a second time by the agent
                 added = [await self.commands.context(text, command, emit)] if command else []
-                finished = await self._run_agent(text, images, added, emit)
+                finished = await self._run_agent(text, images, added, hooked, emit)
+        except PromptRefused as refusal:
+            finished = TurnFinished("refused", str(refusal))
         except OuroError as error:
             finished = TurnFinished("failed", str(error))
         finally:
@@ -70,8 +79,10 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         await self.after_turn()
         return finished
 
-    async def _run_agent(self, text: str, images: Sequence[Image], added: Sequence[str], emit: Emit) -> TurnFinished:
-        context = [await self.environment.changes(), await self.memory.before_turn(text), *added]
+    async def _run_agent(
+        self, text: str, images: Sequence[Image], added: Sequence[str], hooked: str, emit: Emit
+    ) -> TurnFinished:
+        context = [await self.environment.changes(), await self.memory.before_turn(text), *added, hooked]
         context += [report.context for report in self.reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos, is_shown = self.plan.items, bool(added)
@@ -89,7 +100,19 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 emit(recalled)
 
         try:
-            return await self.agent.run(prompt, on_event)
+            return await self._go_on(await self.agent.run(prompt, on_event), on_event)
         finally:
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
+
+    async def _go_on(self, finished: TurnFinished, emit: Emit) -> TurnFinished:
+        """Run the agent again as long as a hook says that it is not done, and not for ever."""
+        for number in range(MAX_CONTINUED):
+            if finished.outcome != "answered":
+                break
+            reason = await self.hooks.turn_ended(is_continued=number > 0)
+            if not reason:
+                break
+            emit(Said(f"A hook says that it is not done: {reason}"))
+            finished = await self.agent.run(Prompt("", context=f"{CONTINUED}\n{reason}"), emit)
+        return finished

@@ -194,6 +194,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def close(self) -> None:
         """End all that runs, and release the session file; raises SaveFailed where a message is lost now."""
         await self.turn.tasks.close_turns()
+        await self.turn.hooks.close()
         await self.workbench.subagents.close()
         await self.workbench.extensions.servers.close()
         await self.memory.close()

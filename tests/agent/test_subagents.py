@@ -1,4 +1,4 @@
-"""Subagents in a whole session: side by side, within limits, in the background, resumed, with the user's questions."""
+"""E6: subagents in a whole session: side by side, within limits, in the background, resumed, with questions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,122 @@
+"""Run one hook: a command with JSON on its standard input, or a POST to a server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ouro.utils.text import clean
+
+MAX_OUTPUT = 64_000
+"""Bytes of each stream that are kept; the rest is read and dropped (E5)."""
+_LAST_OUTPUT = 0.5
+"""Seconds for the rest of the output once the command has ended: another process may hold the pipe open."""
+_MOMENT = 0.05
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class HookAnswer(msgspec.Struct, frozen=True):
+    """What a hook returned."""
+
+    exit_code: int | None
+    """None: it was ended at its timeout, or could not be run. Of HTTP: 0 for a status of 2xx."""
+    out: str
+    error: str
+    """Its standard error, or why there is no answer."""
+
+
+async def run_command(
+    command: str, data: bytes, cwd: Path, environment: Mapping[str, str], seconds: float
+) -> HookAnswer:
+    """Run a line of bash, outside of the sandbox; it and all of its process group have ended when this returns."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-c", command, cwd=cwd, env=dict(environment),
+            stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return HookAnswer(None, "", f"bash cannot be started: {error.strerror}")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, error_output = bytearray(), bytearray()
+    readers = [
+        asyncio.create_task(_read(process.stdout, out)),
+        asyncio.create_task(_read(process.stderr, error_output)),
+        asyncio.create_task(_write(process.stdin, data)),
+        ended := asyncio.create_task(process.wait()),
+    ]
+    in_time = True
+    try:
+        async with asyncio.timeout(seconds):
+            while process.returncode is None:  # `wait` also waits for those that have inherited the pipes
+                await asyncio.wait({ended}, timeout=_MOMENT)
+    except TimeoutError:
+        in_time = False
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it left behind, too
+        await asyncio.wait(readers, timeout=_LAST_OUTPUT)
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+    if not in_time:
+        return HookAnswer(None, "", f"it ran longer than {seconds:g} s and was ended")
+    return HookAnswer(process.returncode, _text(out), _text(error_output))
+
+
+async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
+    """POST the data to a server on this machine."""
+    try:
+        async with asyncio.timeout(seconds + 1):
+            return await asyncio.to_thread(_post, url, data, seconds)
+    except TimeoutError:
+        return HookAnswer(None, "", f"{url} did not answer within {seconds:g} s")
+
+
+def is_loopback(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname in LOOPBACK
+
+
+def _post(url: str, data: bytes, seconds: float) -> HookAnswer:
+    import http.client  # late: few hooks are servers
+
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
+    target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+    try:
+        connection.request("POST", target, data, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        text = _text(response.read(MAX_OUTPUT))
+    except (OSError, http.client.HTTPException) as error:
+        return HookAnswer(None, "", f"{url} did not answer: {error}")
+    finally:
+        connection.close()
+    if 200 <= response.status < 300:
+        return HookAnswer(0, text, "")
+    return HookAnswer(1, "", f"{url} answered with status {response.status}")
+
+
+async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:
+    while data := await stream.read(1 << 16):
+        into += data[: max(0, MAX_OUTPUT - len(into))]
+
+
+async def _write(stream: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # it need not read its input
+        stream.write(data)
+        await stream.drain()
+        stream.close()
+
+
+def _text(data: bytes | bytearray) -> str:
+    return clean(bytes(data).decode("utf-8", "replace")).strip()

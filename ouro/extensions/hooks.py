@@ -1,0 +1,325 @@
+"""Hooks: commands of users that run at events of a session, and decide, add context or change the input of a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ouro.errors import ConfigError
+from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
+from ouro.extensions.plugins import HOOKS_FILE, installed_plugins, plugin_folder, plugin_table
+from ouro.extensions.tool_names import names_elsewhere
+from ouro.settings import HookEvent, HookSettings
+from ouro.utils.files import open_regular
+from ouro.utils.log import log
+from ouro.utils.runtime import tilde
+from ouro.utils.text import cut, one_line
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+CLAUDE_EVENTS: Mapping[str, HookEvent] = {
+    "SessionStart": "session-start",
+    "UserPromptSubmit": "user-prompt",
+    "PreToolUse": "before-tool",
+    "PostToolUse": "after-tool",
+    "PreCompact": "before-compaction",
+    "PostCompact": "after-compaction",
+    "Stop": "turn-end",
+    "SessionEnd": "session-end",
+    "Notification": "notification",
+}
+"""By the names in Claude Code's settings.json."""
+_NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
+_KNOWN_KEYS = {"type", "command", "timeout", "statusMessage", "url"}
+BLOCKS = 2
+"""The exit code that blocks; another one but 0 is a failure, which blocks nothing."""
+MAX_TEXT = 20_000
+"""Characters of a hook that go to the model."""
+MAX_RUNS = 200
+MAX_FILE = 1_000_000
+DEFAULT_SECONDS = 60
+Verdict = Literal["", "allow", "ask", "deny"]
+_STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
+_VERDICTS: Mapping[str, Verdict] = {"approve": "allow", "block": "deny", "allow": "allow", "ask": "ask", "deny": "deny"}
+
+
+class Hook(msgspec.Struct, frozen=True):
+    """One hook, and where it is from."""
+
+    event: HookEvent
+    command: str
+    url: str
+    matcher: str
+    """A regular expression that fits all of a name; empty: everything."""
+    seconds: float
+    place: str
+    """`~/.ouro/config.yaml`."""
+    is_project: bool
+    """It may refuse, and permits nothing."""
+
+    @property
+    def label(self) -> str:
+        return one_line(self.command or self.url, 80)
+
+    def matches(self, names: Sequence[str]) -> bool:
+        """Whether it is about one of these names; without names it is."""
+        if self.matcher in ("", "*") or not names:
+            return True
+        try:
+            return any(re.fullmatch(self.matcher, name) for name in names)
+        except re.error:
+            return True  # fails closed: a guard runs too often rather than never
+
+
+class HookOutcome(msgspec.Struct, frozen=True):
+    """What the hooks of one event say together."""
+
+    verdict: Verdict = ""
+    reason: str = ""
+    """Of a refusal or question."""
+    input: Mapping[str, Any] | None = None
+    """The changed arguments of a tool, by the names of Claude Code."""
+    context: str = ""
+    """For the model."""
+    message: str = ""
+    """For the user."""
+
+
+class HookRun(msgspec.Struct, frozen=True):
+    """One run of a hook, for `/hooks`."""
+
+    hook: Hook
+    at: float
+    """Seconds since 1970."""
+    seconds: float
+    answer: HookAnswer
+    outcome: HookOutcome
+    failure: str
+    """Why its answer does not count; empty if it does."""
+
+
+def load_hooks(
+    users: Sequence[HookSettings], projects: Sequence[HookSettings], claude_files: Mapping[Path, bool]
+) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
+    """The hooks in the order in which they count, also those of plugins, and a line for each entry that is not used.
+
+    Blocks.
+
+    Args:
+        users, projects: those of the user's and of the project's config.yaml.
+        claude_files: settings files of Claude Code, and whether one is of the project.
+    """
+    problems: list[str] = []
+    found = [_from_settings(hook, "~/.ouro/config.yaml", False, problems) for hook in users]
+    found += [_from_settings(hook, ".ouro/config.yaml", True, problems) for hook in projects]
+    for path, is_project in claude_files.items():
+        found += _from_claude(path, is_project, problems)
+    try:
+        for name in installed_plugins():
+            # A plugin permits nothing, as a project: the user has read a list, not its programs.
+            found += _from_events(
+                plugin_table(plugin_folder(name), "hooks", HOOKS_FILE), f"plugin {name}", True, problems
+            )
+    except ConfigError as error:
+        problems.append(error.message)
+    for hook in found:
+        try:
+            re.compile(hook.matcher if hook.matcher != "*" else "")
+        except re.error as error:
+            problems.append(f"{hook.place}: the matcher `{hook.matcher}` is not valid ({error}): it fits all.")
+    return tuple(found), tuple(problems)
+
+
+def _from_settings(given: HookSettings, place: str, is_project: bool, problems: list[str]) -> Hook:
+    if bool(given.command) == bool(given.url):
+        problems.append(f"{place}: a hook for {given.event} needs either `command` or `url`.")
+    if given.url and not is_loopback(given.url):
+        problems.append(f"{place}: the hook {given.url} is not on this machine (http://127.0.0.1): it is not called.")
+    seconds = float(given.timeout_seconds)
+    return Hook(given.event, given.command, given.url, given.matcher, seconds, place, is_project)
+
+
+def _from_claude(path: Path, is_project: bool, problems: list[str]) -> Iterator[Hook]:
+    place = tilde(path)
+    try:
+        with open_regular(path) as file:
+            given = json.loads(file.read(MAX_FILE))
+        events = dict(given.get("hooks") or {})
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        problems.append(f"{place}: its hooks cannot be read: {error}")
+        return
+    yield from _from_events(events, place, is_project, problems)
+
+
+def _from_events(events: Mapping[str, Any], place: str, is_project: bool, problems: list[str]) -> Iterator[Hook]:
+    for name, groups in events.items():
+        event = CLAUDE_EVENTS.get(name)
+        if event is None:
+            problems.append(f"{place}: ouro has no event {name}: its hooks do not run.")
+            continue
+        for group in groups if isinstance(groups, list) else []:
+            entries = group.get("hooks") if isinstance(group, dict) else None
+            for entry in entries if isinstance(entries, list) else []:
+                if hook := _claude_hook(entry, event, str(group.get("matcher") or ""), place, is_project, problems):
+                    yield hook
+
+
+def _claude_hook(
+    entry: Any, event: HookEvent, matcher: str, place: str, is_project: bool, problems: list[str]
+) -> Hook | None:
+    if not isinstance(entry, dict):
+        return None
+    kind, command, url = entry.get("type", "command"), str(entry.get("command") or ""), str(entry.get("url") or "")
+    if kind not in ("command", "http") or not (command or url):
+        problems.append(f"{place}: a hook of type {kind} for {_NAMES[event]} does not run: ouro has commands and HTTP.")
+        return None
+    if url and not is_loopback(url):
+        problems.append(f"{place}: the hook {url} is not on this machine (http://127.0.0.1): it is not called.")
+    if ignored := sorted(set(entry) - _KNOWN_KEYS):
+        problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {_NAMES[event]} has no effect here.")
+    try:
+        seconds = float(entry.get("timeout") or DEFAULT_SECONDS)
+    except (TypeError, ValueError):
+        seconds = DEFAULT_SECONDS
+    return Hook(event, command, url, matcher, seconds, place, is_project)
+
+
+class Hooks:
+    """Runs the hooks of one session, and records each run."""
+
+    def __init__(
+        self,
+        hooks: Sequence[Hook],
+        cwd: Path,
+        environment: Mapping[str, str],
+        on_failure: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.hooks = tuple(hooks)
+        self.runs: deque[HookRun] = deque(maxlen=MAX_RUNS)
+        self._cwd = cwd
+        self._environment = environment
+        self._on_failure = on_failure
+        self._failed: set[Hook] = set()
+
+    def has(self, event: HookEvent) -> bool:
+        return any(hook.event == event for hook in self.hooks)
+
+    async def run(
+        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = (), most: float | None = None
+    ) -> HookOutcome:
+        """Run the hooks of an event side by side, each once.
+
+        Args:
+            data: what they get as JSON, besides the name of the event.
+            names: what a matcher is compared with: of a tool its names, else a word such as `resume`.
+            most: seconds, if all of them have less time than they ask for.
+        """
+        wanted = dict.fromkeys(hook for hook in self.hooks if hook.event == event and hook.matches(names))
+        if not wanted:
+            return HookOutcome()
+        text = json.dumps({**data, "hook_event_name": _NAMES[event], "event": event}, default=str).encode()
+        return merged(await asyncio.gather(*(self._run_one(hook, text, most) for hook in wanted)))
+
+    async def _run_one(self, hook: Hook, data: bytes, most: float | None) -> HookOutcome:
+        at, began = time.time(), time.monotonic()
+        seconds = min(hook.seconds, most or hook.seconds)
+        if hook.command:
+            answer = await run_command(hook.command, data, self._cwd, self._environment, seconds)
+        elif is_loopback(hook.url):
+            answer = await post(hook.url, data, seconds)
+        else:
+            answer = HookAnswer(None, "", "its address is not on this machine")
+        outcome, failure = read_answer(hook, answer)
+        took = time.monotonic() - began
+        self.runs.append(HookRun(hook, at, took, answer, outcome, failure))
+        log.info("hook %s %r: %s in %.2f s", hook.event, hook.label, failure or outcome.verdict or "done", took)
+        if failure and hook not in self._failed:  # once each: a hook may fail at every call
+            self._failed.add(hook)
+            self._on_failure(f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}")
+        return outcome
+
+
+def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
+    """One outcome of all: the strictest verdict with its reasons, all that they add, the last change of the input."""
+    found: list[Verdict] = [outcome.verdict for outcome in outcomes]
+    verdict = max(found, key=_STRENGTH.index)
+    reasons = [outcome.reason for outcome in outcomes if outcome.verdict == verdict and outcome.reason]
+    changes = [outcome.input for outcome in outcomes if outcome.input is not None]
+    return HookOutcome(
+        verdict,
+        "\n".join(dict.fromkeys(reasons)),
+        {key: value for change in changes for key, value in change.items()} if changes else None,
+        "\n\n".join(outcome.context for outcome in outcomes if outcome.context),
+        "\n".join(outcome.message for outcome in outcomes if outcome.message),
+    )
+
+
+def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
+    """What a hook says, and why its answer does not count, if it does not."""
+    if answer.exit_code == BLOCKS:
+        reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
+        return HookOutcome("deny", reason), ""
+    if answer.exit_code != 0:
+        what = "no answer" if answer.exit_code is None else f"exit code {answer.exit_code}"
+        return HookOutcome(), f"{what}: {one_line(answer.error or answer.out, 300)}".rstrip(": ")
+    if not answer.out.startswith("{"):
+        # Plain text is context where Claude Code takes it as such.
+        adds = hook.event in ("session-start", "user-prompt", "before-compaction")
+        return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
+    try:
+        said = json.loads(answer.out)
+        return _outcome(hook, said), ""
+    except (ValueError, TypeError, AttributeError) as error:
+        return HookOutcome(), f"its output is not JSON that ouro understands ({error}): {one_line(answer.out, 120)}"
+
+
+def _outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
+    own: Mapping[str, Any] = said.get("hookSpecificOutput") or {}
+    word = str(own.get("permissionDecision") or said.get("decision") or "")
+    if word and word not in _VERDICTS:
+        raise ValueError(f"`{word}` is not a decision")
+    verdict: Verdict = _VERDICTS.get(word, "")
+    reason = own.get("permissionDecisionReason") or said.get("reason") or ""
+    if said.get("continue") is False:
+        verdict, reason = "deny", said.get("stopReason") or reason
+    if verdict == "allow" and hook.is_project:
+        verdict = ""  # a project permits nothing (R2)
+    changed = own.get("updatedInput") or said.get("input")
+    if changed is not None and not isinstance(changed, dict):
+        raise TypeError("the changed input is not an object")
+    context = own.get("additionalContext") or said.get("context") or ""
+    return HookOutcome(
+        verdict,
+        cut(str(reason), MAX_TEXT) or ("It gave no reason." if verdict == "deny" else ""),
+        changed,
+        cut(str(context), MAX_TEXT),
+        cut(str(said.get("systemMessage") or ""), 2_000),
+    )
+
+
+def tool_data(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path) -> dict[str, Any]:
+    """The fields about a tool call: the names of Claude Code for tool and file, and ouro's own."""
+    given = dict(arguments)
+    if targets and tool in ("read", "write", "edit", "apply_patch"):
+        given.setdefault("file_path", str(cwd / Path(targets[0]).expanduser()))
+    return {"tool_name": names_elsewhere(tool)[0], "tool": tool, "tool_input": given, "targets": list(targets)}
+
+
+def own_arguments(
+    arguments: Mapping[str, Any], changed: Mapping[str, Any], targets: Sequence[str], cwd: Path
+) -> dict[str, Any]:
+    """The arguments of a call with what a hook changed; `file_path` is the path."""
+    made = {**arguments, **{key: value for key, value in changed.items() if key != "file_path"}}
+    path = changed.get("file_path")
+    if path and "path" in arguments and (not targets or str(cwd / Path(targets[0]).expanduser()) != path):
+        made["path"] = path
+    return made

@@ -1,0 +1,161 @@
+"""SessionHooks: what happens in a session, for the hooks of the user and the project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ouro.agent.tool_runner import AskUser, ToolVerdict
+from ouro.errors import PromptRefused
+from ouro.events import Answer, Emit, PermissionAsked, QuestionAsked, Said
+from ouro.extensions import HookOutcome, Hooks, names_elsewhere, own_arguments, tool_data
+from ouro.memory.backend import CompactionTrigger
+from ouro.memory.manager import MemoryManager
+from ouro.messages import ToolCall
+from ouro.safety import Permissions
+from ouro.session.turn import SessionTasks
+from ouro.settings import HookEvent
+from ouro.tools.tool import ToolResult
+from ouro.utils.text import cut
+
+MAX_RESULT = 30_000
+"""Characters of a tool's result that hooks are sent."""
+MAX_END = 10.0
+"""Seconds that all hooks of the end of a session have."""
+_MODES = {"ask": "default", "edit": "acceptEdits", "plan": "plan", "auto": "bypassPermissions"}
+"""As Claude Code names them."""
+
+
+class SessionHooks:
+    """Runs hooks at the events of one session, and hands on what they say.
+
+    Args:
+        is_resumed: the session was resumed; else it is new.
+    """
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        transcript: MemoryManager,
+        cwd: Path,
+        permissions: Permissions,
+        tasks: SessionTasks,
+        *,
+        is_resumed: bool,
+    ) -> None:
+        self.hooks = hooks
+        self._transcript = transcript
+        self._cwd = cwd
+        self._permissions = permissions
+        self._tasks = tasks
+        self._source = "resume" if is_resumed else "startup"
+        self._is_started = False
+
+    async def before_turn(self, prompt: str) -> str:
+        """What hooks add to the user's message; before the first one, what those of the start add.
+
+        Raises:
+            PromptRefused: a hook refused it.
+        """
+        texts = [] if self._is_started else [await self._run_start()]
+        outcome = await self._run("user-prompt", {"prompt": prompt})
+        if outcome.verdict == "deny":
+            raise PromptRefused(outcome.reason)
+        texts.append(outcome.context)
+        return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
+
+    async def turn_ended(self, *, is_continued: bool) -> str:
+        """Why the agent is to go on; empty if it may stop. `is_continued`: a hook has made it go on before."""
+        outcome = await self._run("turn-end", {"stop_hook_active": is_continued})
+        return outcome.reason if outcome.verdict == "deny" else ""
+
+    async def before_compaction(self, trigger: CompactionTrigger) -> str:
+        """What the summary is to keep."""
+        word = "manual" if trigger == "manual" else "auto"
+        return (await self._run("before-compaction", {"trigger": word}, (word,))).context
+
+    def compacted(self) -> None:
+        self._in_background("after-compaction", {})
+
+    async def close(self) -> None:
+        """The session ends; one in which nothing was said did not begin."""
+        if self._is_started:
+            await self._run("session-end", {"reason": "exit"}, most=MAX_END)
+
+    def tools(self, cwd: Path, agent: str = "") -> ToolEvents | None:
+        """For the tools of an agent, by the name of a subagent; None if no hook is about tools."""
+        if not (self.hooks.has("before-tool") or self.hooks.has("after-tool")):
+            return None
+        return ToolEvents(self, cwd, agent)
+
+    def asking(self, ask_user: AskUser) -> AskUser:
+        """`ask_user`, with a notification for each question."""
+        if not self.hooks.has("notification"):
+            return ask_user
+
+        async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
+            is_permission = isinstance(question, PermissionAsked)
+            kind = "permission" if is_permission else "question"
+            about = question.title if isinstance(question, PermissionAsked) else question.question.text
+            self._in_background(
+                "notification", {"message": f"ouro waits for your answer: {about}", "kind": kind}, (kind,)
+            )
+            return await ask_user(question, emit)
+
+        return ask
+
+    async def run_tool_event(
+        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str], agent: str
+    ) -> HookOutcome:
+        return await self._run(event, {**data, "agent": agent}, names)
+
+    async def _run_start(self) -> str:
+        self._is_started = True
+        return (await self._run("session-start", {"source": self._source}, (self._source,))).context
+
+    def _in_background(self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()) -> None:
+        async def run() -> None:
+            await self._run(event, data, names)
+
+        if self.hooks.has(event):
+            self._tasks.start("hooks", run())
+
+    async def _run(
+        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = (), most: float | None = None
+    ) -> HookOutcome:
+        if not self.hooks.has(event):
+            return HookOutcome()
+        known = {
+            "session_id": self._transcript.session_id,
+            "transcript_path": str(self._transcript.outputs.parent / "session.yaml"),
+            "cwd": str(self._cwd),
+            "permission_mode": _MODES[self._permissions.mode],
+        }
+        outcome = await self.hooks.run(event, {**known, **data}, names, most)
+        if outcome.message:
+            self._tasks.emit(Said(outcome.message))
+        return outcome
+
+
+class ToolEvents:
+    """The hooks before and after the tools of one agent (`ToolHooks`)."""
+
+    def __init__(self, hooks: SessionHooks, cwd: Path, agent: str) -> None:
+        self._hooks = hooks
+        self._cwd = cwd
+        self._agent = agent
+
+    async def before(self, call: ToolCall, targets: Sequence[str]) -> ToolVerdict:
+        data, names = tool_data(call.name, call.arguments, targets, self._cwd), (call.name, *names_elsewhere(call.name))
+        outcome = await self._hooks.run_tool_event("before-tool", data, names, self._agent)
+        changed = outcome.input
+        arguments = None if changed is None else own_arguments(call.arguments, changed, targets, self._cwd)
+        return ToolVerdict(outcome.verdict, outcome.reason, arguments, outcome.context)
+
+    async def after(self, call: ToolCall, targets: Sequence[str], result: ToolResult) -> str:
+        """What hooks add to the result."""
+        data, names = tool_data(call.name, call.arguments, targets, self._cwd), (call.name, *names_elsewhere(call.name))
+        answer = {"tool_response": {"text": cut(result.text, MAX_RESULT), "failed": result.failed}}
+        outcome = await self._hooks.run_tool_event("after-tool", {**data, **answer}, names, self._agent)
+        return "\n\n".join(filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context)))

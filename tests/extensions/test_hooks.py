@@ -1,0 +1,253 @@
+"""Hooks as processes: what they may say, what happens when they misbehave, and Claude Code's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from ouro.extensions import Hooks, fetched, install, load_hooks, own_arguments, tool_data
+from ouro.settings import HookSettings
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+
+def hooks_of(folder, *commands, event="before-tool", project=False, seconds=20, **fields):
+    given = [HookSettings(event, command, timeout_seconds=seconds, **fields) for command in commands]
+    found, problems = load_hooks(() if project else given, given if project else (), {})
+    failures: list[str] = list(problems)
+    return Hooks(found, folder, ENVIRONMENT, failures.append), failures
+
+
+def says(**answer) -> str:
+    return f"echo '{json.dumps(answer)}'"
+
+
+async def test_exit_code_2_refuses_with_what_it_prints_on_stderr(tmp_path):
+    hooks, failures = hooks_of(tmp_path, "echo 'not in generated/' >&2; exit 2")
+    outcome = await hooks.run("before-tool", {"tool_name": "Edit"}, ("edit", "Edit"))
+    assert (outcome.verdict, outcome.reason) == ("deny", "not in generated/")
+    assert failures == []
+
+
+async def test_it_gets_the_event_as_json(tmp_path):
+    hooks, _ = hooks_of(tmp_path, "cat > given.json")
+    await hooks.run("before-tool", {"tool_name": "Bash", "tool_input": {"command": "ls"}}, ("shell", "Bash"))
+    given = json.loads((tmp_path / "given.json").read_text())
+    assert given == {
+        "tool_name": "Bash", "tool_input": {"command": "ls"}, "hook_event_name": "PreToolUse", "event": "before-tool",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "reason"),
+    [
+        ({"decision": "block", "reason": "no"}, "deny", "no"),
+        ({"decision": "approve"}, "allow", ""),
+        ({"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "sure?"}}, "ask", "sure?"),
+        ({"hookSpecificOutput": {"permissionDecision": "deny"}}, "deny", "It gave no reason."),
+        ({"continue": False, "stopReason": "stop here"}, "deny", "stop here"),
+        ({}, "", ""),
+    ],
+)
+async def test_json_decides(tmp_path, answer, verdict, reason):
+    hooks, _ = hooks_of(tmp_path, says(**answer))
+    outcome = await hooks.run("before-tool", {}, ("edit",))
+    assert (outcome.verdict, outcome.reason) == (verdict, reason)
+
+
+async def test_a_project_permits_nothing_and_may_refuse(tmp_path):
+    """R2, E4."""
+    hooks, _ = hooks_of(tmp_path, says(decision="approve"), project=True)
+    assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
+    hooks, _ = hooks_of(tmp_path, says(decision="block", reason="no"), project=True)
+    assert (await hooks.run("before-tool", {}, ("edit",))).verdict == "deny"
+
+
+async def test_the_strictest_of_several_wins_and_they_run_side_by_side(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    waits = f"read x < pipe; {says(decision='approve')}"  # ends only if the other one runs meanwhile
+    hooks, _ = hooks_of(tmp_path, waits, "echo go > pipe; echo 'no' >&2; exit 2", says(context="mind the tests"))
+    outcome = await hooks.run("before-tool", {}, ("edit",))
+    assert (outcome.verdict, outcome.reason, outcome.context) == ("deny", "no", "mind the tests")
+
+
+async def test_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
+    """E5."""
+    hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child; sleep 1000", seconds=1)
+    outcome = await hooks.run("before-tool", {}, ("edit",), most=0.3)
+    assert outcome.verdict == ""
+    assert "ran longer than 0.3 s" in failures[0]
+    assert not _runs(int((tmp_path / "child").read_text()))
+
+
+async def test_what_it_leaves_behind_is_ended(tmp_path):
+    """E5."""
+    hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child")
+    await hooks.run("before-tool", {}, ("edit",))
+    assert failures == []
+    assert not _runs(int((tmp_path / "child").read_text()))
+
+
+async def test_a_flood_is_cut_and_does_not_block_it(tmp_path):
+    """E5: 100 MB."""
+    hooks, failures = hooks_of(
+        tmp_path, "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero >&2; exit 2"
+    )
+    outcome = await hooks.run("before-tool", {}, ("edit",))
+    assert outcome.verdict == "deny"
+    assert len(outcome.reason) < 70_000
+    assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("exit 1", "exit code 1"),
+        ("echo oops >&2; exit 3", "exit code 3: oops"),
+        ("echo '{\"decision\": '", "not JSON"),
+        ('echo \'{"decision": "perhaps"}\'', "`perhaps` is not a decision"),
+        ("echo '{\"hookSpecificOutput\": [1]}'", "not JSON that ouro understands"),
+        ("no-such-program", "exit code 127"),
+        ("kill -9 $$", "exit code -9"),
+    ],
+)
+async def test_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, why):
+    """E5."""
+    hooks, failures = hooks_of(tmp_path, command)
+    for _ in range(2):
+        assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
+    assert len(failures) == 1, "it is told once"
+    assert why in failures[0]
+    assert [run.failure != "" for run in hooks.runs] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("matcher", "names", "runs"),
+    [
+        ("Edit|Write", ("apply_patch", "Edit", "MultiEdit", "Write"), True),
+        ("Edit|Write", ("shell", "Bash"), False),
+        ("shell", ("shell", "Bash"), True),
+        ("mcp__.*", ("mcp__github__create",), True),
+        ("*", ("anything",), True),
+        ("", ("anything",), True),
+        ("[", ("anything",), True),
+    ],
+)
+async def test_matchers_fit_names_of_ouro_and_of_claude_code(tmp_path, matcher, names, runs):
+    hooks, problems = hooks_of(tmp_path, "touch ran", matcher=matcher)
+    await hooks.run("before-tool", {}, names)
+    assert (tmp_path / "ran").exists() == runs
+    assert bool(problems) == (matcher == "[")
+
+
+async def test_a_server_on_this_machine_is_asked_and_no_other(tmp_path):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.dumps({"decision": "block", "reason": given["tool_name"]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    urls = [f"http://127.0.0.1:{server.server_port}/hook", "http://192.0.2.1/hook", "http://127.0.0.1.example.com/"]
+    found, problems = load_hooks([HookSettings("before-tool", url=url) for url in urls], (), {})
+    failures: list[str] = []
+    outcome = await Hooks(found, tmp_path, ENVIRONMENT, failures.append).run(
+        "before-tool", {"tool_name": "Edit"}, ("edit",)
+    )
+    server.shutdown()
+    server.server_close()
+    assert (outcome.verdict, outcome.reason) == ("deny", "Edit")
+    assert len(problems) == len(failures) == 2
+
+
+async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
+    folder = tmp_path / "guard"
+    (folder / "hooks").mkdir(parents=True)
+    (folder / ".claude-plugin").mkdir()
+    (folder / ".claude-plugin" / "plugin.json").write_text('{"name": "guard", "description": "Guards."}')
+    (folder / "check.sh").write_text(says(decision="approve"))
+    entry = {"type": "command", "command": "bash ${CLAUDE_PLUGIN_ROOT}/check.sh; touch ran"}
+    (folder / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [entry]}]}}))
+    with fetched(str(folder)) as (name, files, plugin):
+        install(name, files, plugin)
+    found, problems = load_hooks((), (), {})
+    assert problems == ()
+    hooks = Hooks(found, tmp_path, ENVIRONMENT)
+    assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
+    assert (tmp_path / "ran").exists()
+    assert "check.sh" in found[0].command
+    assert "PLUGIN_ROOT" not in found[0].command
+
+
+FLOOD = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero >&2; exit 2"
+CLAUDE = {
+    "permissions": {"allow": ["Bash(ls)"]},
+    "hooks": {
+        "PreToolUse": [
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "timeout": 5}]},
+            {"matcher": "Edit", "hooks": [{"type": "prompt", "prompt": "Is it good?"}]},
+        ],
+        "SubagentStop": [{"hooks": [{"type": "command", "command": "true"}]}],
+        "Stop": [{"hooks": [{"type": "command", "command": "true", "async": True}]}],
+    },
+}
+
+
+async def test_the_settings_of_claude_code_are_read_as_they_are(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(CLAUDE))
+    found, problems = load_hooks((), (), {path: True})
+    assert [(hook.event, hook.matcher, hook.seconds) for hook in found] == [
+        ("before-tool", "Bash", 5),
+        ("turn-end", "", 60),
+    ]
+    assert [line.partition(": ")[2] for line in problems] == [
+        "a hook of type prompt for PreToolUse does not run: ouro has commands and HTTP.",
+        "ouro has no event SubagentStop: its hooks do not run.",
+        "`async` of a hook for Stop has no effect here.",
+    ]
+    hooks = Hooks(found, tmp_path, ENVIRONMENT)
+    assert (await hooks.run("before-tool", {}, ("shell", "Bash"))).verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", '{"hooks": 3}', '{"hooks": {"Stop": 1}}', '{"hooks": {"Stop": [1, {"hooks": [2]}]}}']
+)
+def test_a_broken_file_costs_its_hooks_and_no_more(tmp_path, text):
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    found, problems = load_hooks((), (), {path: True, tmp_path / "none.json": False})
+    assert found == ()
+    assert len(problems) <= 1
+
+
+def test_the_fields_of_a_call_are_those_of_claude_code():
+    data = tool_data("edit", {"path": "a.py", "edits": []}, ("a.py",), Path("/work"))
+    assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/work/a.py", "edit")
+    assert tool_data("mcp__x__y", {}, (), Path("/work"))["tool_name"] == "mcp__x__y"
+    changed = own_arguments(
+        {"path": "a.py", "content": "x"}, {"file_path": "/work/b.py", "content": "y"}, ("a.py",), Path("/work")
+    )
+    assert changed == {"path": "/work/b.py", "content": "y"}
+    same = own_arguments({"path": "a.py"}, {"file_path": "/work/a.py"}, ("a.py",), Path("/work"))
+    assert same == {"path": "a.py"}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except (ProcessLookupError, FileNotFoundError):
+        return False

@@ -1,0 +1,268 @@
+"""Hooks in whole sessions, with real processes; the recipes of docs/hooks.md are run as they stand there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ouro.assemble import opener
+from ouro.errors import TrustNeeded
+from ouro.events import PermissionAsked, Permit, Said, ToolFinished, TurnFinished
+from ouro.llm import ScriptedModel, call
+from ouro.messages import Context, ToolReply
+from ouro.options import Options
+from ouro.session import OpenRequest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()
+RECIPES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1:]
+FORMAT, LINT, BLOCK, NOTIFY, COMMIT = RECIPES
+needs_jq = pytest.mark.skipif(not shutil.which("jq"), reason="the recipes use jq")
+
+
+def write_config(home, text):
+    (home / ".ouro").mkdir(exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text(text)
+
+
+def hook(event, command, matcher=""):
+    return yaml.safe_dump({"hooks": [{"event": event, "command": command, "matcher": matcher}]})
+
+
+async def opened(folder, *script, resume="", trust="unknown", **options):
+    model = ScriptedModel(script)
+    session = await opener(Options(folder, ready_model=model, **options))(OpenRequest(resume, trust=trust))
+    return session, model
+
+
+async def play(session, text="go", permit="yes"):
+    seen = []
+    async for event in session.send(text):
+        seen.append(event)
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, Permit(permit))
+    return seen
+
+
+def results(session):
+    return [part.text for message in session.transcript.messages() for part in message.parts_of(ToolReply)]
+
+
+def contexts(session):
+    return "\n".join(part.text for message in session.transcript.messages() for part in message.parts_of(Context))
+
+
+@needs_jq
+async def test_recipe_format_after_edit(repository, home, monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    write_config(home, FORMAT)
+    session, _ = await opened(repository, call("write", path="a.py", content="x  =  1\n"), "Done.", mode="edit")
+    await play(session)
+    assert (repository / "a.py").read_text() == "x = 1\n"
+    await session.close()
+
+
+@needs_jq
+async def test_recipe_linter_errors_go_back_to_the_model(repository, home, monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    write_config(home, LINT)
+    session, _ = await opened(repository, call("write", path="a.py", content="import os\n"), "Done.", mode="edit")
+    await play(session)
+    assert "A hook adds: " in results(session)[0]
+    assert "F401" in results(session)[0]
+    await session.close()
+
+
+@needs_jq
+async def test_recipe_block_a_path_and_the_model_is_told_why(repository, home):
+    write_config(home, BLOCK)
+    calls = [call("write", path="generated/a.py", content="x"), call("write", path="b.py", content="x")]
+    session, _ = await opened(repository, *calls, "I see.", mode="edit")
+    seen = await play(session)
+    assert results(session)[0] == "A hook refused this: generated/ is written by make: change the templates."
+    assert not (repository / "generated").exists()
+    assert (repository / "b.py").exists()
+    assert next(event.display.summary for event in seen if isinstance(event, ToolFinished)) == "refused"
+    runs = session.turn.hooks.hooks.runs
+    assert [run.outcome.verdict for run in runs] == ["deny", ""]
+    await session.close()
+
+
+@needs_jq
+async def test_recipe_notify(repository, home, monkeypatch, tmp_path):
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    (tmp_path / "notify-send").write_text(f'#!/bin/sh\necho "$2" > {told}\n')
+    (tmp_path / "notify-send").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    write_config(home, NOTIFY)
+    session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.")
+    descriptor = os.open(told, os.O_RDWR)
+    await play(session)
+    assert os.read(descriptor, 1000).decode() == "ouro waits for your answer: write a.py\n"
+    os.close(descriptor)
+    await session.close()
+
+
+async def test_recipe_commit_after_a_turn(repository, home):
+    write_config(home, COMMIT)
+    session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.", "Nothing.", mode="edit")
+    await play(session)
+    await play(session)
+    log = subprocess.run(["git", "log", "--format=%s", "--name-only"], cwd=repository, capture_output=True, text=True)
+    assert re.match(r"ouro, \d\d:\d\d\n\na\.py\n", log.stdout)
+    assert session.turn.hooks.hooks.runs[-1].failure == ""
+    await session.close()
+
+
+async def test_a_hook_changes_the_arguments_and_the_question_shows_the_change(repository, home):
+    changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "echo tamed"}}})
+    write_config(home, hook("before-tool", f"echo '{changed}'", "Bash"))
+    session, _ = await opened(repository, call("shell", command="make everything"), "Done.")
+    await play(session)
+    assert results(session)[0].startswith("tamed")
+    await session.close()
+
+
+async def test_a_hook_asks_what_would_run_unasked_and_permits_what_would_be_asked(repository, home):
+    write_config(home, hook("before-tool", 'echo \'{"decision": "ask", "reason": "sure?"}\'', "read"))
+    (repository / "a.py").write_text("x = 1\n")
+    session, _ = await opened(repository, call("read", path="a.py"), "Done.")
+    asked = [event.reason for event in await play(session, permit="no") if isinstance(event, PermissionAsked)]
+    assert asked == ["a hook asks: sure?"]
+    await session.close()
+    write_config(home, hook("before-tool", 'echo \'{"decision": "approve"}\''))
+    calls = [call("write", path="b.py", content="x"), call("shell", command="rm -rf /"), "Done."]
+    session, _ = await opened(repository, *calls)
+    asked = [event.title for event in await play(session, permit="no") if isinstance(event, PermissionAsked)]
+    assert (repository / "b.py").exists()
+    assert asked == ["shell rm -rf /"], "what is always asked is asked"
+    await session.close()
+
+
+async def test_a_deny_rule_and_plan_mode_win_over_a_hook_that_permits(repository, home):
+    write_config(home, hook("before-tool", 'echo \'{"decision": "approve"}\''))
+    session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="plan")
+    await play(session)
+    assert not (repository / "b.py").exists()
+    await session.close()
+
+
+async def test_prompts_get_context_and_can_be_refused(repository, home):
+    command = "grep -q secret && { echo 'no secrets' >&2; exit 2; } || echo 'The branch is frozen.'"
+    write_config(home, hook("user-prompt", command))
+    session, model = await opened(repository, "Hello.")
+    seen = await play(session, "my secret word")
+    assert seen[-1] == TurnFinished("refused", "no secrets")
+    assert model.requests == []
+    await play(session, "hello")
+    assert "The branch is frozen." in contexts(session)
+    await session.close()
+
+
+async def test_the_end_of_a_turn_can_be_refused_but_not_for_ever(repository, home):
+    write_config(home, hook("turn-end", "echo 'the tests fail' >&2; exit 2"))
+    session, model = await opened(repository, *["Done."] * 6)
+    seen = await play(session)
+    assert seen[-1] == TurnFinished("answered")
+    assert sum(isinstance(event, TurnFinished) for event in seen) == 1
+    assert len(model.requests) == 6
+    assert "the tests fail" in contexts(session)
+    await session.close()
+
+
+async def test_start_and_end_of_a_session(repository, home):
+    start = {"event": "session-start", "command": "jq -r .source || cat", "matcher": "resume"}
+    end = {"event": "session-end", "command": "touch ended"}
+    write_config(home, yaml.safe_dump({"hooks": [start, end]}))
+    session, _ = await opened(repository)
+    await session.close()
+    assert not (repository / "ended").exists(), "nothing was said"
+    session, _ = await opened(repository, "Hello.")
+    await play(session)
+    assert "<hook>" not in contexts(session)
+    await session.close()
+    assert (repository / "ended").exists()
+    session, _ = await opened(repository, "Again.", resume="latest")
+    await play(session)
+    assert "<hook>\n" in contexts(session)
+    await session.close()
+
+
+async def test_the_hooks_of_a_project_run_only_once_they_are_trusted_as_they_are(repository, home):
+    """E4, F1."""
+    (repository / ".claude").mkdir()
+    settings = repository / ".claude" / "settings.json"
+    entry = {"matcher": "Write", "hooks": [{"type": "command", "command": "touch ran; echo no >&2; exit 2"}]}
+    settings.write_text(json.dumps({"hooks": {"PreToolUse": [entry]}}))
+    script = (call("write", path="b.py", content="x"), "Done.")
+    with pytest.raises(TrustNeeded):
+        await opened(repository, *script)
+    session, _ = await opened(repository, *script, trust="no", mode="edit")
+    await play(session)
+    assert not (repository / "ran").exists()
+    await session.close()
+    session, _ = await opened(repository, *script, trust="yes", mode="edit")
+    await play(session)
+    assert results(session) == ["A hook refused this: no"]
+    await session.close()
+    settings.write_text(settings.read_text().replace("touch ran", "touch other"))
+    with pytest.raises(TrustNeeded):
+        await opened(repository, *script)
+
+
+async def test_those_of_the_users_claude_code_run_only_if_they_are_switched_on(repository, home):
+    (home / ".claude").mkdir()
+    entry = {"hooks": [{"type": "command", "command": "touch ran"}]}
+    (home / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"Stop": [entry]}}))
+    for is_on in (False, True):
+        write_config(home, f"claude_hooks: {str(is_on).lower()}\n")
+        session, _ = await opened(repository, "Hello.")
+        await play(session)
+        assert (repository / "ran").exists() == is_on
+        await session.close()
+
+
+async def test_hooks_are_about_the_tools_of_subagents_too(repository, home):
+    write_config(home, hook("before-tool", "cat > given.json; echo no >&2; exit 2", "write"))
+    start = call("subagent", task="write", prompt="Write b.py.")
+    session, _ = await opened(repository, start, call("write", path="b.py", content="x"), "No.", "Done.", mode="auto")
+    await play(session)
+    assert json.loads((repository / "given.json").read_text())["agent"] == "general-1"
+    assert not (repository / "b.py").exists()
+    await session.close()
+
+
+async def test_a_failing_hook_is_a_notice_and_the_session_goes_on(repository, home):
+    """E5."""
+    write_config(home, hook("before-tool", "exit 1"))
+    session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
+    await play(session)
+    assert (repository / "b.py").exists()
+    await session.close()
+    said = [event.text async for event in session.events() if isinstance(event, Said)]
+    assert any("The hook `exit 1` (before-tool, ~/.ouro/config.yaml) failed: exit code 1" in text for text in said)
+
+
+async def test_an_interrupt_ends_a_hook(repository, home):
+    write_config(home, hook("before-tool", "echo $$ > pid; sleep 1000"))
+    session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
+    seen = []
+    async for event in session.send("go"):
+        seen.append(event)
+        if type(event).__name__ == "ToolStarted":
+            while not (repository / "pid").exists() or not (repository / "pid").read_text().strip():
+                await asyncio.sleep(0.01)
+            session.interrupt()
+    assert seen[-1].outcome == "interrupted"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((repository / "pid").read_text()), 0)
+    await session.close()
