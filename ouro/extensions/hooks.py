@@ -124,9 +124,8 @@ def load_hooks(
     try:
         for name in installed_plugins():
             # A plugin permits nothing, as a project: the user has read a list, not its programs.
-            found += _from_events(
-                plugin_table(plugin_folder(name), "hooks", HOOKS_FILE), f"plugin {name}", True, problems
-            )
+            table = plugin_table(plugin_folder(name), "hooks", HOOKS_FILE)
+            found += _from_events(table, f"plugin {name}", True, problems)
     except ConfigError as error:
         problems.append(error.message)
     for hook in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -82,7 +83,7 @@ async def test_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
     outcome = await hooks.run("before-tool", {}, ("edit",), most=0.3)
     assert outcome.verdict == ""
     assert "ran longer than 0.3 s" in failures[0]
-    assert not _runs(int((tmp_path / "child").read_text()))
+    await _ended(int((tmp_path / "child").read_text()))
 
 
 async def test_what_it_leaves_behind_is_ended(tmp_path):
@@ -90,7 +91,7 @@ async def test_what_it_leaves_behind_is_ended(tmp_path):
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child")
     await hooks.run("before-tool", {}, ("edit",))
     assert failures == []
-    assert not _runs(int((tmp_path / "child").read_text()))
+    await _ended(int((tmp_path / "child").read_text()))
 
 
 async def test_a_flood_is_cut_and_does_not_block_it(tmp_path):
@@ -243,6 +244,13 @@ def test_the_fields_of_a_call_are_those_of_claude_code():
     assert changed == {"path": "/work/b.py", "content": "y"}
     same = own_arguments({"path": "a.py"}, {"file_path": "/work/a.py"}, ("a.py",), Path("/work"))
     assert same == {"path": "a.py"}
+
+
+async def _ended(pid: int) -> None:
+    """Wait until a process that was killed is gone."""
+    async with asyncio.timeout(10):
+        while _runs(pid):
+            await asyncio.sleep(0.01)
 
 
 def _runs(pid: int) -> bool:
