@@ -235,14 +235,14 @@ def test_a_broken_file_costs_its_hooks_and_no_more(tmp_path, text):
 
 
 def test_the_fields_of_a_call_are_those_of_claude_code():
-    data = tool_data("edit", {"path": "a.py", "edits": []}, ("a.py",), Path("/work"))
-    assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/work/a.py", "edit")
-    assert tool_data("mcp__x__y", {}, (), Path("/work"))["tool_name"] == "mcp__x__y"
+    data = tool_data("edit", {"path": "a.py", "edits": []}, ("a.py",), Path("/project"))
+    assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/project/a.py", "edit")
+    assert tool_data("mcp__x__y", {}, (), Path("/project"))["tool_name"] == "mcp__x__y"
     changed = own_arguments(
-        {"path": "a.py", "content": "x"}, {"file_path": "/work/b.py", "content": "y"}, ("a.py",), Path("/work")
+        {"path": "a.py", "content": "x"}, {"file_path": "/project/b.py", "content": "y"}, ("a.py",), Path("/project")
     )
-    assert changed == {"path": "/work/b.py", "content": "y"}
-    same = own_arguments({"path": "a.py"}, {"file_path": "/work/a.py"}, ("a.py",), Path("/work"))
+    assert changed == {"path": "/project/b.py", "content": "y"}
+    same = own_arguments({"path": "a.py"}, {"file_path": "/project/a.py"}, ("a.py",), Path("/project"))
     assert same == {"path": "a.py"}
 
 
