@@ -108,7 +108,7 @@ async def test_one_is_interrupted_alone_and_the_others_go_on(repository):
     await session.close()
 
 
-async def test_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_be_sent(repository):
+async def test_e6_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_be_sent(repository):
     held = asyncio.Event()
     hangs = ScriptedReply("", (call("shell", command="echo never"),), usage=PRICED, hold=held.wait)
     family = Family([start("slow"), "Resumed."], slow=[hangs, "What I know."])
@@ -125,7 +125,7 @@ async def test_an_interrupt_of_the_turn_ends_them_and_their_transcripts_can_be_s
     await session.close()
 
 
-async def test_limits_of_turns_and_money_stop_one_with_a_reason(repository):
+async def test_e6_limits_of_turns_and_money_stop_one_with_a_reason(repository):
     loops = repeat(ScriptedReply("", (call("todo", todos=[]),)))  # its price is not known
     family = Family([start("loop"), start("dear"), "Both stopped."], loop=loops, dear=repeat(call("todo", todos=[])))
     settings = {"subagents.max_turns": 3, "subagents.max_cost": 0.02}
@@ -137,7 +137,7 @@ async def test_limits_of_turns_and_money_stop_one_with_a_reason(repository):
     await session.close()
 
 
-async def test_the_limit_of_the_session_holds_for_them(repository):
+async def test_e6_the_limit_of_the_session_holds_for_them(repository):
     family = Family([start("loop"), "Never said."], loop=repeat(call("todo", todos=[])))
     session = await opened(repository, family, settings={"limits.max_cost": 0.03})
     seen = await play(session)
@@ -155,7 +155,7 @@ async def test_time_runs_out_but_not_while_the_user_is_asked(repository):
     await session.close()
 
 
-async def test_a_question_names_the_subagent_and_its_mode_is_never_wider(repository):
+async def test_e6_a_question_names_the_subagent_and_its_mode_is_never_wider(repository):
     writes = [call("write", path="new.txt", content="x"), "Written."]
     family = Family([start("writer"), "Done.", start("again"), "Refused."], writer=writes, again=writes)
     session = await opened(repository, family)
@@ -177,7 +177,7 @@ async def test_a_question_names_the_subagent_and_its_mode_is_never_wider(reposit
     await session.close()
 
 
-async def test_the_mode_of_the_session_counts_also_when_it_changes_under_a_running_one(repository):
+async def test_e6_the_mode_of_the_session_counts_also_when_it_changes_under_a_running_one(repository):
     family = Family(
         [start("writer"), "Done."], writer=[call("todo", todos=[]), call("write", path="n", content="x"), "."]
     )
@@ -192,7 +192,7 @@ async def test_the_mode_of_the_session_counts_also_when_it_changes_under_a_runni
     await session.close()
 
 
-async def test_a_subagent_cannot_start_another(repository):
+async def test_e6_a_subagent_cannot_start_another(repository):
     family = Family([start("nests"), "Done."], nests=[start("deeper"), "It was refused."])
     session = await opened(repository, family)
     await play(session)

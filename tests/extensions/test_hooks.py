@@ -61,7 +61,7 @@ async def test_json_decides(tmp_path, answer, verdict, reason):
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
 
 
-async def test_a_project_permits_nothing_and_may_refuse(tmp_path):
+async def test_r2_a_project_permits_nothing_and_may_refuse(tmp_path):
     """R2, E4."""
     hooks, _ = hooks_of(tmp_path, says(decision="approve"), project=True)
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
@@ -77,7 +77,7 @@ async def test_the_strictest_of_several_wins_and_they_run_side_by_side(tmp_path)
     assert (outcome.verdict, outcome.reason, outcome.context) == ("deny", "no", "mind the tests")
 
 
-async def test_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
+async def test_e5_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
     """E5."""
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child; sleep 1000", seconds=1)
     outcome = await hooks.run("before-tool", {}, ("edit",), most=0.3)
@@ -86,7 +86,7 @@ async def test_one_that_never_ends_is_killed_with_all_that_it_started(tmp_path):
     await _ended(int((tmp_path / "child").read_text()))
 
 
-async def test_what_it_leaves_behind_is_ended(tmp_path):
+async def test_e5_what_it_leaves_behind_is_ended(tmp_path):
     """E5."""
     hooks, failures = hooks_of(tmp_path, "sleep 1000 & echo $! > child")
     await hooks.run("before-tool", {}, ("edit",))
@@ -94,7 +94,7 @@ async def test_what_it_leaves_behind_is_ended(tmp_path):
     await _ended(int((tmp_path / "child").read_text()))
 
 
-async def test_a_flood_is_cut_and_does_not_block_it(tmp_path):
+async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
     """E5: 100 MB."""
     hooks, failures = hooks_of(
         tmp_path, "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero >&2; exit 2"
@@ -117,7 +117,7 @@ async def test_a_flood_is_cut_and_does_not_block_it(tmp_path):
         ("kill -9 $$", "exit code -9"),
     ],
 )
-async def test_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, why):
+async def test_e5_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, why):
     """E5."""
     hooks, failures = hooks_of(tmp_path, command)
     for _ in range(2):

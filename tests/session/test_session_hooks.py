@@ -197,7 +197,7 @@ async def test_start_and_end_of_a_session(repository, home):
     await session.close()
 
 
-async def test_the_hooks_of_a_project_run_only_once_they_are_trusted_as_they_are(repository, home):
+async def test_e4_the_hooks_of_a_project_run_only_once_they_are_trusted_as_they_are(repository, home):
     """E4, F1."""
     (repository / ".claude").mkdir()
     settings = repository / ".claude" / "settings.json"
@@ -241,7 +241,7 @@ async def test_hooks_are_about_the_tools_of_subagents_too(repository, home):
     await session.close()
 
 
-async def test_a_failing_hook_is_a_notice_and_the_session_goes_on(repository, home):
+async def test_e5_a_failing_hook_is_a_notice_and_the_session_goes_on(repository, home):
     """E5."""
     write_config(home, hook("before-tool", "exit 1"))
     session, _ = await opened(repository, call("write", path="b.py", content="x"), "Done.", mode="edit")
