@@ -72,6 +72,9 @@ class Skills:
         save: Callable[[tuple[str, ...]], None],
     ) -> None:
         self._skills = {file.name: Skill(file, file.name not in off) for file in files}
+        self._commands = {
+            name: command_of(replace(skill.file, body=self.body(skill))) for name, skill in self._skills.items()
+        }
         self._off = set(off)
         self._budget = budget
         self._trusts = trusts
@@ -118,7 +121,7 @@ class Skills:
     def commands(self) -> list[CustomCommand]:
         """`/NAME` for each that is on."""
         return [
-            command_of(replace(skill.file, body=self.body(skill)))
+            self._commands[skill.name]
             for skill in self.all()
             if skill.is_on and str(skill.file.meta.get("user-invocable", "")).lower() != "false"
         ]

@@ -42,7 +42,7 @@ class TrustStore:
 
     def untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
         """Those of `files` that the user has not trusted, or that have changed since."""
-        known = self._entry(root).files
+        known, root = self._entry(root).files, root.resolve()
         return tuple(path for path in files if known.get(_name(root, path)) != _content_hash(path))
 
     def was_trusted(self, root: Path) -> bool:
@@ -55,6 +55,7 @@ class TrustStore:
         Raises:
             ConfigError: it could not be written, and holds for this process only.
         """
+        root = root.resolve()
         seen = {_name(root, path): _content_hash(path) for path in files}
         self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
         self._entries[_key(root)] = TrustEntry({**self._entry(root).files, **seen})
@@ -89,7 +90,7 @@ def _text(path: Path) -> str:
 
 
 def _name(root: Path, path: Path) -> str:
-    return _text(path.relative_to(root.resolve()))
+    return _text(path.relative_to(root))
 
 
 def _content_hash(path: Path) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -172,7 +173,7 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
 
 
 def _is_acting(path: Path, root: Path) -> bool:
-    resolved, own = path.resolve(), get_home().resolve()
+    resolved, own = path.resolve(), _resolved(get_home())
     # In the user's own folder `.ouro/` is not the project's but the user's.
     return (
         os.access(path, os.R_OK)
@@ -180,6 +181,11 @@ def _is_acting(path: Path, root: Path) -> bool:
         and resolved.is_relative_to(root)
         and not resolved.is_relative_to(own)
     )
+
+
+@lru_cache(maxsize=8)
+def _resolved(path: Path) -> Path:
+    return path.resolve()
 
 
 def _is_users(path: Path, home: Path) -> bool:
