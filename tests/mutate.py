@@ -145,6 +145,8 @@ DEFENCES = (
             "test_s19_lost_files.py"),
     Defence("X2", "ouro/tools/grep.py", "find_large_files(self._ripgrep, plan, self._workspace)", "pass",
             "test_x2_searches.py"),
+    Defence("S20", f"{SESSIONS}/session_reader.py", "if found and (not found[1].isdigit() or int(found[1]) > FORMAT):",
+            "if False:", "test_s20_newer_formats.py"),
     # models
     Defence("L1", "ouro/llm/reply.py", "if self.reason is None:", "if False:", "test_l1_l2_streams_that_break.py"),
     Defence("L1", "ouro/llm/http_stream.py", "await self._check_kind(response)", "pass",

@@ -71,6 +71,8 @@ def header_from(data: Any) -> SessionHeader:
     session = data.get("session") if isinstance(data, dict) else None
     if not isinstance(session, dict) or "format" not in session:
         raise BadRecordError("the first record is not a `session:` header")
+    if not isinstance(session["format"], int):
+        raise BadRecordError(f"format {str(session['format'])[:20]!r} is unknown: was it written by a newer ouro?")
     return checked({"project": "", "model": "", **data, **session}, SessionHeader, ())[0]
 
 

@@ -54,7 +54,14 @@ from ouro.memory.sessions.session_file import (
     write_all,
 )
 from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, keep_image, keep_text, link_outputs, not_found
-from ouro.memory.sessions.session_reader import ParsedSession, all_records, read_header, read_page, read_session
+from ouro.memory.sessions.session_reader import (
+    ParsedSession,
+    all_records,
+    read_header,
+    read_page,
+    read_session,
+    refuse_newer,
+)
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
@@ -110,6 +117,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         source = await self._find(source_id)
         with _reading(source):
+            await asyncio.to_thread(refuse_newer, source)
             data = await asyncio.to_thread(read_file, source)
         copied, last = await asyncio.to_thread(_copied, data, number, source.name)
         now = timestamp()
@@ -253,7 +261,7 @@ class YamlFileMemoryStore(MemoryStore):
     def _opened(self, session_id: str) -> _OpenSession:
         held = self._open.get(session_id)
         if held is None:
-            raise SaveFailed(f"Session {session_id[:8]} is not open.")
+            raise SaveFailed(f"Session {session_id[:8]} is not open for changes.")
         return held
 
     async def _find(self, session_id: str) -> Path:

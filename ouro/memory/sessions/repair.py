@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ouro.errors import SessionDamaged
-from ouro.memory.backend import FORMAT, SessionHeader, timestamp
+from ouro.memory.backend import SessionHeader, timestamp
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import Mask, UnknownRecordError, header_data, header_from, record_data
 from ouro.memory.sessions.session_file import (
@@ -24,7 +23,7 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_folders import keep_image, keep_text
-from ouro.memory.sessions.session_reader import read_record
+from ouro.memory.sessions.session_reader import read_record, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 from ouro.utils.text import plural
 
@@ -39,6 +38,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     Returns what was done, one line each. What it raises leaves the file unchanged: SessionDamaged if a newer ouro
     wrote it, or OSError. Blocks.
     """
+    refuse_newer(folder)
     data = read_file(folder)
     records, tail = split(data)
     header, is_new = _header(records, folder)
@@ -82,8 +82,6 @@ def _header(records: list[RawRecord], folder: Path) -> tuple[bytes, bool]:
         header = None
     if header is None:
         return START + dump(header_data(_new_header(folder))).encode() + END[1:], True
-    if header.format > FORMAT:
-        raise SessionDamaged(f"{folder / FILE_NAME} was written by a newer ouro. It was not changed.")
     return START + records[0].data.strip(b"\n") + END, False
 
 

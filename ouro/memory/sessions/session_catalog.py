@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SearchUnavailable, SessionError, SessionNotFound, SeveralSessions
+from ouro.errors import SaveFailed, SearchUnavailable, SessionError, SessionNotFound, SeveralSessions
 from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
@@ -135,8 +135,10 @@ class SessionCatalog:
             ended.set()
 
     async def rename(self, session_id: str, title: str) -> None:
-        """Rename a session. Raises SessionInUse if it is open elsewhere."""
+        """Rename a session. Raises SessionInUse if it is open elsewhere, SaveFailed if it can only be read."""
         loaded = await self.store.load_session(session_id, reach="screen")
+        if loaded.read_only:
+            raise SaveFailed(f"Not renamed: {loaded.notices[-1]}")
         try:
             at = timestamp(loaded.records[-1].at if loaded.records else "")
             await self.store.save_memory(session_id, TitleRecord(title, at))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -73,6 +74,7 @@ MAX_BRANCH_BYTES = 4 << 20
 MIN_SHOWN = 40
 """Messages that a screen shows at once, where there are so many."""
 _HEADER_WITHIN = 1 << 20
+_FORMAT = re.compile(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
 _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
 
@@ -141,6 +143,20 @@ def read_header(folder: Path) -> SessionHeader:
     """Blocks."""
     with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         return _first_record(descriptor, folder / FILE_NAME)[1]
+
+
+def refuse_newer(folder: Path) -> None:
+    """Raises SessionDamaged for a session of a newer ouro: whatever this one does not know must not be changed. Blocks.
+
+    The format is looked for in the bytes: the header of a newer ouro may be one that this one cannot read.
+    """
+    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        records, _ = split(read_range(descriptor, 0, _HEADER_WITHIN))
+    found = _FORMAT.search(records[0].data) if records and kind_of(records[0]) == "session" else None
+    if found and (not found[1].isdigit() or int(found[1]) > FORMAT):
+        written = found[1].decode("utf-8", "replace")[:20]
+        message = f"{folder / FILE_NAME} was written by a newer ouro (format {written}). It was not changed."
+        raise SessionDamaged(message, "Update ouro.")
 
 
 def all_records(folder: Path) -> Iterator[Record]:

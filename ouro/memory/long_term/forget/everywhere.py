@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import OuroError, SessionError, SessionInUse, UsageError
+from ouro.errors import OuroError, SessionDamaged, SessionError, SessionInUse, UsageError
 from ouro.memory.index import writing_alone
 from ouro.memory.long_term.forget.memories import ForgettingMemory, memory_folder
 from ouro.memory.long_term.forget.text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
@@ -30,7 +30,7 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_index import INDEX_NAME
-from ouro.memory.sessions.session_reader import is_readable
+from ouro.memory.sessions.session_reader import is_readable, refuse_newer
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 MANY_PLACES = 50
@@ -138,6 +138,8 @@ class TrueForget:
             return
         report.sessions.append(folder.name)
         try:
+            if (folder / FILE_NAME).exists():
+                refuse_newer(folder)
             with ExitStack() as stack:
                 stack.callback(SessionLock(folder).release)
                 for path in found:
@@ -147,6 +149,8 @@ class TrueForget:
                         forget_in_file(path, self._text, report)
         except SessionInUse as error:
             report.left.append(f"Session {folder.name} is unchanged: {error.message} Close it, then forget again.")
+        except SessionDamaged as error:
+            report.left.append(f"{error.message} {error.hint} Then forget again.")
         except (SessionError, OSError) as error:
             report.left.append(
                 f"Session {folder.name}: it could not be written ({error}). Correct that, and forget again."
