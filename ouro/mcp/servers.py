@@ -43,6 +43,10 @@ class LoginRequired(ServerFailed):
     """The server wants an OAuth login."""
 
 
+class NotConnected(ServerFailed):
+    """The server has ended since it was last called."""
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """The result of a call, or the content of a resource."""
 
@@ -201,8 +205,15 @@ class McpServers:
 
         Raises:
             ServerFailed: an error of the protocol, or no answer in time.
+            ToolError: the server has ended, and cannot be started again.
         """
-        return await self._ask(server, "call", {"tool": tool, "arguments": arguments}, report)
+        request = {"tool": tool, "arguments": arguments}
+        try:
+            return await self._ask(server, "call", request, report)
+        except NotConnected:
+            if task := self._tasks.get(server.name):
+                await asyncio.wait({task})  # its end is on the way here
+            return await self._ask(await self.ready(server.name), "call", request, report)
 
     async def read(self, server: McpServer, uri: str) -> Outcome:
         """The content of a resource. Raises ServerFailed."""
@@ -365,8 +376,8 @@ class McpServers:
 
     def _raise_error(self, line: Line) -> None:
         if error := line.get("error"):
-            kind = LoginRequired if error["kind"] == "LoginNeeded" else ServerFailed
-            raise kind(clean(error["message"]))
+            kinds = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
+            raise kinds.get(error["kind"], ServerFailed)(clean(error["message"]))
 
     def _changed(self) -> None:
         for listener in self.on_change:

@@ -10,6 +10,7 @@ from ouro.mcp import Approvals, Host, McpServers, Registry
 from ouro.safety import child_environment
 from ouro.settings import McpServerSettings
 
+PATH = "/bin:/usr/bin"
 FAKE = Path(__file__).with_name("mcp_stdio_server.py")
 
 
@@ -32,7 +33,7 @@ class Bench:
 
     def open(self, has_user: bool = True, off=(), **servers: McpServerSettings) -> McpServers:
         host = Host(
-            self.folder, child_environment({"PATH": "/bin:/usr/bin", "MY_API_KEY": "k" * 20, "HOME": "/h"}),
+            self.folder, child_environment({"PATH": PATH, "MY_API_KEY": "k" * 20, "HOME": "/h"}),
             ("provider-key-1234",), lambda text, _level: self.told.append(text), self._on_question, has_user,
         )  # fmt: skip
         made = McpServers(Registry(servers, frozenset(off)), Approvals(self.folder / "approved"), host)

@@ -1,0 +1,135 @@
+"""MCP over HTTP: both transports, the protocol of 2026, OAuth with tokens of the user."""
+
+import asyncio
+import json
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from fakes.mcp_bench import Bench
+from fakes.mcp_http_server import HttpServer, Logins
+
+from ouro.errors import ToolError
+from ouro.mcp import Tokens
+from ouro.mcp.servers import LoginRequired, ServerFailed
+from ouro.settings import McpServerSettings
+from ouro.utils.runtime import get_home
+
+
+@pytest.fixture
+def served():
+    opened = []
+
+    def serve(*given, **more) -> HttpServer:
+        opened.append(HttpServer(*given, **more))
+        return opened[-1]
+
+    yield serve
+    for server in opened:
+        server.close()
+
+
+@pytest.fixture(autouse=True)
+def no_keyring(monkeypatch):
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+
+
+def at(server: HttpServer, **more) -> McpServerSettings:
+    kind = "sse" if server.url.endswith("sse") else "http"
+    return McpServerSettings(url=server.url, transport=kind, timeout_seconds=20, **more)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_tools_over_http(bench: Bench, served, kind):
+    server = served(kind)
+    servers = bench.open(remote=at(server, headers={"X-Team": "core"}))
+    remote = await servers.ready("remote")
+    assert remote.listing.protocol == "2026-07-28"
+    assert (await servers.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    reported: list[str] = []
+    assert (await servers.call(remote, "count", {"to": 3}, reported.append)).text == "counted"
+    assert reported[0] == "0 of 3"
+    assert {headers.get(b"x-team") for headers in server.headers} == {b"core"}
+
+
+async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, served):
+    servers = bench.open(remote=at(served()))
+    remote = await servers.ready("remote")
+    with pytest.raises(ServerFailed):
+        await servers.call(remote, "big", {}, lambda _: None)
+    assert (await servers.call(await servers.ready("remote"), "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+
+
+async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, served):
+    servers = bench.open(remote=at(served()))
+    remote = await servers.ready("remote")
+    await servers.call(remote, "grow", {}, lambda _: None)
+    async with asyncio.timeout(20):
+        while not remote.unapproved():
+            await asyncio.sleep(0.02)
+    assert [tool.name for tool in remote.unapproved()] == ["grown"]
+
+
+async def test_a_server_that_is_not_there_is_told(bench: Bench, served):
+    server = served()
+    server.close()
+    with pytest.raises(ToolError, match="remote cannot be used"):
+        await bench.open(remote=at(server)).ready("remote")
+
+
+def browse(addresses: list[str], url: str) -> None:
+    """What a browser does: follow the redirects, in a thread of its own."""
+    addresses.append(url)
+    threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True).start()
+
+
+async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Bench, served):
+    logins = Logins()
+    server, other = served(logins=logins), served()
+    servers = bench.open(remote=at(server))
+    with pytest.raises(ToolError, match="ouro mcp login remote"):
+        await servers.ready("remote")
+    assert servers.servers["remote"].state == "login"
+    assert logins.clients == {}  # nothing was registered without the user
+    addresses: list[str] = []
+    await servers.login(servers.servers["remote"], lambda url: browse(addresses, url))
+    assert "code_challenge_method=S256" in addresses[0]
+    assert "redirect_uri=http%3A%2F%2F127.0.0.1" in addresses[0]
+    (file,) = (get_home() / "mcp" / "tokens").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    token = json.loads(file.read_text())["tokens"]["access_token"]
+    assert token in logins.tokens
+    again = bench.open(remote=at(server), other=at(other))
+    remote = await again.ready("remote")
+    assert (await again.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    await again.ready("other")
+    assert not any(token.encode() in b"".join(headers.values()) for headers in other.headers)
+    assert Tokens(server.url).delete()
+    assert not file.exists()
+    assert token not in "".join(path.read_text() for path in Path(bench.folder).rglob("*.json"))
+
+
+async def test_a_login_that_the_user_refuses_says_so(bench: Bench, served):
+    logins = Logins()
+    logins.refused = True
+    servers = bench.open(remote=at(served(logins=logins)))
+    with pytest.raises(ToolError):
+        await servers.ready("remote")
+    with pytest.raises(LoginRequired, match="access_denied"):
+        await servers.login(servers.servers["remote"], lambda url: browse([], url))
+
+
+async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, served):
+    """Another program on this machine sends a code of its own: its `state` is wrong."""
+    servers = bench.open(remote=at(served(logins=Logins())))
+    with pytest.raises(ToolError):
+        await servers.ready("remote")
+
+    def forge(url: str) -> None:
+        redirect = url.partition("redirect_uri=")[2].partition("&")[0].replace("%3A", ":").replace("%2F", "/")
+        browse([], f"{redirect}?code=planted&state=guessed")
+
+    with pytest.raises(ServerFailed, match="State parameter mismatch"):
+        await servers.login(servers.servers["remote"], forge)
+    assert Tokens(servers.servers["remote"].settings.url).load().get("tokens") is None
