@@ -47,7 +47,7 @@ _DECLINED: Line = {"action": "decline"}
 
 
 async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
-    """The value of one field; None if the user gives none. Asks again while it does not fit."""
+    """The value of one field: its default, or None, if the user gives none. Asks again while it does not fit."""
     kind = field.get("type", "string")
     label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
     items = field.get("items") or {}
@@ -56,11 +56,11 @@ async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
     while True:
         answers = await ask(Question(f"{intro}\n{problem}{label}", choices, several=kind == "array"))
         if not answers:
-            return None
+            return field.get("default")
         try:
             return _value(kind, answers, field)
         except ValueError:
-            problem = f"`{one_line(answers[0], 40)}` is not a {kind}. "
+            problem = f"`{one_line(answers[0], 40)}` does not fit ({kind}). "
 
 
 def _choices(field: Line) -> tuple[str, ...]:

@@ -158,8 +158,9 @@ class McpServers:
                 if "login" in event:
                     on_address(clean(event["login"]))
                 elif "ready" in event:
-                    self._on_ready(server, msgspec.convert(event["ready"], Listing))
-                    return
+                    break
+        self._start(server)  # with the tokens, as in any session
+        await server.started.wait()
 
     def is_off(self, server: str, tool: str = "") -> bool:
         return server in self.off or f"{server}.{tool}" in self.off

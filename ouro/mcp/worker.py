@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -14,8 +15,12 @@ from ouro.mcp.connection import Connection
 from ouro.mcp.stdio import end_groups
 from ouro.utils.worker import Handler, Line, run_worker
 
+NICE = 10
+"""Lower priority for the worker and its servers: the first prompt must not wait for ten of them to start."""
+
 
 def main() -> None:
+    os.nice(NICE)
     logging.getLogger().addHandler(logging.NullHandler())  # the SDK logs each bad message with its traceback
     run_worker(_handler, _error_fields, end_groups)
 

@@ -1,0 +1,63 @@
+"""ouro's MCP client as the conformance suite starts it: connect to the given address, log in if asked, call all tools.
+
+npx @modelcontextprotocol/conformance client --suite core --command "python tests/fakes/mcp_conformance_client.py"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import threading
+import urllib.request
+from pathlib import Path
+
+HOME = Path(tempfile.mkdtemp(prefix="ouro-conformance-"))
+os.environ |= {"OURO_HOME": str(HOME / ".ouro"), "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+
+from ouro.errors import OuroError  # noqa: E402 (after the environment)
+from ouro.mcp import Approvals, Host, McpServers, Registry, elicitation  # noqa: E402
+from ouro.settings import McpServerSettings  # noqa: E402
+
+ARGUMENTS = {"a": 5, "b": 3}
+
+
+async def no_answer(_question):
+    return ()
+
+
+async def on_question(server, kind, about):
+    return {"text": "42", "model": "test"} if kind == "sample" else await elicitation(server, about, no_answer)
+
+
+def browse(url: str) -> None:
+    threading.Thread(target=lambda: urllib.request.urlopen(url, timeout=10).read(), daemon=True).start()
+
+
+async def main(url: str) -> int:
+    host = Host(HOME, dict(os.environ), (), lambda text, _level: print(text), on_question)
+    settings = McpServerSettings(url=url, timeout_seconds=20)
+    servers = McpServers(Registry({"one": settings}), Approvals(), host)
+    one = servers.servers["one"]
+    try:
+        servers.start()
+        await servers.settled()
+        if one.state == "login":
+            await servers.login(one, browse)
+        one = await servers.ready("one")
+        for tool in one.tools:
+            properties = tool.schema.get("properties", {})
+            arguments = {name: value for name, value in ARGUMENTS.items() if name in properties}
+            print(await servers.call(one, tool.name, arguments, print))
+    except OuroError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    finally:
+        await servers.close()
+        await asyncio.sleep(0.3)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[-1])))
