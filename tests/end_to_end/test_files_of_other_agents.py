@@ -1,0 +1,63 @@
+"""A repository set up for Claude Code and Codex: one trust question, then all of it works."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.model_server import Call
+
+FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
+
+
+@pytest.fixture
+def project(ouro):
+    """The program, in a repository with the files of a team."""
+    hook = {"hooks": [{"type": "command", "command": f"touch {ouro.folder}/hooked"}]}
+    command = "---\nargument-hint: [message]\n---\nCommit $1. !`echo from-shell` @docs/style.md"
+    servers = {"demo": {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}}
+    files = {
+        ".mcp.json": json.dumps({"mcpServers": servers}),
+        ".claude/commands/git/commit.md": command,
+        ".claude/skills/pdf/SKILL.md": "---\ndescription: Reads PDF\n---\nUse pdftotext.",
+        ".claude/agents/strict.md": "---\nname: strict\ndescription: Reviews strictly\n---\nBe strict.",
+        ".claude/settings.json": json.dumps({"hooks": {"PreToolUse": [hook]}}),
+        ".codex/prompts/ship.md": "Ship $1.",
+        "AGENTS.md": "Be brief. @docs/style.md",
+        "docs/style.md": "Use tabs.",
+    }
+    for name, text in files.items():
+        path = ouro.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return ouro
+
+
+def sent(project) -> str:
+    return json.dumps(project.server.requests[-1].body["messages"])
+
+
+def test_it_works_after_one_question(project):
+    terminal = project.start(size=(40, 110))
+    terminal.until_shows("Do you trust", "/git:commit, /ship", "skills: pdf", "hooks.PreToolUse: touch")
+    terminal.press("\r", lambda: terminal.shows("test-model"))
+    project.server.script(["Committed.", "Shipped.", Call("skill", {"name": "pdf"}), "Read.", "Done."])
+    terminal.send("/git")
+    terminal.until_shows("/git:commit [message]")
+    terminal.say("/git:commit parser")
+    terminal.until_shows("Committed.")
+    assert not terminal.shows("Allow?")
+    text = sent(project)
+    for part in ("Commit parser.", "from-shell", "Use tabs.", "- pdf: Reads PDF", "Be brief."):
+        assert part in text
+    assert "strict: Reviews strictly" in json.dumps(project.server.requests[-1].body["tools"])
+    terminal.say("/ship v2")
+    terminal.until_shows("Shipped.")
+    assert "Ship v2." in sent(project)
+    terminal.say("read a.pdf")
+    terminal.until_shows("Read.")
+    assert "Use pdftotext." in sent(project)
+    assert (project.folder / "hooked").exists()
+    assert terminal.leave() == 0
+    shown = project.headless("doctor").out
+    assert "extensions: 2 commands, 1 skill, 1 agent, 2 files of instructions" in shown
