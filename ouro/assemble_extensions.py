@@ -18,6 +18,7 @@ from ouro.extensions import (
     CommandRegistry,
     ExtensionFile,
     FileKind,
+    Hook,
     Hooks,
     Skills,
     command_of,
@@ -58,6 +59,15 @@ def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "
         return False
     untrusted = store.untrusted(root, files)
     raise TrustNeeded(root, untrusted, describe_files(root, untrusted))
+
+
+def find_hooks(
+    settings: Settings, root: Path, trusts: Callable[[Path], bool], *, trusted: bool
+) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
+    """The hooks of the user, of plugins and, if it is trusted, of the project, and a line for each problem. Blocks."""
+    claude = {Path.home() / CLAUDE_SETTINGS[0]: False} if settings.claude_hooks else {}
+    claude |= {path: True for name in CLAUDE_SETTINGS if (path := root / name).is_file() and trusts(path)}
+    return load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
 
 
 @dataclass
@@ -121,13 +131,7 @@ class ExtensionBuilder:
 
     def hooks(self, warn: Callable[[str], None]) -> Hooks:
         """The hooks of the user and, if it is trusted, of the project. Blocks."""
-        users, claude = self.settings.hooks, {}
-        if self.settings.claude_hooks:
-            claude[Path.home() / CLAUDE_SETTINGS[0]] = False
-        for path in (self.root / name for name in CLAUDE_SETTINGS):
-            if path.is_file() and self._trusts(path):
-                claude[path] = True
-        found, problems = load_hooks(users, project_hooks(self.root) if self.trusted else (), claude)
+        found, problems = find_hooks(self.settings, self.root, self._trusts, trusted=self.trusted)
         self.problems += problems
         folder = {"CLAUDE_PROJECT_DIR": str(self.root), "OURO_PROJECT_DIR": str(self.root)}
         environment = child_environment(os.environ, secrets=self.mcp.secrets) | folder

@@ -48,7 +48,7 @@ _MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 NOT_READ = (
     ".claude/output-styles", ".claude/workflows", ".cursorrules", ".cursor/mcp.json", ".cursor/commands",
     ".windsurfrules", ".github/copilot-instructions.md", ".github/prompts", ".gemini/commands", ".opencode",
-    "opencode.json",
+    "opencode.json", "CLAUDE.local.md",
 )  # fmt: skip
 """Files of other agents that have no counterpart here, or another format."""
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
@@ -284,11 +284,17 @@ def _trust(folder: Path) -> Iterator[Finding]:
 
 def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
-    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files
+    from ouro.assemble_extensions import find_hooks
+    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, plugin_servers
+    from ouro.mcp import find_servers
 
     root, is_trusted, _notices = _trust_of(folder)
-    store = TrustStore(get_trust_path())
-    instructions = ProjectInstructions(folder, lambda path: is_trusted and store.is_trusted(root, [path]))
+    store, settings = TrustStore(get_trust_path()), _settings_of(folder, or_defaults=True)
+
+    def trusts(path: Path) -> bool:
+        return is_trusted and store.is_trusted(root, [path])
+
+    instructions = ProjectInstructions(folder, trusts)
     counts = {"file": len([*instructions.of_user(), *instructions.of_project()])}
     problems = list(instructions.problems)
     kinds: tuple[FileKind, ...] = ("commands", "skills", "agents")
@@ -298,6 +304,10 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         problems += unused
         if kind == "commands":
             problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
+    hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
+    servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_servers(problems))
+    counts |= {"hook": len(hooks), "MCP server": len(servers.servers)}
+    problems += [*wrong, *servers.notices]
     files_of_instructions = f"{plural(counts.pop('file'), 'file')} of instructions"
     yield "good", ", ".join([*(plural(count, noun) for noun, count in counts.items()), files_of_instructions])
     for problem in dict.fromkeys(problems):

@@ -17,7 +17,7 @@ from ouro.utils.files import open_regular
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import get_home
 
-INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".claude/CLAUDE.md")
 CONFIG_FILE = Path(".ouro") / "config.yaml"
 CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")
 MCP_FILE = Path(".mcp.json")

@@ -66,6 +66,12 @@ def test_an_override_takes_the_place_of_agents_md_in_its_folder(repository):
     assert bodies(of(repository).of_project()) == ["for me"]
 
 
+def test_claude_codes_second_place_is_read_too(repository):
+    write(repository / "AGENTS.md", "one")
+    write(repository / ".claude/CLAUDE.md", "two")
+    assert bodies(of(repository).of_project()) == ["one", "two"]
+
+
 def test_the_users_instructions_are_those_of_ouro_else_of_another_agent(home, repository):
     write(home / ".claude/CLAUDE.md", "as in Claude Code")
     assert bodies(of(repository).of_user()) == ["as in Claude Code"]

@@ -41,7 +41,7 @@ def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home
     main(["doctor"])
     lines = [line for line in capsys.readouterr().out.splitlines() if "extensions:" in line]
     assert lines == [
-        "ok    extensions: 2 commands, 1 skill, 0 agents, 1 file of instructions",
+        "ok    extensions: 2 commands, 1 skill, 0 agents, 0 hooks, 0 MCP servers, 1 file of instructions",
         f"note  extensions: {repository}/AGENTS.md: @gone.md is not there",
         f"note  extensions: {repository}/.claude/commands/compact.md is not used: /compact is a command of ouro."
         " Rename it.",

@@ -60,4 +60,4 @@ def test_it_works_after_one_question(project):
     assert (project.folder / "hooked").exists()
     assert terminal.leave() == 0
     shown = project.headless("doctor").out
-    assert "extensions: 2 commands, 1 skill, 1 agent, 2 files of instructions" in shown
+    assert "extensions: 2 commands, 1 skill, 1 agent, 1 hook, 1 MCP server, 2 files of instructions" in shown
