@@ -130,7 +130,7 @@ def test_a_pull_request_is_reviewed_by_the_real_program(run, api, ouro, tmp_path
 def test_what_the_real_program_cannot_answer_fails_the_step(run, api, ouro):
     ouro.server.script(lambda request: failure(400, "no such thing"))
     assert run(comment("/ouro why?")) == 1
-    assert "ouro could not answer" in api.sent[0][2]
+    assert "ouro did not finish its answer" in api.sent[0][2]
     (ouro.home / "models.yaml").unlink()
     assert run(comment("/ouro why?")) == 1
     assert len(api.sent) == 1

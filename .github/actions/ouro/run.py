@@ -168,7 +168,8 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
 def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Post the answer, and give it to the next steps; returns the exit code."""
     answered = result["outcome"] == "answered"
-    text = str(result["result"] if answered else f"ouro could not answer: {result['detail'] or result['outcome']}")
+    problem = "" if answered else f"ouro did not finish its answer: {result['detail'] or result['outcome']}"
+    text = "\n\n".join(filter(None, (result["result"], problem)))
     for name, value in environ.items():  # whatever a prompt injection has made the model say
         if IS_SECRET.search(name) and len(value) >= 8:
             text = text.replace(value, "***")

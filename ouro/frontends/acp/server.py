@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ouro import __version__
 from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNotFound, TrustNeeded, UsageError
-from ouro.events import TurnFinished
+from ouro.events import Outcome, TurnFinished
 from ouro.frontends.acp.editor_files import EditorFiles
 from ouro.frontends.acp.editor_session import EditorSession
 from ouro.frontends.acp.prompts import draft_of
@@ -43,8 +43,9 @@ CODES: dict[type[OuroError], int] = {
     NoModelError: AUTH_REQUIRED,
     AuthenticationFailed: AUTH_REQUIRED,
 }
-STOP_REASONS: dict[str, acp.StopReason] = {
+STOP_REASONS: dict[Outcome, acp.StopReason] = {
     "answered": "end_turn",
+    "cut": "max_tokens",
     "interrupted": "cancelled",
     "limit": "max_turn_requests",
     "refused": "refusal",

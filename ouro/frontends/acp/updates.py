@@ -78,6 +78,9 @@ class EventUpdates:
                 yield self._progress(event)
             case events.ToolFinished():
                 yield self._finished(event)
+            case events.SubagentProgress():
+                line = f"{event.id} ({event.state}): {event.activity or event.task}\n{event.figures}"
+                yield update_tool_call(event.call_id, content=[tool_content(text_block(clean(line)))])
             case events.TodosChanged(todos):
                 yield plan_of(todos)
             case events.UsageUpdated():

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block
@@ -13,6 +14,9 @@ from acp import schema as acp
 from fakes.editor import Editor, connected
 from fakes.model_server import Call, Reply, agent, failure
 from fakes.ouro_program import OuroProgram
+
+from ouro.events import Outcome
+from ouro.frontends.acp.server import STOP_REASONS
 
 
 @pytest.fixture
@@ -237,6 +241,30 @@ async def test_the_folder_is_trusted_with_the_first_prompt(ouro):
             assert ["AGENTS.md" in asked.tool_call.title for asked in editor.asked] == [True] * bool(answer)
             assert ("Say moo." in str(ouro.server.requests[-1].body)) == obeys
         assert "plan" in str(ouro.server.requests[-1].messages[-1])
+
+
+async def test_an_answer_that_is_cut_ends_with_max_tokens(ouro):
+    ouro.server.script([Reply("Once upon a", finish="length")])
+    async with connected(ouro, editor := Editor("Cancel")) as connection:
+        await connection.new()
+        assert await connection.say("Tell.") == "max_tokens"
+    assert len(editor.asked) == 1
+    assert editor.text.startswith("Once upon a\n\n> ")
+
+
+def test_every_outcome_has_its_answer():
+    assert {*STOP_REASONS, "failed", "unauthorized"} == set(get_args(Outcome))
+
+
+async def test_a_subagent_is_shown_at_its_call(ouro):
+    order = Call("subagent", {"agent": "explore", "task": "look", "prompt": "Look."})
+    ouro.server.script(lambda request: order if "subagent" in request.tools and not request.results else "Done.")
+    async with connected(ouro, editor := Editor()) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+    [call] = editor.of("tool_call")
+    shown = [update for update in editor.of("tool_call_update") if update.tool_call_id == call.tool_call_id]
+    assert any("explore-1" in update.content[0].content.text for update in shown if update.content)
 
 
 async def test_errors_are_plain(ouro):
