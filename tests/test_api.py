@@ -301,6 +301,23 @@ def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository):
     stamp_file("b.txt", ["it", "stays", "a", "function"])
 
 
+def test_a_tool_that_asks_is_refused_in_every_mode_where_nothing_decides(agent_of):
+    called = []
+
+    @tool(asks=True)
+    def pay(cents: int) -> None:
+        """Pay."""
+        called.append(cents)
+
+    model = ScriptedModel([call("pay", cents=5), "Done."])
+    with agent_of(model, tools=[pay], mode="auto", allow=["pay"]) as agent:
+        agent.run("go")
+    assert "neither by a rule" in results_of(model)[0]
+    with agent_of(call("pay", cents=7), "Done.", tools=[pay], on_permission=lambda _asked: True) as agent:
+        agent.run("go")
+    assert called == [7]
+
+
 def test_what_a_tool_returns_or_raises_reaches_the_model(agent_of):
     model = ScriptedModel([calls(call("fail", code=3), call("fail", code=0), call("fail", code="x")), "Done."])
     with agent_of(model, tools=[fail]) as agent:

@@ -30,6 +30,7 @@ class Buffers:
         return self.open.get(path, path.read_bytes().decode() if path.exists() else None)
 
     def write(self, path: Path, text: str) -> bool:
+        self.asked.append(path)
         if self.saves:
             path.write_bytes(self.formats(text).encode())
             self.open.pop(path, None)
@@ -115,6 +116,28 @@ async def test_while_a_command_runs_the_editor_is_not_used(desk):
     await call(desk.read, path="api.py")
     await desk.change("x = 1", "x = 2")
     assert desk.file.read_bytes() == b"x = 2\r\n"
+
+
+async def test_a_link_that_was_put_in_the_way_is_not_followed(desk, tmp_path):
+    """X10: a process that is not of this session may do so, too."""
+    outside, folder = tmp_path / "outside", desk.root / "src"
+    outside.mkdir()
+    folder.mkdir()
+    (folder / "a.py").write_text("x = 1\n")
+    (outside / "a.py").write_text("x = 1\n")
+    await call(desk.read, path="src/a.py")
+    read = desk.buffers.read
+
+    def swap(path):
+        text = read(path)
+        folder.rename(desk.root / "moved")
+        folder.symlink_to(outside)
+        return text
+
+    desk.buffers.read = swap
+    await call(desk.edit, path="src/a.py", edits=[{"old_text": "x = 1", "new_text": "x = 2"}])
+    assert (outside / "a.py").read_text() == "x = 1\n"
+    assert (desk.root / "moved" / "a.py").read_text() == "x = 2\n"
 
 
 async def test_memory_and_what_is_outside_are_no_affair_of_the_editor(desk, tmp_path):
