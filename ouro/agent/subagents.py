@@ -100,7 +100,7 @@ class _Child:
         self.id, self.spec, self.args, self.call_id = order_id, spec, args, ctx.call_id
         self.emit = emit
         self.state: SubagentState = "running"
-        self.activity = "starting"
+        self.activity = ""
         self.calls = 0
         self.began = time.monotonic()
         self.transcript: MemoryManager | None = None
@@ -266,7 +266,7 @@ class Subagents:
         assert child.transcript is not None
         made: ChildAgent | None = None
         ended: tuple[SubagentState, str] = ("stopped", "ended by the user")
-        child.show("running", "starting")
+        child.show("running", "")
         try:
             made = await self._make(child, child.transcript)
             finished = await self._run_agent(child, made)
@@ -304,8 +304,8 @@ class Subagents:
                 case ToolStarted():
                     child.calls += 1
                     child.show("running", event.title)
-                case Replied(message):
-                    child.show("running", "reads the results" if message.tool_calls else "reports")
+                case Replied():
+                    child.show("running", child.activity)  # with new figures
                 case Retrying():
                     child.show("running", f"asks again: {event.reason}")
                 case Compacting(written=0):
@@ -327,10 +327,11 @@ class Subagents:
         settings = self._settings
         most = child.spec.max_turns or settings.max_turns
         if calls_made >= most:
-            raise LimitReached(f"Stopped after {calls_made} model calls.", "Its limit is subagents.max_turns.")
+            raise LimitReached(f"Stopped after {calls_made} model calls.", "That is its limit (max_turns).")
         cost = child.usage.cost or 0.0
         if settings.max_cost is not None and cost >= settings.max_cost:
-            raise LimitReached(f"Stopped: it has cost ${cost:.2f} of ${settings.max_cost:.2f}.", "subagents.max_cost")
+            spent = f"${cost:.2f} of ${settings.max_cost:.2f}"
+            raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
 
     async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> Answer:
         """Ask the user in the name of a subagent; its time does not run meanwhile."""
@@ -343,7 +344,7 @@ class Subagents:
         left = None if ends is None else ends - loop.time()
         child.timeout.reschedule(None)
         before = child.activity
-        child.show("waiting", f"waits for approval: {before}")
+        child.show("waiting", before)
         try:
             return await self._services.ask_user(question, child.emit)
         finally:
@@ -387,16 +388,17 @@ class Subagents:
         report, failed = child.report(), child.state != "done"
         parts = [report or "(it said nothing)"]
         if failed:
-            last = f" The last that it said:\n{report}" if report else " It had said nothing."
-            parts = [f"{child.id} was not done: {child.activity}{last}"]
+            last = f"The last that it said:\n{report}" if report else "It had said nothing."
+            parts = [f"{child.id} was not done: {child.activity.rstrip('.')}. {last}"]
         if child.changes is not None:
             parts.append(_described(child.changes))
         elif child.worktree is not None and not failed:
             parts.append("It changed nothing, so there is no branch.")
         figures = child.progress().figures
         parts.append(f'[{child.id}: {figures}. To ask it more: resume="{child.id}"]')
-        body = Plain("\n\n".join(parts[:-1]), "markdown")
-        ending = f"{child.activity.partition(chr(10))[0]} · " if failed else ""
+        shown = [report, *parts[1:-1]] if report else parts[1:-1]
+        body = Plain("\n\n".join(shown), "markdown") if shown else None
+        ending = f"{child.activity.partition(chr(10))[0].rstrip('.')} · " if failed else ""
         return ToolResult("\n\n".join(parts), Display(f"{ending}{figures}", body), failed)
 
 

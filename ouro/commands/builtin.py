@@ -245,7 +245,7 @@ COMMANDS: tuple[Action, ...] = (
     Action("tasks", "conversation.tasks", "List background jobs and subagents, or end one", None,
            ("tasks kill job_3", "tasks kill explore-1"), "session", "[kill id]", ("ps", "jobs")),
     Action("hooks", "hooks.hooks", "List the hooks, and what they did in this session", (), ("hooks",), "session"),
-    Action("agents", "work.agents", "List the kinds of subagents and those of this session, or show what one did", None,
+    Action("agents", "agents.agents", "List the kinds of subagents and those of this session, or show one", None,
            ("agents explore-1",), "session", "[id]"),
     Action("init", "work.init", "Study the repository and write AGENTS.md, or improve it", None,
            ("init how to run the tests",), "session", "[what matters]", between_turns=True),

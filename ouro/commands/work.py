@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ouro.commands.export import document
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import block, code, escape, facts
+from ouro.commands.render import block
 from ouro.errors import UsageError
 from ouro.utils.git import Git, GitError
-from ouro.utils.runtime import tilde
-from ouro.utils.text import plural
 
 INIT = """\
 Study this repository, then write `AGENTS.md` in its root: what an agent, or a new colleague, has to know to work here
@@ -61,25 +58,6 @@ async def review(front_end: FrontEnd, argument: str) -> None:
         how = f"`git diff {argument}...HEAD`" if is_base else "find it first"
         what = f"what this branch changes since `{argument}`" if is_base else argument
     await front_end.send(REVIEW.format(what=what, how=how))
-
-
-async def agents(front_end: FrontEnd, argument: str) -> None:
-    subagents = front_end.session.workbench.subagents
-    if argument:
-        info = await subagents.transcript_of(argument)
-        whole = await subagents.store.read_whole(info.id)
-        front_end.show(await asyncio.to_thread(lambda: "".join(document(whole, "markdown"))))
-        return
-    kinds = []
-    for spec in subagents.specs.values():
-        place = f", {code(tilde(Path(spec.path)))}" if spec.path else ""
-        kinds.append((spec.name, f"{escape(spec.description)} — {spec.source}{place}"))
-    own = [
-        (info.title.partition(": ")[0], f"{escape(info.title.partition(': ')[2])} — {plural(info.messages, 'message')}")
-        for info in await subagents.saved()
-    ]
-    shown = f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one." if own else ""
-    front_end.show(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")
 
 
 async def diff(front_end: FrontEnd, _argument: str) -> None:

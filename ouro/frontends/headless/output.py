@@ -171,6 +171,8 @@ class Progress:
         """The events go to stdout already."""
         self._coloured = pipe.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._titles: dict[str, str] = {}
+        self._activities: dict[str, str] = {}
+        """What each subagent did last."""
 
     def say(self, text: str) -> None:
         """Print one line without terminal control."""
@@ -188,8 +190,10 @@ class Progress:
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
                 summary = self._colour(one_line(event.display.summary), "2")
                 self._pipe.write(f"{mark} {title}  {summary}".rstrip() + "\n")
-            case events.SubagentProgress() if event.activity and not event.is_over:
-                self.say(f"{event.id}: {one_line(event.activity)}")
+            case events.SubagentProgress() if not event.is_over:
+                if event.activity and event.activity != self._activities.get(event.id):
+                    self.say(f"{event.id}: {one_line(event.activity)}")
+                self._activities[event.id] = event.activity
             case events.Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
             case events.Compacting(0, 1):

@@ -224,6 +224,8 @@ class Printer:
         self._seen: set[str] = set()
         """Calls whose diff was shown with the permission question."""
         self._echoed: list[str] = []
+        self._activities: dict[str, str] = {}
+        """What each subagent did last."""
         self._thinking_since: float | None = None
 
     @property
@@ -356,8 +358,9 @@ class Printer:
     def _subagent(self, event: events.SubagentProgress) -> None:
         if event.call_id in self._titles:
             self._titles[event.call_id] = f"{event.id}: {event.task}"
-        if event.activity and not event.is_over:
+        if event.activity and event.activity != self._activities.get(event.id) and not event.is_over:
             self.say(f"{event.id}: {one_line(event.activity)}")
+        self._activities[event.id] = event.activity
 
     def _permission(self, event: events.PermissionAsked) -> None:
         self._seen.add(event.call.id)

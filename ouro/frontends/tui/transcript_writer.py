@@ -103,9 +103,8 @@ class TranscriptWriter:
         card = self._cards.get(event.call_id)
         if card is None:  # in the background: its end is a notice
             return
-        if event.activity:
-            card.append(f"{event.activity}\n")
-        card.note(event.figures, is_waiting=event.state == "waiting")
+        card.rename(f"{event.id}: {event.task}")
+        card.note(event.figures, event.activity, is_waiting=event.state == "waiting")
         self._transcript.update(card)
 
     def _show_memory(self, event: MemoryEvent) -> None:

@@ -165,6 +165,7 @@ class ToolCard(TranscriptBlock):
         self._state: State = "running"
         self._output = ""
         self._figures = ""
+        self._activity = ""
         self._display: Display | None = None
 
     def append(self, text: str) -> None:
@@ -176,9 +177,16 @@ class ToolCard(TranscriptBlock):
             self._state = "waiting" if is_waiting else "running"
             self.changed()
 
-    def note(self, figures: str, *, is_waiting: bool) -> None:
-        """What a running call has used so far; shown in its first line."""
+    def rename(self, title: str) -> None:
+        self._title = tidy(title)
+        self.changed()
+
+    def note(self, figures: str, activity: str, *, is_waiting: bool) -> None:
+        """What a running call has used so far, in its first line, and what it does now, below."""
         if self._seconds is None:
+            if activity not in ("", self._activity):
+                self._activity = activity
+                self.append(f"{activity}\n")
             self._figures = figures
             self._state = "waiting" if is_waiting else "running"
             self.changed()
