@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -123,6 +123,30 @@ class Message(msgspec.Struct, frozen=True):
 
     def parts_of(self, kind: type[P]) -> tuple[P, ...]:
         return tuple(part for part in self.parts if isinstance(part, kind))
+
+
+T = TypeVar("T")
+
+
+class PerMessage(Generic[T]):
+    """What `make` returns for each of the messages; it is called for those only that were not in the last request.
+
+    Messages do not change, and a request has those of the one before: after 500 messages this took 10 ms each time.
+    """
+
+    def __init__(self, make: Callable[[Message], T]) -> None:
+        self._make = make
+        self._made: dict[int, tuple[Message, T]] = {}
+
+    def __call__(self, messages: Iterable[Message]) -> list[T]:
+        last, self._made = self._made, {}
+        found = []
+        for message in messages:
+            known = last.get(id(message))  # it is kept with its message: no other one gets its id meanwhile
+            pair = known if known is not None else (message, self._make(message))
+            self._made[id(message)] = pair
+            found.append(pair[1])
+        return found
 
 
 def system(text: str) -> Message:

@@ -117,7 +117,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self.compactor.make_room(emit)
             await self._ask(emit)
             calls_made += 1
-            answer = self.memory.messages()[-1]
+            answer = self.memory.transcript.entries[-1].message
             calls = answer.tool_calls
             if calls:
                 await self._run_tools(calls, repetition, emit)
@@ -176,7 +176,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             self.requests.messages(self.memory.context()),
             self.requests.specs(models[0]),
             attempts=PATIENT_ATTEMPTS,
-            taken=(call.id for message in self.memory.messages() for call in message.tool_calls),
+            taken=self.memory.transcript.call_ids,
         )
 
         def on_chunk(chunk: Chunk) -> None:
@@ -215,16 +215,16 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     async def _answer_open_calls(self, emit: Emit) -> None:
         """A turn that ended between an answer and its tools leaves calls without a result."""
-        if calls := self.memory.messages()[-1].tool_calls:
+        if calls := self.memory.transcript.entries[-1].message.tool_calls:
             await self._save_results(self._batch(calls, emit), emit)
 
     async def _save_results(self, batch: ToolBatch, emit: Emit) -> None:
         """Save the results of the last answer's calls that are not saved yet: those that did not finish."""
         saved: set[str] = set()
-        for message in reversed(self.memory.messages()):
-            if message.role != "tool":
+        for entry in reversed(self.memory.transcript.entries):
+            if entry.message.role != "tool":
                 break
-            saved |= {reply.call_id for reply in message.parts_of(ToolReply)}
+            saved |= {reply.call_id for reply in entry.message.parts_of(ToolReply)}
         if missing := [reply for reply in batch.results() if reply.call_id not in saved]:
             await self._save(tool(*missing), emit)
 

@@ -29,7 +29,7 @@ from ouro.llm.portable import (
     words_of,
 )
 from ouro.llm.wire import ChunkReader, Wire, usage_of
-from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.json_types import count, dictionary, string, text_or_json
 
 MAX_ID = 64
@@ -125,6 +125,7 @@ class AnthropicWire(Wire):
         super().__init__(spec, endpoint, effort=effort, timeouts=timeouts)
         self._styles: list[Style] = _styles(self._model) if effort != "off" and spec.thinking else ["none"]
         self._sends_thinking = True
+        self._contents = PerMessage(self._content)
 
     def _reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)
@@ -168,6 +169,7 @@ class AnthropicWire(Wire):
     def _learn(self, refusal: str) -> bool:
         if "signature" in refusal and self._sends_thinking:
             self._sends_thinking = False
+            self._contents = PerMessage(self._content)
         elif len(self._styles) > 1 and re.search(r"thinking|adaptive|budget_tokens|output_config|effort", refusal):
             del self._styles[0]
         else:
@@ -188,10 +190,11 @@ class AnthropicWire(Wire):
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """All messages except the system prompt. The same ones give the same bytes, except for the cache marks."""
+        said = [message for message in messages if message.role != "system"]
         sent: list[dict[str, Any]] = [
             {"role": "assistant" if message.role == "assistant" else "user", "content": content}
-            for message in messages
-            if message.role != "system" and (content := self._content(message))
+            for message, content in zip(said, self._contents(said), strict=True)
+            if content
         ]
         asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
         for place in asked[-MARKED_MESSAGES:]:

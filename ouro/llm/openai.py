@@ -20,7 +20,7 @@ from ouro.llm.portable import (
     words_of,
 )
 from ouro.llm.wire import ChunkReader, Wire, usage_of
-from ouro.messages import Image, Message, Thinking, ToolCall, ToolReply, Usage
+from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
 
 SEAL = "__thought__"
@@ -32,9 +32,10 @@ class OpenAIFormat:
         self._spec = spec
         self._returns_thinking = returns_thinking
         self._longest_id = longest_id
+        self._made = PerMessage(lambda message: tuple(self._message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        return [sent for message in messages for sent in self._message(message)]
+        return [sent for made in self._made(messages) for sent in made]
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
         match message.role:

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from ouro.memory.backend import CompactionRecord
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
-from ouro.memory.transcript import TranscriptEntry
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
 from ouro.settings import CompactionSettings
 

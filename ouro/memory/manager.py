@@ -28,10 +28,11 @@ from ouro.memory.backend import (
     WholeSession,
     timestamp,
 )
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.paging import TranscriptPager
-from ouro.memory.short_term import sendable
+from ouro.memory.short_term import SendableMessages
 from ouro.memory.tokens import TokenCount
-from ouro.memory.transcript import Transcript, TranscriptEntry, title_of
+from ouro.memory.transcript import Transcript, title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Usage
 from ouro.utils.log import log
@@ -77,6 +78,7 @@ class MemoryManager:
         self._header = header
         self._on_notice = on_notice
         self._size = TokenCount()
+        self._sendable = SendableMessages()
         self._saver = _Saver(
             store, header, is_created=loaded is not None, read_only=self.read_only, on_lost=self._write_again
         )
@@ -189,7 +191,7 @@ class MemoryManager:
 
     def context(self) -> list[Message]:
         """The messages to send to the model, always valid for a provider; a summary replaces compacted messages."""
-        return sendable(self.transcript.sent())
+        return self._sendable(self.transcript.sent())
 
     async def add(self, message: Message) -> None:
         """Append a message. It is on disk when this returns; a cancelled caller does not stop the save.

@@ -15,8 +15,9 @@ from ouro.memory.backend import (
     RecalledRecord,
     RewindRecord,
 )
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.session_reader import MIN_SHOWN
-from ouro.memory.transcript import ShownItem, Transcript, TranscriptEntry
+from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from itertools import chain, count, pairwise, takewhile
+from operator import is_not
 
 from msgspec.structs import replace
 
@@ -73,20 +74,56 @@ def sendable(messages: Sequence[Message]) -> list[Message]:
     Repeated ids are made unique.
     """
     sent: list[Message] = []
-    used: set[str] = set()
-    for message, following in _turns(_without_retried(messages)):
+    _extend(sent, set(), messages)
+    return sent
+
+
+class SendableMessages:
+    """`sendable` for a list that grows: what the last call has seen, up to its last answer, is not made again."""
+
+    def __init__(self) -> None:
+        self._known: list[Message] = []
+        """Messages up to a complete answer: it is the last one, and no message after it changes what is before it."""
+        self._sent: list[Message] = []
+        """What is sent of them, without the answer."""
+        self._used: set[str] = set()
+
+    def __call__(self, messages: Sequence[Message]) -> list[Message]:
+        begin = max(0, len(self._known) - 1)
+        if len(messages) <= begin or any(map(is_not, self._known, messages)):
+            begin, self._sent, self._used = 0, [], set()
+        # One that was cut may be retried, and is then left out.
+        complete = (place for place in reversed(range(begin, len(messages))) if _is_complete(messages[place]))
+        last = next(complete, None)
+        if last is not None:
+            _extend(self._sent, self._used, messages[begin:last], followed_by_reply=True)
+            begin = last
+        self._known = list(messages[: begin + 1]) if last is not None else []
+        sent = list(self._sent)
+        _extend(sent, set(self._used), messages[begin:])
+        return sent
+
+
+def _is_complete(message: Message) -> bool:
+    return message.role == "assistant" and not message.cut
+
+
+def _extend(
+    sent: list[Message], used: set[str], messages: Sequence[Message], *, followed_by_reply: bool = False
+) -> None:
+    """Append `messages` as they are sent; `used` are the ids of the calls before them."""
+    for message, following in _turns(_without_retried(messages, followed_by_reply=followed_by_reply)):
         if message.role == "assistant":
             sent.extend(_exchange(message, following, used))
         elif message.role != "tool":
             sent.append(message)
         sent.extend(later for later in following if later.role != "tool")
-    return sent
 
 
-def _without_retried(messages: Sequence[Message]) -> list[Message]:
+def _without_retried(messages: Sequence[Message], *, followed_by_reply: bool) -> list[Message]:
     """The transcript without attempts that were retried."""
     found: list[Message] = []
-    next_role = ""
+    next_role = "assistant" if followed_by_reply else ""
     for message in reversed(messages):
         if not (message.cut and next_role == "assistant"):
             found.append(message)
@@ -114,7 +151,12 @@ def without_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Mess
     def short(part: Part) -> Part:
         return _placeholder(part) if isinstance(part, ToolReply) and part.call_id in dropped else part
 
-    return [replace(message, parts=tuple(map(short, message.parts))) for message in messages]
+    return [
+        replace(message, parts=tuple(map(short, message.parts)))
+        if any(reply.call_id in dropped for reply in message.parts_of(ToolReply))
+        else message
+        for message in messages
+    ]
 
 
 def _turns(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:

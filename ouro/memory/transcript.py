@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -23,155 +23,20 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
+from ouro.memory.message_tree import (
+    CurrentBranch,
+    MessageTree,
+    TranscriptBranch,
+    TranscriptEntry,
+    TreeItem,
+    branch_of,
+)
 from ouro.memory.short_term import compacted, with_answers, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
-from ouro.messages import Message, Usage
+from ouro.messages import Message, PerMessage, Usage
 from ouro.utils.text import clean
 
 _TITLE_WIDTH = 60
-_UNKNOWN = -1
-"""In place of the number before: what precedes it is not loaded."""
-
-
-class TranscriptEntry(msgspec.Struct, frozen=True):
-    number: int
-    """Its id in the session, for rewinds and pins."""
-    at: str
-    message: Message
-    private: bool = False
-    """Written with long-term memory off."""
-
-
-class TranscriptBranch(msgspec.Struct, frozen=True):
-    since: int
-    """The number of the transcript message before it; 0: the start."""
-    entries: tuple[TranscriptEntry, ...]
-    """Its own messages, oldest first; a rewind to the last one restores the branch."""
-
-
-TreeItem = TranscriptEntry | CompactionRecord
-
-
-class _Node(msgspec.Struct, frozen=True):
-    item: TreeItem
-    before: int
-    """The number of the item before it; 0: it is the start."""
-
-
-class MessageTree:
-    """Messages and compactions, each with its number and its predecessor.
-
-    Args:
-        is_whole: nothing precedes the first item.
-    """
-
-    def __init__(self, *, is_whole: bool) -> None:
-        self.items: list[TreeItem] = []
-        """Those of the current branch, oldest first."""
-        self._nodes: dict[int, _Node] = {}
-        self._places: dict[int, int] = {}
-        """In `items`, by number."""
-        self._start = 0 if is_whole else _UNKNOWN
-
-    @property
-    def last(self) -> int:
-        """The number of the last item; 0 if empty."""
-        return self.items[-1].number if self.items else 0
-
-    @property
-    def is_whole(self) -> bool:
-        if self.items:
-            return self._nodes[self.items[0].number].before != _UNKNOWN
-        return bool(self._nodes) or self._start == 0
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._nodes
-
-    def has(self, number: int) -> bool:
-        """Whether the item of that number is on the current branch."""
-        return number in self._places
-
-    def get(self, number: int) -> TreeItem | None:
-        node = self._nodes.get(number)
-        return node.item if node else None
-
-    def append(self, item: TreeItem) -> None:
-        self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
-        self._places[item.number] = len(self.items)
-        self.items.append(item)
-
-    def prepend(self, items: Sequence[TreeItem], *, is_whole: bool) -> None:
-        """Put older items before the first."""
-        before = 0 if is_whole else _UNKNOWN
-        first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
-        is_current = not self.is_whole
-        for item in items:
-            self._nodes[item.number] = _Node(item, before)
-            before = item.number
-        if first is not None:
-            self._nodes[first] = replace(self._nodes[first], before=before)
-        if is_current:
-            self._put([*items, *self.items])
-
-    def cut(self, place: int) -> None:
-        """Drop the items before `items[place]`, and the branches that start there."""
-        self._put(self.items[place:])
-        first = self.items[0].number
-        followers: dict[int, list[int]] = {}
-        for number, node in self._nodes.items():
-            followers.setdefault(node.before, []).append(number)
-        kept: dict[int, _Node] = {}
-        waiting = [first]
-        while waiting:
-            number = waiting.pop()
-            kept[number] = self._nodes[number]
-            waiting += followers.get(number, ())
-        kept[first] = replace(kept[first], before=_UNKNOWN)
-        self._nodes = kept
-
-    def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
-        """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
-        self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
-
-    def go_to(self, number: int) -> None:
-        """Continue after that number, on any branch (0: from the start)."""
-        path, since = self._path(number, self._places)
-        kept = self._places[since] + 1 if since in self._places else 0
-        for item in self.items[kept:]:
-            self._places.pop(item.number, None)
-        del self.items[kept:]
-        for item in path:
-            self._places[item.number] = len(self.items)
-            self.items.append(item)
-
-    def nearest(self, number: int) -> int | None:
-        """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
-        if number == 0 or number in self._nodes:
-            return number
-        return max((item for item in self._nodes if item < number), default=None if self._start else 0)
-
-    def branches(self) -> tuple[TranscriptBranch, ...]:
-        current = self._places
-        followed = {node.before for node in self._nodes.values()}
-        found: list[tuple[int, TranscriptBranch]] = []
-        for number in self._nodes.keys() - followed - current.keys():
-            path, since = self._path(number, current)
-            if entries := tuple(item for item in path if isinstance(item, TranscriptEntry)):
-                found.append((current.get(since, -1), TranscriptBranch(max(since, 0), entries)))
-        return tuple(branch for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number)))
-
-    def _put(self, items: list[TreeItem]) -> None:
-        self.items = items
-        self._places = {item.number: place for place, item in enumerate(items)}
-
-    def _path(self, number: int, until: Collection[int]) -> tuple[list[TreeItem], int]:
-        """The items up to that number, oldest first, and the number before them: 0, or the first one in `until`."""
-        path: list[TreeItem] = []
-        while number in self._nodes and number not in until:
-            node = self._nodes[number]
-            path.append(node.item)
-            number = node.before
-        return path[::-1], number
 
 
 def title_of(text: str) -> str:
@@ -229,6 +94,8 @@ class Transcript:
         self.last_at = ""
         self.next_number = above + 1
         """Of the next message or compaction."""
+        self.call_ids: set[str] = set()
+        """Of all tool calls that were loaded, also on branches."""
         self.turns_gone = 0
         """Turns of the branch that were loaded and left memory."""
         self.lacks_branches = not is_whole
@@ -239,6 +106,10 @@ class Transcript:
         self._marks: dict[int, list[_Mark]] = {}
         """By the number of the item before them."""
         self._tree = MessageTree(is_whole=is_whole)
+        self._branch = branch_of(self._tree)
+        self._head: tuple[CompactionRecord | None, list[TranscriptEntry], list[Message]] = (None, [], [])
+        """The compaction, the entries that it keeps, and both as messages."""
+        self._shortened: tuple[frozenset[str], PerMessage[Message]] = (frozenset(), PerMessage(lambda said: said))
         self._kept = {item.number: TranscriptEntry(item.number, item.at, item.message) for item in kept}
 
     @classmethod
@@ -255,7 +126,7 @@ class Transcript:
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
         """The loaded messages of the current branch, oldest first."""
-        return tuple(item for item in self._tree.items if isinstance(item, TranscriptEntry))
+        return self._current.entries
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
@@ -265,14 +136,18 @@ class Transcript:
     @property
     def compaction(self) -> CompactionRecord | None:
         """The compaction in force."""
-        made = (item for item in reversed(self._tree.items) if isinstance(item, CompactionRecord))
-        return next((item for item in made if item.summary), None)
+        return next((item for item in reversed(self._current.compactions) if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
         """The calls whose outputs are not sent."""
-        made = (item for item in self._tree.items if isinstance(item, CompactionRecord))
-        return frozenset(call for item in made for call in item.dropped)
+        return frozenset(call for item in self._current.compactions for call in item.dropped)
+
+    @property
+    def _current(self) -> CurrentBranch:
+        if self._branch.version != self._tree.version:
+            self._branch = branch_of(self._tree)
+        return self._branch
 
     @property
     def last_number(self) -> int:
@@ -300,13 +175,19 @@ class Transcript:
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
-        """The context before `sendable`: kept messages, summary, newer messages; without dropped outputs."""
+        """The context before `sendable`: kept messages, summary, newer messages; without dropped outputs.
+
+        What was there before is the same object again, so that nothing is made anew for each request.
+        """
         kept, following = self._sent()
-        compaction = self.compaction
-        summary = compaction.summary if compaction else ""
-        messages = compacted([item.message for item in kept], summary, [item.message for item in following])
-        dropped = self.dropped
-        return without_outputs(messages, dropped) if dropped else messages
+        compaction, dropped = self.compaction, self.dropped
+        if compaction is not self._head[0] or kept != self._head[1]:
+            summary = compaction.summary if compaction else ""
+            self._head = compaction, kept, compacted([item.message for item in kept], summary, [])
+        messages = [*self._head[2], *(item.message for item in following)]
+        if dropped != self._shortened[0]:
+            self._shortened = dropped, PerMessage(lambda message: without_outputs([message], dropped)[0])
+        return self._shortened[1](messages) if dropped else messages
 
     def before(self, number: int) -> int:
         """The number of the item before that message on the branch; 0 if none is loaded."""
@@ -383,6 +264,7 @@ class Transcript:
         match record:
             case MessageRecord():
                 self._tree.append(self._numbered(record))
+                self.call_ids.update(call.id for call in record.message.tool_calls)
                 self.undone.clear()
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
@@ -422,6 +304,7 @@ class Transcript:
                     self.recalled.setdefault(message, record)
         self._tree.prepend(items, is_whole=is_whole)
         entries = tuple(item for item in items if isinstance(item, TranscriptEntry))
+        self.call_ids.update(call.id for entry in entries for call in entry.message.tool_calls)
         self.turns_gone = max(0, self.turns_gone - sum(is_turn(entry.message) for entry in entries))
         return entries
 

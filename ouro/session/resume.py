@@ -21,9 +21,9 @@ from ouro.memory.backend import CompactionRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
-from ouro.memory.transcript import TranscriptEntry
 from ouro.messages import Context, Usage
 from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part

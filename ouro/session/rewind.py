@@ -15,7 +15,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.backend import WholeSession
-    from ouro.memory.transcript import TranscriptEntry
+    from ouro.memory.message_tree import TranscriptEntry
 
 _FILES: tuple[RewindScope, ...] = ("files",)
 SHELL_NOTE = "I ran this in a shell:\n\n$ "

@@ -23,7 +23,8 @@ from ouro.events import (
 )
 from ouro.memory.backend import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.transcript import ShownItem, TranscriptEntry
+from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.transcript import ShownItem
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
 PAGE = 100

@@ -13,8 +13,9 @@ from ouro.memory.compaction import (
     quotes,
     smaller,
 )
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import kept_message, sendable
-from ouro.memory.transcript import Transcript, TranscriptEntry
+from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
 from ouro.settings import CompactionSettings
 

@@ -7,8 +7,8 @@ import pytest
 from ouro.errors import SaveFailed
 from ouro.memory.backend import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.session_reader import MIN_SHOWN
-from ouro.memory.transcript import TranscriptEntry
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 

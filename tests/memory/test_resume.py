@@ -21,8 +21,8 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions import session_reader
-from ouro.memory.transcript import TranscriptEntry
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 

@@ -1,7 +1,12 @@
 import random
 
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
 from ouro.memory.short_term import (
     INTERRUPTED,
+    SendableMessages,
     compacted,
     outputs_to_drop,
     sendable,
@@ -141,3 +146,38 @@ def test_under_a_compaction_the_kept_words_come_first_then_the_summary_then_what
     assert sent[2].parts[0].text.count("</earlier_conversation>") == 1
     assert "We did it." in sent[2].parts[0].text
     assert sent[3:] == [user("go on")]
+
+
+@given(st.lists(st.sampled_from("uaAcCtTx"), max_size=14), st.randoms(use_true_random=False))
+def test_what_is_sent_of_a_list_that_grows_is_what_is_sent_of_it_as_a_whole(kinds, rng):
+    growing, messages = SendableMessages(), []
+    for place, kind in enumerate(kinds):
+        calls = [ToolCall(rng.choice("123"), "read", {}) for _ in range(rng.randint(1, 2))]
+        match kind:
+            case "a" | "c":
+                messages.append(replace(assistant(f"text {place}"), cut=kind == "c"))
+            case "A" | "C":
+                messages.append(replace(assistant("", *calls), cut=kind == "C"))
+            case "t" | "T":
+                messages.append(tool(*(ToolReply(call.id, "read", f"{place}") for call in calls)))
+            case "x":  # a rewind
+                del messages[rng.randint(0, len(messages)) :]
+            case _:
+                messages.append(user(f"text {place}"))
+        if rng.random() < 0.7:
+            assert growing(messages) == sendable(messages)
+
+
+def test_what_was_sent_before_is_the_same_object_again():
+    growing = SendableMessages()
+    messages = [user("a"), assistant("", call("1")), tool(reply("1")), assistant("b"), user("c")]
+    first = growing(messages)
+    again = growing([*messages, assistant("d")])
+    assert all(one is two for one, two in zip(first[:3], again, strict=False))
+
+
+def test_what_was_sent_before_a_rewind_is_not_sent_after_it():
+    growing = SendableMessages()
+    growing([user("a"), assistant("b"), user("c"), assistant("d"), user("e")])
+    messages = [user("a"), assistant("b"), user("x"), assistant("y"), user("z")]
+    assert growing(messages) == messages

@@ -21,8 +21,9 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
+from ouro.memory.message_tree import TranscriptBranch, TranscriptEntry
 from ouro.memory.short_term import INTERRUPTED, compacted, sendable
-from ouro.memory.transcript import Transcript, TranscriptBranch, TranscriptEntry
+from ouro.memory.transcript import Transcript
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 
 

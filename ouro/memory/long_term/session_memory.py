@@ -23,7 +23,8 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.recall.turn_recall import TurnRecall
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.manager import MemoryManager
-from ouro.memory.transcript import TranscriptEntry, is_turn
+from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.transcript import is_turn
 from ouro.utils.log import log
 from ouro.utils.text import plural
 

@@ -25,7 +25,8 @@ from ouro.memory.backend import (
     SessionHeader,
 )
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
-from ouro.memory.transcript import Transcript, TranscriptEntry
+from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.transcript import Transcript
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note, same_project

@@ -1,0 +1,175 @@
+"""MessageTree: the messages of a session with their branches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.memory.backend import CompactionRecord
+from ouro.messages import Message
+
+_UNKNOWN = -1
+"""In place of the number before: what precedes it is not loaded."""
+
+
+class TranscriptEntry(msgspec.Struct, frozen=True):
+    number: int
+    """Its id in the session, for rewinds and pins."""
+    at: str
+    message: Message
+    private: bool = False
+    """Written with long-term memory off."""
+
+
+class TranscriptBranch(msgspec.Struct, frozen=True):
+    since: int
+    """The number of the transcript message before it; 0: the start."""
+    entries: tuple[TranscriptEntry, ...]
+    """Its own messages, oldest first; a rewind to the last one restores the branch."""
+
+
+TreeItem = TranscriptEntry | CompactionRecord
+
+
+class _Node(msgspec.Struct, frozen=True):
+    item: TreeItem
+    before: int
+    """The number of the item before it; 0: it is the start."""
+
+
+class CurrentBranch(msgspec.Struct, frozen=True):
+    """What is on the current branch of a tree of that version."""
+
+    version: int
+    entries: tuple[TranscriptEntry, ...]
+    compactions: tuple[CompactionRecord, ...]
+
+
+def branch_of(tree: MessageTree) -> CurrentBranch:
+    entries = tuple(item for item in tree.items if isinstance(item, TranscriptEntry))
+    return CurrentBranch(
+        tree.version, entries, tuple(item for item in tree.items if isinstance(item, CompactionRecord))
+    )
+
+
+class MessageTree:
+    """Messages and compactions, each with its number and its predecessor.
+
+    Args:
+        is_whole: nothing precedes the first item.
+    """
+
+    def __init__(self, *, is_whole: bool) -> None:
+        self.items: list[TreeItem] = []
+        """Those of the current branch, oldest first."""
+        self._nodes: dict[int, _Node] = {}
+        self._places: dict[int, int] = {}
+        """In `items`, by number."""
+        self.version = 0
+        """Changes with `items`."""
+        self._start = 0 if is_whole else _UNKNOWN
+
+    @property
+    def last(self) -> int:
+        """The number of the last item; 0 if empty."""
+        return self.items[-1].number if self.items else 0
+
+    @property
+    def is_whole(self) -> bool:
+        if self.items:
+            return self._nodes[self.items[0].number].before != _UNKNOWN
+        return bool(self._nodes) or self._start == 0
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._nodes
+
+    def has(self, number: int) -> bool:
+        """Whether the item of that number is on the current branch."""
+        return number in self._places
+
+    def get(self, number: int) -> TreeItem | None:
+        node = self._nodes.get(number)
+        return node.item if node else None
+
+    def append(self, item: TreeItem) -> None:
+        self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
+        self._places[item.number] = len(self.items)
+        self.items.append(item)
+        self.version += 1
+
+    def prepend(self, items: Sequence[TreeItem], *, is_whole: bool) -> None:
+        """Put older items before the first."""
+        before = 0 if is_whole else _UNKNOWN
+        first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
+        is_current = not self.is_whole
+        for item in items:
+            self._nodes[item.number] = _Node(item, before)
+            before = item.number
+        if first is not None:
+            self._nodes[first] = replace(self._nodes[first], before=before)
+        if is_current:
+            self._put([*items, *self.items])
+
+    def cut(self, place: int) -> None:
+        """Drop the items before `items[place]`, and the branches that start there."""
+        self._put(self.items[place:])
+        first = self.items[0].number
+        followers: dict[int, list[int]] = {}
+        for number, node in self._nodes.items():
+            followers.setdefault(node.before, []).append(number)
+        kept: dict[int, _Node] = {}
+        waiting = [first]
+        while waiting:
+            number = waiting.pop()
+            kept[number] = self._nodes[number]
+            waiting += followers.get(number, ())
+        kept[first] = replace(kept[first], before=_UNKNOWN)
+        self._nodes = kept
+
+    def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
+        """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
+        self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
+
+    def go_to(self, number: int) -> None:
+        """Continue after that number, on any branch (0: from the start)."""
+        path, since = self._path(number, self._places)
+        kept = self._places[since] + 1 if since in self._places else 0
+        for item in self.items[kept:]:
+            self._places.pop(item.number, None)
+        del self.items[kept:]
+        self.version += 1
+        for item in path:
+            self._places[item.number] = len(self.items)
+            self.items.append(item)
+
+    def nearest(self, number: int) -> int | None:
+        """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
+        if number == 0 or number in self._nodes:
+            return number
+        return max((item for item in self._nodes if item < number), default=None if self._start else 0)
+
+    def branches(self) -> tuple[TranscriptBranch, ...]:
+        current = self._places
+        followed = {node.before for node in self._nodes.values()}
+        found: list[tuple[int, TranscriptBranch]] = []
+        for number in self._nodes.keys() - followed - current.keys():
+            path, since = self._path(number, current)
+            if entries := tuple(item for item in path if isinstance(item, TranscriptEntry)):
+                found.append((current.get(since, -1), TranscriptBranch(max(since, 0), entries)))
+        return tuple(branch for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number)))
+
+    def _put(self, items: list[TreeItem]) -> None:
+        self.items = items
+        self.version += 1
+        self._places = {item.number: place for place, item in enumerate(items)}
+
+    def _path(self, number: int, until: Collection[int]) -> tuple[list[TreeItem], int]:
+        """The items up to that number, oldest first, and the number before them: 0, or the first one in `until`."""
+        path: list[TreeItem] = []
+        while number in self._nodes and number not in until:
+            node = self._nodes[number]
+            path.append(node.item)
+            number = node.before
+        return path[::-1], number
