@@ -83,6 +83,8 @@ MAX_PLACES = 2_000
 """Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
 MAX_LOOKED_AT = 6_000
 """Places of all words together; the rare words come first."""
+MIN_COUNT = 30
+"""Passages that there are at least, for the rarity of words: of three notes each word of one is common."""
 NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
 """A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
 
@@ -163,7 +165,7 @@ def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], with
         " ORDER BY rowid DESC LIMIT ?",
         (question, *within.values, MAX_PLACES),
     )
-    ids, count = [row[0] for row in rows], within.count
+    ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
     often = len(ids) if len(ids) < MAX_PLACES else _estimate(database, table, ids, count)
     weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
     return _Places(max(weight, 0.0) or 1e-9, ids)

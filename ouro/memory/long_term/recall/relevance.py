@@ -15,7 +15,7 @@ MIN_COVER = 0.3
 """or when two such words are this share of the note's words;"""
 MIN_COSINE = 0.45
 """or when the cosine of the vectors is at least this."""
-MIN_SHARE_OF_ONE = 0.5
+MIN_SHARE_OF_ONE = 0.45
 """A single shared word is enough only when it is this share of the message."""
 MIN_BOTH, MIN_BOTH_OF_ANY = 0.5, 0.55
 """Share and cosine together, when a word that names a subject is shared; and when any word is, which needs:"""
@@ -35,6 +35,8 @@ _GENERAL = re.compile(
     re.IGNORECASE,
 )
 """Asks for general knowledge, not about the project."""
+_OWNED = re.compile(r"\b(?:my|our)\s+(\w+)", re.IGNORECASE)
+"""`name` in `What is my name?` names a subject."""
 _OF_TASKS = """
     add again answer ask be better bit build change check clean code continue create current delete do done edit error
     explain file find fix folder follow function get give go good great help implement keep know last let line list
@@ -59,7 +61,8 @@ def questions_in(text: str) -> list[str]:
     """
     whole = text if len(text) <= 2 * _GIST else f"{text[-_GIST:]}\n\n{text[:_GIST]}"
     sentences = [sentence.strip() for sentence in _SENTENCE.split(whole)]
-    chosen = [sentence for sentence in sentences if stems(sentence) - _STEMS_OF_TASKS] if len(sentences) > 1 else []
+    chosen = [sentence for sentence in sentences if _OWNED.search(sentence) or stems(sentence) - _STEMS_OF_TASKS]
+    chosen = chosen if len(sentences) > 1 else []
     if len(chosen) > MAX_SENTENCES:
         chosen = [*chosen[: MAX_SENTENCES // 2], *chosen[-MAX_SENTENCES // 2 :]]
     return list(dict.fromkeys([whole, *chosen]))
@@ -72,12 +75,13 @@ def stems(text: str) -> frozenset[str]:
 def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """The ids of the hits that are relevant to a question, each with the reason, in their order."""
     asked, is_general = stems(question), bool(_GENERAL.search(question))
+    owned = stems(" ".join(_OWNED.findall(question)))
     best = max((_both(hit) for hit in hits), default=0.0)
     found = {}
     for hit in hits:
         if is_general and _both(hit) < MIN_FOR_GENERAL:
             continue
-        reason = _reason(asked, hit, _both(hit) / best if best else 0.0)
+        reason = _reason(asked, owned, hit, _both(hit) / best if best else 0.0)
         if reason:
             found[hit.id] = reason
     return found
@@ -87,15 +91,18 @@ def _both(hit: MemoryHit) -> float:
     return hit.parts.get("words", 0.0) + hit.parts.get("vectors", 0.0)
 
 
-def _reason(asked: frozenset[str], hit: MemoryHit, of_best: float) -> str:
-    """Why a note is relevant to a message of these stems; empty when it is not."""
+def _reason(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit, of_best: float) -> str:
+    """Why a note is relevant to a message of these stems, of which `owned` name a subject; empty when it is not."""
     share, cosine = hit.parts.get("words", 0.0), hit.parts.get("vectors", 0.0)
     own = stems(hit.text) if share else frozenset()
     shared = asked & own
-    subject = shared - _STEMS_OF_TASKS - _STEMS_OF_CODE
+    of_tasks = _STEMS_OF_TASKS - owned
+    subject = shared - of_tasks - (_STEMS_OF_CODE - owned)
     reasons = []
     is_specific = subject or len(shared) > 2 or (len(shared) > 1 and share >= MIN_FOR_GENERAL)
-    by_words = is_specific and _says_the_same(shared, share, len(shared) / max(1, len(own)))
+    by_words = is_specific and _says_the_same(
+        len(shared), len(shared - of_tasks), share, len(shared) / max(1, len(own))
+    )
     if of_best >= NEAR_BEST and by_words:
         reasons.append(f"says {share:.0%} of the words")
     if of_best >= NEAR_BEST and cosine >= (MIN_COSINE if shared else MIN_COSINE_ALONE):
@@ -107,9 +114,8 @@ def _reason(asked: frozenset[str], hit: MemoryHit, of_best: float) -> str:
     return f"says {share:.0%} of the words, {cosine:.2f} close in meaning" if by_subject or by_any else ""
 
 
-def _says_the_same(shared: frozenset[str], share: float, cover: float) -> bool:
-    subject_count = len(shared - _STEMS_OF_TASKS)
-    if subject_count and len(shared) == 1:
+def _says_the_same(count: int, subject_count: int, share: float, cover: float) -> bool:
+    if subject_count and count == 1:
         return share >= MIN_SHARE_OF_ONE
     of_two = share >= MIN_SHARE_OF_TWO or cover >= MIN_COVER
     return (subject_count > 0 and share >= MIN_SHARE) or (subject_count > 1 and of_two)

@@ -1,0 +1,66 @@
+"""The table of all stories.
+
+python -m benchmarks.memory_in_use                           captured and delivered, with a scripted classifier
+python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--held-out] [--story queue]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.memory_in_use.run import Outcome, run_story, scripted
+from benchmarks.memory_in_use.stories import HELD_OUT, VISIBLE
+from ouro.llm import Catalog, Model, read_models_file
+
+
+def main() -> None:
+    """Run the stories and print a line for each, then the shares."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="", help="as in models.yaml; without it, a scripted one")
+    parser.add_argument("--models-file", type=Path)
+    parser.add_argument("--held-out", action="store_true", help="the stories that nothing is tuned on")
+    parser.add_argument("--story", default="", help="only this one")
+    args = parser.parse_args()
+    make: Callable[[], Model] = scripted
+    if args.model:
+        catalog = Catalog(read_models_file(args.models_file))
+
+        def make() -> Model:
+            return catalog.make(args.model)
+
+    stories = [story for story in (HELD_OUT if args.held_out else VISIBLE) if args.story in ("", story.name)]
+    print("captured delivered elsewhere applied contradicted   capture  tokens")
+    outcomes: list[Outcome] = []
+    for story in stories:
+        with tempfile.TemporaryDirectory(prefix="ouro-story-") as folder:
+            os.environ["HOME"] = folder
+            found = asyncio.run(run_story(story, make, Path(folder)))
+        outcomes.append(found)
+        marks = (found.captured, found.delivered, found.delivered_elsewhere, found.applied, found.contradicted)
+        print("".join(f"{'yes' if mark else '–':>9}" for mark in marks), end="")
+        print(f"{found.capture_seconds:12.1f} s {found.tokens:7,}  {story.name}", flush=True)
+    report(outcomes, args.model or "a scripted classifier")
+
+
+def report(outcomes: list[Outcome], model: str) -> None:
+    """The shares, with the model and the date."""
+    count = len(outcomes)
+    delivered = [found for found in outcomes if found.delivered]
+    seconds = sorted(found.capture_seconds for found in outcomes)
+    print(
+        f"{model}, {datetime.now(UTC):%Y-%m-%d}: captured {sum(found.captured for found in outcomes)} of {count},"
+        f" delivered {len(delivered)} of {count}, elsewhere {sum(found.delivered_elsewhere for found in outcomes)},"
+        f" applied {sum(found.applied for found in delivered)} of {len(delivered)} delivered,"
+        f" contradicted {sum(found.contradicted for found in outcomes)},"
+        f" capture p95 {seconds[int(0.95 * (count - 1))]:.1f} s; load {os.getloadavg()[0]:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

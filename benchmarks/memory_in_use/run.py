@@ -1,0 +1,136 @@
+"""Runs a story with a model: its sessions, then the questions, each in a new session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.memory_in_use.stories import Story
+from ouro.assemble import Options, opener
+from ouro.events import NotesRecalled, Replied, UsageUpdated
+from ouro.llm import Chunk, Model, ModelSpec, ScriptedModel
+from ouro.messages import Context, Message
+from ouro.session import OpenRequest, Session
+from ouro.utils.runtime import get_home
+
+_BEFORE = re.compile(r"^\|?\s*before \(.*$", re.MULTILINE)
+"""An earlier version of a note, marked as such: it is delivered, but not as what holds."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    captured: bool
+    """The statement is in the core or a note that is in use."""
+    delivered: bool
+    """It was in the request with the question, and nothing outdated was."""
+    delivered_elsewhere: bool
+    """A note went with the question on which it does not bear."""
+    applied: bool
+    """The answer has it."""
+    contradicted: bool
+    """The answer has what was corrected."""
+    capture_seconds: float
+    tokens: int
+    """Of the request with the question."""
+
+
+class Recording:
+    """A model that remembers the messages of its last request with tools: a turn's."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.spec = model.spec
+        self.last: Sequence[Message] = ()
+
+    def constrained(self, schema: Any) -> Any:
+        return self._model.constrained(schema) if hasattr(self._model, "constrained") else self._model
+
+    async def stream(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> AsyncGenerator[Chunk, None]:
+        if tools:
+            self.last = tuple(messages)
+        async with aclosing(self._model.stream(messages, tools)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    @property
+    def sent(self) -> str:
+        """The system prompt, and what went with the last message; not what the user said."""
+        texts = [part.text for message in self.last[-1:] for part in message.parts_of(Context)]
+        whole = "\n".join([*(message.text for message in self.last if message.role == "system"), *texts])
+        return _BEFORE.sub("", whole)
+
+
+def scripted() -> Model:
+    """A small classifier that keeps every sentence it is asked about, and answers turns with "Ok."."""
+
+    def answer(messages: Sequence[Message]) -> str:
+        said = messages[-1].text
+        if said.startswith("The sentence: "):
+            return json.dumps({"keep": True, "note": said.removeprefix("The sentence: ")})
+        return '{"relation": "other"}' if said.startswith("Old note: ") else "Ok."
+
+    return ScriptedModel([answer] * 50, spec=ModelSpec("scripted-1b"))
+
+
+async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Outcome:
+    """The outcome of a story, in a new repository in `folder`; the home of the process is used."""
+    repository = folder / "project"
+    repository.mkdir()
+    (repository / "README.md").write_text("# shop\n")
+    subprocess.run("git init -q && git add -A", shell=True, cwd=repository, check=True)
+    get_home().mkdir(mode=0o700, exist_ok=True)
+    (get_home() / "config.yaml").write_text("memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n")
+    seconds = [(await _turn(repository, make(), said)).capture_seconds for said in story.said]
+    kept = "\n".join(path.read_text() for path in _files(repository))
+    asked, other = [await _turn(repository, make(), text) for text in (story.question, story.other)]
+    has_outdated = bool(story.outdated and re.search(story.outdated, asked.sent))
+    return Outcome(
+        captured=bool(re.search(story.wanted, kept)),
+        delivered=bool(re.search(story.wanted, asked.sent)) and not has_outdated,
+        delivered_elsewhere=other.notes > 0,
+        applied=bool(re.search(story.wanted, asked.answer)),
+        contradicted=bool(story.outdated and re.search(story.outdated, asked.answer)),
+        capture_seconds=max(seconds),
+        tokens=asked.tokens,
+    )
+
+
+@dataclass(frozen=True)
+class _Turn:
+    answer: str
+    sent: str
+    notes: int
+    capture_seconds: float
+    tokens: int
+
+
+async def _turn(repository: Path, model: Model, text: str) -> _Turn:
+    recording = Recording(model)
+    options = Options(repository, ready_model=recording, trust=True, captures=True, mode="auto")
+    session: Session = await opener(options)(OpenRequest())
+    events = [event async for event in session.send(text)]
+    ended = time.monotonic()
+    while any(task.get_name() == "capture" for task in asyncio.all_tasks()):
+        await asyncio.sleep(0.01)
+    seconds = time.monotonic() - ended
+    recalled = [item for event in events if isinstance(event, NotesRecalled) for item in event.items]
+    replies = [event.message.text for event in events if isinstance(event, Replied)]
+    usage = [event.context for event in events if isinstance(event, UsageUpdated)]
+    await session.close()
+    notes = sum(item.state == "loaded" for item in recalled)
+    return _Turn(replies[-1] if replies else "", recording.sent, notes, seconds, usage[-1] if usage else 0)
+
+
+def _files(repository: Path) -> list[Path]:
+    return [*(get_home() / "memory").glob("*.md"), *(repository / ".ouro" / "memory").glob("*.md")]

@@ -1,0 +1,206 @@
+"""Stories: what a user says in some sessions, and questions in a later one on which it bears, or does not.
+
+`VISIBLE` may be looked at while memory is changed. `HELD_OUT` is only measured: do not tune anything on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Story:
+    name: str
+    said: tuple[str, ...]
+    """One message for each session."""
+    question: str
+    wanted: str
+    """A pattern in what is delivered with the question, and in an answer that applies it."""
+    outdated: str = ""
+    """A pattern that neither holds: what was corrected."""
+    other: str = "Write a haiku about rain."
+    """A question on which it does not bear."""
+
+
+_END = "Answer in one short line, no tools."
+
+
+def _story(name: str, *said: str, ask: str, wanted: str, outdated: str = "", other: str = "") -> Story:
+    return Story(name, said, f"{ask} {_END}", wanted, outdated, other or Story.other)
+
+
+VISIBLE = (
+    _story(
+        "tests",
+        "The tests of this project run with `pytest -q -x`, never with tox.",
+        ask="How do I run the tests here?",
+        wanted="pytest -q -x",
+    ),
+    _story(
+        "queue",
+        "We use Redis for the job queue.",
+        "We changed our mind: RabbitMQ replaces Redis for the job queue.",
+        ask="Which job queue do we use now?",
+        wanted="RabbitMQ",
+        outdated="We use Redis",
+    ),
+    _story(
+        "basket",
+        "No, that is wrong: the basket must never hold a negative price.",
+        ask="May a price in the basket be negative?",
+        wanted=r"(?i)never|\bno\b|must not|cannot",
+        other="Sort the list.",
+    ),
+    _story("name", "By the way, my name is Ada.", ask="What is my name?", wanted="Ada"),
+    _story(
+        "sqlite",
+        "We decided on SQLite for the shop because it must run offline. Now show me the README.",
+        ask="Which database does the shop use, and why?",
+        wanted="(?i)sqlite",
+    ),
+    _story("port", "The staging server listens on port 8417.", ask="Which port does staging listen on?", wanted="8417"),
+    _story(
+        "port changed",
+        "The staging server listens on port 8417.",
+        "No, the staging server listens on port 9020.",
+        ask="Which port does staging listen on?",
+        wanted="9020",
+        outdated="8417",
+    ),
+    _story(
+        "line length",
+        "I prefer lines of at most 88 characters in Python.",
+        ask="How long may a line of Python be for me?",
+        wanted="88",
+        other="thanks, that is all",
+    ),
+    _story("deploy", "We never deploy on Fridays.", ask="May I deploy on Friday?", wanted="(?i)never|no"),
+    _story("owner", "Priya owns the billing service.", ask="Who owns the billing service?", wanted="Priya"),
+    _story(
+        "retry",
+        "Calls to the bank are retried three times.",
+        "From now on calls to the bank are retried five times.",
+        ask="How often are calls to the bank retried?",
+        wanted="(?i)five|5",
+        outdated="(?i)retried three",
+    ),
+    _story(
+        "branch", "Our main branch is called trunk.", ask="What is the name of our main branch?", wanted="(?i)trunk"
+    ),
+    _story(
+        "money",
+        "Amounts of money are integers in cents, never floats.",
+        ask="Which type has an amount of money here?",
+        wanted="(?i)cents|integer",
+    ),
+    _story(
+        "package",
+        "This project uses uv, not pip.",
+        ask="Which package manager does this project use?",
+        wanted=r"\buv\b",
+    ),
+    _story("node", "The frontend needs Node 22.", ask="Which Node version does the frontend need?", wanted="22"),
+    _story(
+        "review",
+        "Each pull request needs two reviews.",
+        ask="How many reviews does a pull request need?",
+        wanted="(?i)two|2",
+    ),
+    _story(
+        "log",
+        "We use structlog for logging instead of print.",
+        ask="What do we use for logging?",
+        wanted="(?i)structlog",
+    ),
+    _story(
+        "cache",
+        "The price cache lives for ten minutes.",
+        ask="How long does the price cache live?",
+        wanted="(?i)ten|10",
+    ),
+    _story(
+        "two", "My editor is Helix. Please fix the typo in line 3.", ask="Which editor do I use?", wanted="(?i)helix"
+    ),
+    _story(
+        "ci",
+        "Our CI runs on Buildkite.",
+        "Actually our CI runs on Drone now, not Buildkite.",
+        ask="Where does our CI run?",
+        wanted="Drone",
+        outdated="runs on Buildkite",
+    ),
+)
+HELD_OUT = (
+    _story("lint", "Linting is done with `ruff check --fix`.", ask="How do I lint this code?", wanted="ruff check"),
+    _story(
+        "mail",
+        "Mail is sent through Postmark.",
+        "We moved mail from Postmark to Mailgun.",
+        ask="Through which service is mail sent?",
+        wanted="Mailgun",
+        outdated="sent through Postmark",
+    ),
+    _story("dates", "Dates are always stored in UTC.", ask="In which time zone do we store dates?", wanted="UTC"),
+    _story("city", "I live in Lisbon.", ask="In which city do I live?", wanted="Lisbon"),
+    _story(
+        "secret store", "Secrets come from Vault and not from files.", ask="Where do secrets come from?", wanted="Vault"
+    ),
+    _story(
+        "limit",
+        "The upload limit is 20 MB.",
+        "The upload limit is 50 MB now.",
+        ask="What is the upload limit?",
+        wanted="50",
+        outdated="20 MB",
+    ),
+    _story("indent", "I like tabs better than spaces.", ask="Do I like tabs or spaces better?", wanted="(?i)tabs"),
+    _story(
+        "proto",
+        "Services talk gRPC to each other, because JSON was too slow.",
+        ask="Which protocol do services talk to each other?",
+        wanted="gRPC",
+    ),
+    _story("oncall", "Marta is on call this month.", ask="Who is on call?", wanted="Marta"),
+    _story("license", "The code is under the Apache license.", ask="Under which license is the code?", wanted="Apache"),
+    _story("shell", "My shell is fish.", ask="Which shell do I use?", wanted="(?i)fish"),
+    _story(
+        "migrate",
+        "Migrations are written by hand; Alembic's autogenerate is not used.",
+        ask="Are migrations written by hand or autogenerated?",
+        wanted="(?i)by hand",
+    ),
+    _story(
+        "wrong",
+        "That is wrong. The parser must accept empty lines.",
+        ask="Must the parser accept empty lines?",
+        wanted="(?i)accept|yes",
+    ),
+    _story(
+        "python",
+        "We support Python 3.10 and newer.",
+        "We no longer support Python 3.10; the oldest is 3.12.",
+        ask="What is the oldest Python that we support?",
+        wanted="3\\.12",
+        outdated="3.10 and newer",
+    ),
+    _story("docs", "Docs are built with mkdocs build --strict.", ask="How are the docs built?", wanted="mkdocs"),
+    _story("team", "Our team has four developers.", ask="How many developers has our team?", wanted="(?i)four|4"),
+    _story(
+        "feature", "Feature flags are kept in LaunchDarkly.", ask="Where are feature flags kept?", wanted="LaunchDarkly"
+    ),
+    _story(
+        "editor",
+        "I use a screen reader, so keep tables short.",
+        ask="Do I use a screen reader?",
+        wanted="(?i)screen reader|yes",
+    ),
+    _story(
+        "release",
+        "Releases are cut on Mondays.",
+        "No, releases are cut on Wednesdays.",
+        ask="On which day are releases cut?",
+        wanted="Wednesday",
+        outdated="on Mondays",
+    ),
+    _story("host", "Production runs at Hetzner.", ask="Where does production run?", wanted="Hetzner"),
+)
