@@ -204,7 +204,7 @@ def test_what_was_put_there_from_outside_is_shown_on_the_screen_and_kept_by_one_
     folder.mkdir(parents=True)
     (folder / "facts.md").write_text("- Works with uv.\n")
     terminal = ouro.screen()
-    terminal.until_shows("Remember this (user)?", "keep it")
+    terminal.until_shows("Remember this in all your projects?", "keep it")
     time.sleep(terminal.GRACE)
     terminal.press("1", lambda: not terminal.shows("keep it"))
     terminal.until_shows("Memory (user) changed: facts.md: + Works with uv.")

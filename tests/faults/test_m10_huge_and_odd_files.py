@@ -178,5 +178,5 @@ async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home
     [waiting] = Conversation(home / ".ouro", session="s-2").manager.proposals()
     question = question_about(waiting)
 
-    assert question.details.splitlines()[1:3] == ["facts.md", "- a"]
+    assert question.details.splitlines()[1:3] == ["- a", "- a"]
     assert carried_over(waiting.edits[0], waiting.edits[0].before) == waiting.edits[0].after

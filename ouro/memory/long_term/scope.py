@@ -42,7 +42,7 @@ from ouro.memory.long_term.trust.turn_changes import TurnChanges, written_in_tur
 from ouro.memory.long_term.trust.turn_marks import TURNS, is_turn_running
 from ouro.memory.tokens import estimate
 
-FOREIGN_REASON = "it was written outside of ouro and is not approved"
+FOREIGN_REASON = "it was written outside of ouro"
 _CONSOLIDATED = "consolidated"
 """The state file with the digests of consolidated texts."""
 _OFF = "off"

@@ -587,3 +587,22 @@ async def test_a_message_that_came_too_late_to_steer_a_command_is_sent_afterward
         busy.until.set()
         await task
         await until(pilot, lambda: session.sent[1:] == ["now"])
+
+
+async def test_a_digit_chooses_from_a_short_list_and_letters_that_came_by_chance_do_not():
+    answers = []
+
+    async def open_session(request):
+        answers.append(request.trust)
+        if request.trust == "unknown":
+            raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+        return FakeSession()
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "2 no" in screen_text(pilot.app))
+        pilot.app.screen._accepts_from = 0.0
+        await pilot.press(*"say hi", "enter")
+        assert answers == ["unknown"]
+        pilot.app.screen._accepts_from = 0.0
+        await pilot.press("2")
+        await until(pilot, lambda: answers == ["unknown", "no"])

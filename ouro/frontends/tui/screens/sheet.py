@@ -167,23 +167,55 @@ def _state(job: JobInfo) -> str:
 
 
 MAX_WITHOUT_SEARCH = 6
-"""Up to this many choices are shown without a search line; typing still filters."""
+"""Up to this many choices are numbered, and a digit chooses; more have a search line."""
+STRAY_GRACE = 0.5
+"""Seconds after a letter in which Enter chooses nothing: the user was writing when the choices appeared."""
+
+
+class _PickerSearch(Input):
+    """The search line of a picker; a short list has none, and its letters search nothing."""
+
+    async def _on_key(self, event: events.Key) -> None:
+        picker = self.screen
+        if isinstance(picker, Picker) and picker.is_short and event.is_printable:
+            event.stop()
+            event.prevent_default()
+            picker.press(event)
+            return
+        await super()._on_key(event)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        if isinstance(self.screen, Picker) and self.screen.is_short:
+            event.stop()
+            event.prevent_default()
+        else:
+            super()._on_paste(event)
 
 
 class Picker(Sheet[str | None]):
-    """A list to choose from: arrows mark, typing filters, Enter chooses."""
+    """A list to choose from: arrows mark, typing filters or a digit chooses, Enter chooses."""
 
     def __init__(
-        self, title: str, choices: Sequence[Choice], current: str = "", search: str = "", grace: float = 0.0
+        self, title: str, choices: Sequence[Choice], current: str = "", search: str | None = None, grace: float = 0.0
     ) -> None:
-        """`grace`: seconds in which Enter is ignored: it may have been typed before the picker appeared."""
+        """`search`: typed already; None: a short list is numbered in place of searched.
+
+        `grace`: seconds in which Enter is ignored: it may have been typed before the picker appeared.
+        """
         super().__init__()
         self._grace = grace
         self._accepts_from = 0.0
         self._title = title
+        self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
+        if self.is_short:
+            choices = [
+                Choice(choice.value, f"{number} {choice.label}", choice.detail)
+                for number, choice in enumerate(choices, 1)
+            ]
+        self._choices = choices
         self._list = PickList(choices, current)
-        few = "few" if len(choices) <= MAX_WITHOUT_SEARCH else ""
-        self._search = Input(search, placeholder="type to search", compact=True, id="picker-search", classes=few)
+        self._search = _PickerSearch(search or "", placeholder="type to search", compact=True, id="picker-search")
+        self._search.set_class(self.is_short, "few")
         self._above = VerticalScroll(classes="sheet--question", can_focus=False)
 
     def compose(self) -> ComposeResult:
@@ -218,3 +250,11 @@ class Picker(Sheet[str | None]):
         elif event.key in STEPS:
             event.stop()
             self._list.action_move(STEPS[event.key])
+
+    def press(self, event: events.Key) -> None:
+        """A character in a short list: a digit chooses."""
+        number = int(event.character) if event.character and event.character.isdecimal() else 0
+        if not 0 < number <= len(self._choices):
+            self._accepts_from = time.monotonic() + STRAY_GRACE
+        elif time.monotonic() >= self._accepts_from:
+            self.dismiss(self._choices[number - 1].value)

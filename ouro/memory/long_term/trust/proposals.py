@@ -128,14 +128,18 @@ def carried_over(edit: FileEdit, current: str) -> str:
 
 
 def question_about(proposal: Proposal) -> Question:
-    """The question, with why the change is pending, what was read before it, and the lines that change."""
-    why = [f"Pending because {proposal.reason}."]
+    """The question in plain words: where the change was found or why it is pending, and all of its lines."""
+    names = ", ".join(edit.name for edit in proposal.edits)
+    if proposal.origin == "outside":
+        why = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
+    else:
+        why = [f"The agent wrote it into {names}. You are asked because {proposal.reason}."]
     if proposal.sources:
         why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
-    lines = [escaped(line) for edit in proposal.edits for line in _changed(edit)]
+    lines = [escaped(line) for edit in proposal.edits for line in _changed(edit, named=len(proposal.edits) > 1)]
     left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
-    text = f"Remember this ({proposal.scope})? {subject_of(proposal.edits)}"
-    return Question(text, (KEEP, LEAVE), details="\n".join([*why, *lines[:_MAX_LINES], *left]))
+    where = "in all your projects" if proposal.scope == "user" else "in this project"
+    return Question(f"Remember this {where}?", (KEEP, LEAVE), details="\n".join([*why, *lines[:_MAX_LINES], *left]))
 
 
 def memory_note(text: str) -> str:
@@ -143,14 +147,24 @@ def memory_note(text: str) -> str:
     return f"<memory_note>\n{text.replace('<', '&lt;')}\n</memory_note>"
 
 
-def _changed(edit: FileEdit) -> list[str]:
+def _changed(edit: FileEdit, *, named: bool) -> list[str]:
+    """The changed lines with `+` or `-`; of a note its text, then its other fields in one line."""
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    if not old and is_note_name(edit.name.rpartition("/")[2]):  # the text before its metadata
-        text = _words_of(new)
-        return [edit.name, *(f"+ {line}" for line in (*text, *new[: len(new) - len(text)]))]
-    changes = list(line_changes(old, new))
-    gone = [f"- {line}" for start, end, _, _ in changes for line in old[start:end]]
-    return [edit.name, *gone, *(f"+ {line}" for _, _, start, end in changes for line in new[start:end])]
+    title = [edit.name] if named else []
+    if is_note_name(edit.name.rpartition("/")[2]):
+        words, before = _words_of(new), _words_of(old)
+        changes = [*(f"- {line}" for line in before if line not in words), *(f"+ {line}" for line in words)]
+        fields = new[1 : len(new) - len(words) - 1]
+        kept = set(old)
+        changed = [line for line in fields if line not in kept]
+        return [*title, *filter(lambda line: line[2:].strip(), changes), *_fields(changed)]
+    found = list(line_changes(old, new))
+    gone = [f"- {line}" for start, end, _, _ in found for line in old[start:end]]
+    return [*title, *gone, *(f"+ {line}" for _, _, start, end in found for line in new[start:end])]
+
+
+def _fields(lines: Sequence[str]) -> list[str]:
+    return [f"  ({' · '.join(line.strip() for line in lines if line.strip())})"] if lines else []
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:

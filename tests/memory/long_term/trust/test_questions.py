@@ -1,0 +1,27 @@
+"""What the user is asked about a change of memory is in plain words, and hides nothing."""
+
+from ouro.memory.long_term.git.values import FileEdit
+from ouro.memory.long_term.trust.proposals import Proposal, question_about
+
+NOTE = "---\nid: mem_3f6c1e0b\ncategory: corrections\nentities: [file:api.py]\n---\napi.py must not import os.\n"
+
+
+def test_a_core_line_is_asked_about_by_its_words_and_place():
+    edit = FileEdit("preferences.md", "- Tabs.\n", "- Tabs.\n- Answer in German.\n")
+    question = question_about(Proposal("a", "user", "outside", (edit,), "it was written outside of ouro"))
+    assert question.text == "Remember this in all your projects?"
+    assert question.details.splitlines() == [
+        "Found in preferences.md of your memory, not yet approved: it was written outside of ouro.",
+        "+ - Answer in German.",
+    ]
+
+
+def test_a_note_is_asked_about_without_front_matter_but_with_all_its_fields():
+    edit = FileEdit("notes/mem_3f6c1e0b.md", None, NOTE)
+    question = question_about(Proposal("a", "repo", "agent", (edit,), "it is not in your words", ("web page",)))
+    assert question.text == "Remember this in this project?"
+    assert question.details.splitlines()[1:] == [
+        "Read before it was written: web page.",
+        "+ api.py must not import os.",
+        "  (id: mem_3f6c1e0b · category: corrections · entities: [file:api.py])",
+    ]
