@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 from itertools import repeat
 
 import pytest
+from agent.test_laws import check_sendable
 
 from ouro.assemble import opener
 from ouro.events import PermissionAsked, Permit, Said, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term.forget import OuroHome, TrueForget
+from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, ToolReply, Usage
 from ouro.options import Options
 from ouro.session import OpenRequest
@@ -314,6 +317,42 @@ async def test_what_is_forgotten_everywhere_is_gone_from_their_transcripts(repos
     texts = [path.read_text(errors="replace") for path in (root / "sessions").rglob("*") if path.is_file()]
     assert len(texts) > 3
     assert not any("blackbird-77" in text for text in texts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_their_transcripts_can_be_sent_however_they_end(seed, repository):
+    """The first law, for subagents that are killed and interrupted at any moment."""
+    chance = random.Random(seed)
+    calls = [
+        call("glob", pattern="*"),
+        call("read", path="none"),
+        call("nothing"),
+        call("write", path="n", content="x"),
+    ]
+    script = lambda: [ScriptedReply("Hm.", tuple(chance.choices(calls, k=chance.randint(1, 3)))) for _ in range(4)]  # noqa: E731
+    starts = ScriptedReply("", tuple(start(name) for name in ("one", "two")))
+    family = Family([starts, "Done.", "Done."], one=[*script(), "One."], two=[*script(), "Two."])
+    session = await opened(repository, family)
+    subagents, end, seen = session.workbench.subagents, chance.randint(3, 40), []
+    kills = []
+    async for event in session.send("go"):
+        seen.append(event)
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, Permit(chance.choice(["yes", "no"])))
+        if len(seen) == end and chance.random() < 0.5:
+            session.interrupt()
+        elif len(seen) == end:
+            running = [child.id for child in subagents.started() if not child.is_over]
+            kills += [asyncio.ensure_future(subagents.kill(child_id)) for child_id in running[:1]]
+    await asyncio.gather(*kills, return_exceptions=True)
+    assert sum(isinstance(event, TurnFinished) for event in seen) == 1
+    assert isinstance(seen[-1], TurnFinished)
+    check_sendable(session.transcript.context())
+    for info in await subagents.saved():
+        child = await MemoryManager.resume(subagents.store, info.id, project=str(repository))
+        check_sendable(child.context())
+        await child.close()
+    await session.close()
 
 
 async def test_wrong_starts_are_answered(tmp_path):
