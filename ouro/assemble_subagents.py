@@ -115,7 +115,8 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
     )
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
-    tools = tools_of(spec, {tool.name: tool for tool in found})
+    servers = session.extensions.mcp.tools(session.extensions.servers)
+    tools = tools_of(spec, {tool.name: tool for tool in (*found, *servers)})
     hooks = session.hooks.tools(order.cwd, order.name)
     runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool, hooks)
     models, instructions = _models_of(spec, session), session.extensions.instructions_in(order.cwd)
@@ -154,9 +155,12 @@ def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: Sess
 def tools_of(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
     """The tools that a kind of subagent has, in their usual order."""
     without = {*_NOT_FOR_CHILDREN, *spec.without}
-    return {
-        name: tool for name, tool in tools.items() if name not in without and (not spec.tools or name in spec.tools)
-    }
+
+    def has(name: str) -> bool:
+        is_of_server = any(name.startswith(f"{server}__") for server in spec.tools if server.startswith("mcp__"))
+        return name not in without and (not spec.tools or name in spec.tools or is_of_server)
+
+    return {name: tool for name, tool in tools.items() if has(name)}
 
 
 async def _after_tool(_tool: str) -> None:

@@ -1,0 +1,90 @@
+"""Subagents in the real program: three side by side, one ended, one at its limit; a hook that refuses; MCP tools."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes.model_server import Call, Reply
+
+FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
+NAMES = ("one", "two", "three")
+
+
+def start(name: str, agent: str = "explore") -> Call:
+    return Call("subagent", {"task": f"look at {name}", "prompt": f"Look into #{name}.", "agent": agent})
+
+
+def asked_of(request) -> str:
+    return "\n".join(str(message["content"]) for message in request.body["messages"] if message["role"] == "user")
+
+
+def results_in(request) -> int:
+    return sum(message["role"] == "tool" for message in request.body["messages"])
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="the hook uses jq")
+def test_three_explorers_one_ended_one_at_its_limit_and_a_hook_that_refuses(ouro):
+    held = threading.Event()
+    refuses = (
+        "jq -e '.tool_input.file_path | test(\"generated\")' > /dev/null && { echo 'made by make' >&2; exit 2; }; true"
+    )
+    config = {
+        "subagents": {"max_turns": 3},
+        "hooks": [{"event": "before-tool", "matcher": "write", "command": refuses}],
+    }
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump(config))
+
+    def script(request):
+        text = asked_of(request)
+        if "#one" in text:
+            return Call("glob", {"pattern": "*.py"}) if not results_in(request) else "One is found."
+        if "#two" in text:
+            return Reply("", [Call("glob", {"pattern": "*.py"})], hold=held)
+        if "#three" in text:
+            return Call("glob", {"pattern": f"*{results_in(request)}"})
+        if "write it" in text:
+            return (
+                "I see why."
+                if "made by make" in json.dumps(request.body["messages"])
+                else Call("write", {"path": "generated/a.py", "content": "x"})
+            )
+        return "All reported." if results_in(request) else Reply("", [start(name) for name in NAMES])
+
+    ouro.server.script(script)
+    terminal = ouro.screen("--mode", "edit", size=(40, 120))
+    terminal.send("explore it\r")
+    terminal.until_shows("explore-1: look at one", "explore-2: look at two", "Stopped after 3 model calls")
+    terminal.send("/tasks kill explore-2\r")
+    terminal.until_shows("ended by the user", "Ended explore-2.", "All reported.")
+    held.set()
+    terminal.send("write it\r")
+    terminal.until_shows("A hook refused this: made by make", "I see why.")
+    assert not (ouro.folder / "generated").exists()
+    terminal.send("/usage\r")
+    terminal.until_shows("Of this session: 3 subagents")
+    assert terminal.leave() == 0
+
+
+def test_a_subagent_uses_the_tools_of_servers(ouro):
+    server = {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"servers": {"demo": server}}}))
+
+    def script(request):
+        if "#echo" in asked_of(request):
+            said = Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "heron"}})
+            return said if not results_in(request) else f"It says {request.results[-1]}."
+        return "Done." if results_in(request) else start("echo", "general")
+
+    ouro.server.script(script)
+    done = ouro.headless("--allow", "mcp(demo.*)", "-p", "go", "--output", "stream-json")
+    assert done.code == 0, done
+    assert "It says heron." in ouro.server.requests[-1].results[-1]
+    progress = [line for line in done.lines if line["type"] == "subagent_progress"]
+    assert (progress[-1]["id"], progress[-1]["state"], progress[-1]["calls"]) == ("general-1", "done", 1)
+    assert {line["call_id"] for line in progress} != {""}
