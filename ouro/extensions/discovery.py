@@ -69,11 +69,14 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
 
 def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> Iterator[tuple[Path, Path, Source]]:
     """Each file, the folder that its name counts from, and its source."""
-    for folder in user_folders(kind):
-        files = files_below(folder, kind)
+
+    def noted(folder: Path, files: list[Path]) -> list[Path]:
         if len(files) == MAX_FILES:
             problems.append(f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used.")
-        yield from ((path, folder, "user") for path in files)
+        return files
+
+    for folder in user_folders(kind):
+        yield from ((path, folder, "user") for path in noted(folder, files_below(folder, kind)))
     try:
         plugins = [plugin_folder(name).resolve() for name in installed_plugins()]
     except ConfigError as error:
@@ -83,9 +86,10 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
         inside = (path for path in files_below(plugin / kind, kind) if path.resolve().is_relative_to(plugin))
         yield from ((path, plugin / kind, "plugin") for path in inside)
     if trusted:
-        folders = [root.resolve() / name for name in EXTENSION_FOLDERS[kind]]
-        for path in extension_files(root, kind):
-            yield path, next(folder for folder in folders if path.is_relative_to(folder)), "project"
+        files = extension_files(root, kind)
+        for folder in (root.resolve() / name for name in EXTENSION_FOLDERS[kind]):
+            here = [path for path in files if path.is_relative_to(folder)]
+            yield from ((path, folder, "project") for path in noted(folder, here))
 
 
 def user_folders(kind: FileKind) -> list[Path]:

@@ -83,6 +83,18 @@ def test_a_skill_that_cannot_be_used_is_named_with_the_reason(home, tmp_path, te
     assert find_files("skills", tmp_path, trusted=True) == ([], [f"~/.ouro/skills/pdf/SKILL.md is not used: {why}"])
 
 
+@pytest.mark.parametrize("is_users", [True, False])
+def test_a_folder_of_too_many_files_is_named(home, repository, monkeypatch, is_users):
+    monkeypatch.setattr("ouro.extensions.discovery.MAX_FILES", 3)
+    monkeypatch.setattr("ouro.safety.trust_scope.MAX_FILES", 3)
+    folder = (home if is_users else repository) / ".claude/commands"
+    for number in range(5):
+        write(folder / f"c{number}.md")
+    found, (problem,) = find_files("commands", repository, trusted=True)
+    assert len(found) == 3
+    assert problem.endswith(".claude/commands holds more than 3 files: the rest is not used.")
+
+
 def test_a_pipe_and_a_loop_of_links_stop_nothing(home, tmp_path):
     write(home / ".ouro/commands/ok.md")
     os.mkfifo(home / ".ouro/commands/pipe.md")

@@ -373,6 +373,21 @@ async def test_trust_is_asked_before_anything_is_obeyed():
     assert [request.trust for request in requests] == ["unknown", "no"]
 
 
+async def test_e4_a_long_trust_question_can_be_read_to_its_end_above_its_answers():
+    summary = [f"mcpServers.s{number}: run {number}" for number in range(60)]
+
+    async def open_session(request):
+        raise TrustNeeded(Path("/project"), [Path("/project/.mcp.json")], summary)
+
+    async with screen_of(open_session=open_session).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "mcpServers.s0: run 0" in screen_text(pilot.app))
+        assert "trust this folder" in screen_text(pilot.app)
+        assert "mcpServers.s59" not in screen_text(pilot.app)
+        await pilot.press(*["pagedown"] * 10)
+        await until(pilot, lambda: "mcpServers.s59: run 59" in screen_text(pilot.app))
+        assert "trust this folder" in screen_text(pilot.app)
+
+
 async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
     async def open_session(request):
         raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])

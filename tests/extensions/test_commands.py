@@ -1,0 +1,53 @@
+import pytest
+
+from ouro.extensions import CommandRegistry, CustomCommand, ExtensionFile, own_rule, prompt_of
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("Bash(git add:*)", "shell(git add *)"),
+        ("Bash(npm test)", "shell(npm test)"),
+        ("Bash", "shell"),
+        ("Bash(*)", "shell"),
+        ("Edit", "write"),
+        ("Write(src/**)", "write(src/**)"),
+        ("WebFetch(domain:docs.example)", "web_fetch(docs.example)"),
+        ("mcp__github__get_issue", "mcp(github.get_issue)"),
+        ("mcp__github", "mcp(github.*)"),
+        ("shell(git *)", "shell(git *)"),
+        ("no rule", ""),
+    ],
+)
+def test_a_tool_of_claude_code_is_a_rule_of_ouro(theirs, ours):
+    assert own_rule(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["Bash(git add:*), Read", "Bash(git add:*) Read", ["Bash(git add:*)", "Read"]],
+)
+@pytest.mark.parametrize("source", ["user", "project", "plugin"])
+def test_r2_allowed_tools_are_written_in_three_ways_and_hold_for_the_users_own(tmp_path, written, source):
+    file = ExtensionFile("x", tmp_path / "x.md", {"allowed-tools": written}, "Go.", source)
+    assert prompt_of(file, "").allow == (("shell(git add *)", "read") if source == "user" else ())
+
+
+def command(name, place):
+    async def prompt(_arguments):
+        raise AssertionError
+
+    return CustomCommand(name, "", "", place, prompt)
+
+
+def test_commands_of_servers_come_and_go_and_take_no_name_that_is_taken():
+    servers = []
+    registry = CommandRegistry([lambda: [command("Ship", "a.md")], lambda: servers], ["compact"])
+    assert [found.name for found in registry.commands()] == ["Ship"]
+    servers += [command("github:review", "MCP server github"), command("ship", "b"), command("Compact", "c")]
+    assert [found.name for found in registry.commands()] == ["github:review", "Ship"]
+    assert registry.find("SHIP").place == "a.md"
+    assert registry.problems() == [
+        "Two are named /ship: a.md is used, b is not. Rename one.",
+        "c is not used: /Compact is a command of ouro. Rename it.",
+    ]
