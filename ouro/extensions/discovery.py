@@ -70,13 +70,13 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
 def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> Iterator[tuple[Path, Path, Source]]:
     """Each file, the folder that its name counts from, and its source."""
 
-    def noted(folder: Path, files: list[Path]) -> list[Path]:
+    def with_limit(folder: Path, files: list[Path]) -> list[Path]:
         if len(files) == MAX_FILES:
             problems.append(f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used.")
         return files
 
     for folder in user_folders(kind):
-        yield from ((path, folder, "user") for path in noted(folder, files_below(folder, kind)))
+        yield from ((path, folder, "user") for path in with_limit(folder, files_below(folder, kind)))
     try:
         plugins = [plugin_folder(name).resolve() for name in installed_plugins()]
     except ConfigError as error:
@@ -89,7 +89,7 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
         files = extension_files(root, kind)
         for folder in (root.resolve() / name for name in EXTENSION_FOLDERS[kind]):
             here = [path for path in files if path.is_relative_to(folder)]
-            yield from ((path, folder, "project") for path in noted(folder, here))
+            yield from ((path, folder, "project") for path in with_limit(folder, here))
 
 
 def user_folders(kind: FileKind) -> list[Path]:
