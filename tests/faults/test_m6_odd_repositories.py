@@ -18,7 +18,7 @@ LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 
 @pytest.fixture(autouse=True)
 def soon_given_up(monkeypatch):
-    """A branch that another git holds is tried for two seconds and a half; here less."""
+    """A branch that another git holds is tried for three seconds; here less."""
     monkeypatch.setattr(history, "_TRIES", 2)
 
 

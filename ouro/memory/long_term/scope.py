@@ -91,6 +91,8 @@ class ScopeMemory:
         self._mixed: set[tuple[str, str | None]] = set()
         """Texts in the files that were not approved, by name: what this session read of them may hold it."""
         self._accepted = ""
+        self._places: Mapping[str, str] = {}
+        """What changes with most writes, as it was after the last tool call."""
         self._approved_in_turn: dict[str, str | None] = {}
         """What was approved after a tool of the current turn: name -> text."""
 
@@ -130,6 +132,7 @@ class ScopeMemory:
     def open(self) -> None:
         """Read the files; commit what was approved but not committed, for example because ouro was killed."""
         self.store.open()
+        self._places = self.store.places()
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
             return
@@ -176,7 +179,8 @@ class ScopeMemory:
 
     def tool_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> None:
         """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro keeps this (M13)."""
-        if not self.store.has_changed_since_load(self.loaded):
+        before, self._places = self._places, self.store.places()
+        if self._places == before:
             return
         self.store.ensure_repo()  # to commit at the end of the turn
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
@@ -403,6 +407,11 @@ class ScopeMemory:
         self.store.commit_changes(subject_of(edits), trailers, names)
 
     def _reload(self) -> None:
+        self._places = self.store.places()  # before the folder is listed: no change after that is missed
+        with self.store.held():
+            self._load()
+
+    def _load(self) -> None:
         self.loaded = self.store.load_all()
         outside = self.store.outside_edits()
         self._undecided = frozenset(edit.name for edit in self._writes.of_others())

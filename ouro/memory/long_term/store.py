@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
@@ -112,8 +113,8 @@ class GitMemoryStore:
 
     def load_all(self) -> LoadedScope:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes nothing."""
-        seen = self._files.look()
-        prints = {file.name: file.fingerprint for file in seen}
+        with self._files.held():
+            seen, prints = self._files.look(), self._files.fingerprints()
         whole = {file.name for file in seen if not file.reason}
         notes = tuple(file.name for file in seen if file.name in whole and is_note(file.name))
         loadable = {*notes, *(f"{category}.md" for category in self.core)} & whole
@@ -153,8 +154,18 @@ class GitMemoryStore:
 
     def has_changed_since_load(self, loaded: LoadedScope) -> bool:
         """Whether a file or the history changed since. Starts no process."""
-        prints = {file.name: file.fingerprint for file in self._files.look()}
-        return prints != loaded.files or self.get_current_head() != loaded.head
+        return self._files.fingerprints() != loaded.files or self.get_current_head() != loaded.head
+
+    def places(self) -> Mapping[str, str]:
+        """Changes where a core file or the history does, and where a note is added, removed or replaced.
+
+        Cheap with any number of notes: a note that is written in place is not noticed.
+        """
+        return {**self._files.places(f"{name}.md" for name in self.core), "HEAD": self.get_current_head()}
+
+    def held(self) -> AbstractContextManager[None]:
+        """While inside, the folder is listed once."""
+        return self._files.held()
 
     def save_and_commit(
         self,
@@ -322,7 +333,7 @@ class GitMemoryStore:
     def approve(self, *names: str) -> None:
         """Approve files as they are now, after a file tool or an allowed git command wrote them."""
         self.ensure_repo()
-        now = self._files.blobs()
+        now = self._files.blobs(names)
         self._ledger.approve({name: now.get(name, GONE) for name in names})
 
     def outside_edits(self) -> tuple[FileEdit, ...]:
@@ -354,7 +365,7 @@ class GitMemoryStore:
 
     def _are_approved(self, names: Iterable[str]) -> bool:
         try:
-            return set(self._outside()).isdisjoint(names)
+            return not self._outside(names)
         except MemoryUnusable:
             return False
 
@@ -384,20 +395,24 @@ class GitMemoryStore:
         if commit == (accepted := self.accepted):
             return
         tree, before, approved = self.repository.tree(commit), self._tree(accepted), self._ledger.approved()
-        changed = {(name, tree.get(name, GONE)) for name in {*tree, *before} if tree.get(name) != before.get(name)}
+        changed = {(name, tree.get(name, GONE)) for name, _ in tree.items() ^ before.items()}
         if changed <= approved:
-            now = self._files.blobs()
+            now = self._files.blobs({name for name, _ in approved})
             still = {(name, blob) for name, blob in approved if now.get(name, GONE) == blob != tree.get(name, GONE)}
             self._ledger.settle(commit, tree, still)
+            self._verified = tree
 
-    def _outside(self, now: Mapping[str, str] | None = None) -> list[str]:
-        """The files that differ from the accepted commit, and are not approved."""
+    def _outside(self, names: Iterable[str] | None = None) -> list[str]:
+        """The files, or those of some, that differ from the accepted commit, and are not approved."""
         approved = self._ledger.approved()
-        return [name for name, blob in self._changed_since(self.accepted, now).items() if (name, blob) not in approved]
+        changed = self._changed_since(self.accepted, names)
+        return [name for name, blob in changed.items() if (name, blob) not in approved]
 
-    def _changed_since(self, commit: str, now: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The files that differ from a commit, with the blob that each is now (or GONE)."""
-        before, now = self._tree(commit), self._files.blobs() if now is None else now
+    def _changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
+        """The files, or those of some, that differ from a commit, with the blob that each is now (or GONE)."""
+        tree, chosen = self._tree(commit), None if names is None else [*names]
+        before = tree if chosen is None else {name: tree[name] for name in chosen if name in tree}
+        now = self._files.blobs(chosen)
         # What cannot be read is neither changed nor gone: the history keeps what was there.
         changed = sorted(name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name)))
         return {name: now.get(name, GONE) for name in changed}

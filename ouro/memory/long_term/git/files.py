@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -38,6 +38,16 @@ class ListedFile(msgspec.Struct, frozen=True):
     """Why it is not read; empty where it may be."""
 
 
+_Status = tuple[int, int, int, int, int, int, int]
+"""Mode, owner, hard links, inode, size, time of change of the content and of the file."""
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    raw: Mapping[str, _Status]
+    files: tuple[ListedFile, ...]
+    fingerprints: Mapping[str, str]
+
+
 class FileRefused(Exception):
     """A file that is not read; the message says why."""
 
@@ -59,22 +69,59 @@ class MemoryFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._blobs: dict[str, tuple[str, str]] = {}
+        self._listing = _Listing({}, (), {})
+        self._blobs_of: tuple[_Listing, dict[str, str]] | None = None
+        self._is_held = False
 
     def check(self) -> None:
         """Raises MemoryUnusable or FileNotFoundError where the folder cannot be used."""
         with self._opened(""):
             pass
 
-    def look(self) -> list[ListedFile]:
-        """Each file, sorted by name; none is opened."""
+    def look(self) -> Sequence[ListedFile]:
+        """Each file, sorted by name; none is opened. The same object where nothing has changed."""
+        return self._look().files
+
+    def fingerprints(self) -> Mapping[str, str]:
+        """Name -> fingerprint of each file. The same object where nothing has changed."""
+        return self._look().fingerprints
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While inside, the folder is listed once: for several questions about one moment."""
+        self._listing = self._look()
+        was_held, self._is_held = self._is_held, True
+        try:
+            yield
+        finally:
+            self._is_held = was_held
+
+    def places(self, names: Iterable[str]) -> dict[str, str]:
+        """Fingerprints of the two folders and of some files: cheap, and new where a file is added, removed or replaced.
+
+        Only a file that is not named, and that was written in place, changes none of them.
+        """
+        found: dict[str, str] = {}
+        for name in ("", ARCHIVE, *names):
+            with suppress(OSError):
+                found[name] = fingerprint((self.folder / name).lstat())
+        return found
+
+    def _look(self) -> _Listing:
+        if self._is_held:
+            return self._listing
+        raw: dict[str, _Status] = {}
         try:
             with self._opened("") as root:
-                found = list(_listed(root, ""))
+                _scan(root, "", raw)
                 with suppress(FileNotFoundError, MemoryUnusable), self._opened(ARCHIVE) as archive:
-                    found += _listed(archive, f"{ARCHIVE}/")
+                    _scan(archive, f"{ARCHIVE}/", raw)
         except FileNotFoundError:
-            return []
-        return _without_twins(sorted(found, key=lambda file: file.name))
+            raw = {}
+        if raw != self._listing.raw:
+            files = tuple(_without_twins([_listed(name, raw[name]) for name in sorted(raw)]))
+            self._listing = _Listing(raw, files, {file.name: file.fingerprint for file in files})
+        return self._listing
 
     def read(self, name: str) -> str:
         """The text of a file; raises as `read_bytes`, and FileRefused where it is not text."""
@@ -89,11 +136,11 @@ class MemoryFiles:
                 raise
             except OSError as error:
                 with suppress(OSError):
-                    if reason := _why_not(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                    if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
                         raise FileRefused(reason) from error
                 raise FileRefused(f"cannot be opened: {error.strerror}") from error
             try:
-                if reason := _why_not(os.fstat(descriptor)):
+                if reason := _refusal(os.fstat(descriptor)):
                     raise FileRefused(reason)
                 data = b""
                 while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
@@ -115,10 +162,15 @@ class MemoryFiles:
             return self.read_bytes(name)
         return None
 
-    def blobs(self) -> dict[str, str]:
-        """Name -> blob id of each file; UNREADABLE where it may not be read or is not text."""
+    def blobs(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """Name -> blob id of each file, or of some; UNREADABLE where it may not be read or is not text."""
+        if names is not None:
+            return {name: blob for name in names if (blob := self._blob(name))}
+        listing = self._look()
+        if self._blobs_of and self._blobs_of[0] is listing:
+            return self._blobs_of[1]
         now: dict[str, tuple[str, str]] = {}
-        for file in self.look():
+        for file in listing.files:
             cached = self._blobs.get(file.name)
             if cached is None or cached[0] != file.fingerprint:
                 cached = file.fingerprint, UNREADABLE
@@ -128,7 +180,19 @@ class MemoryFiles:
                     cached = file.fingerprint, blob_id(data)
             now[file.name] = cached
         self._blobs = now
-        return {name: blob for name, (_, blob) in now.items()}
+        self._blobs_of = listing, {name: blob for name, (_, blob) in now.items()}
+        return self._blobs_of[1]
+
+    def _blob(self, name: str) -> str | None:
+        """None where there is no such file."""
+        try:
+            data = self.read_bytes(name)
+            decode_text(data)
+        except FileNotFoundError:
+            return None
+        except (FileRefused, OSError):
+            return UNREADABLE
+        return blob_id(data)
 
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None); an error leaves the old one.
@@ -137,7 +201,7 @@ class MemoryFiles:
         """
         with self._place(name, create=data is not None) as (folder, base):
             with suppress(FileNotFoundError):
-                if reason := _why_not(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
                     raise FileRefused(reason)
             if data is None:
                 with suppress(FileNotFoundError):
@@ -145,6 +209,7 @@ class MemoryFiles:
             else:
                 replace_file(folder, base, data)
             os.fsync(folder)
+        self._is_held = False  # what was listed has changed
 
     @contextmanager
     def _place(self, name: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
@@ -180,18 +245,25 @@ class MemoryFiles:
             os.close(descriptor)
 
 
-def _listed(folder: int, prefix: str) -> Iterator[ListedFile]:
-    for name in sorted(os.listdir(folder))[:MAX_FILES]:
-        if name.startswith("."):
-            continue
+def _scan(folder: int, prefix: str, found: dict[str, _Status]) -> None:
+    with os.scandir(folder) as entries:
+        names = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    for entry in names[:MAX_FILES]:
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue  # another process has just removed it
-        if stat.S_ISDIR(found.st_mode) and prefix + name == ARCHIVE:
-            continue
-        reason = "not a name of a memory file" if not is_memory_name(prefix + name) else _why_not(found)
-        yield ListedFile(prefix + name, fingerprint(found), reason)
+        if not (stat.S_ISDIR(status.st_mode) and prefix + entry.name == ARCHIVE):
+            found[prefix + entry.name] = (
+                status.st_mode, status.st_uid, status.st_nlink, status.st_ino, status.st_size, status.st_mtime_ns,
+                status.st_ctime_ns,
+            )  # fmt: skip
+
+
+def _listed(name: str, found: _Status) -> ListedFile:
+    mode, owner, links, inode, size, modified, changed = found
+    reason = _why_not(mode, owner, links, size) if is_memory_name(name) else "not a name of a memory file"
+    return ListedFile(name, f"{inode}:{size}:{modified}:{changed}", reason)
 
 
 def fingerprint(found: os.stat_result) -> str:
@@ -199,7 +271,7 @@ def fingerprint(found: os.stat_result) -> str:
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def _without_twins(found: list[ListedFile]) -> list[ListedFile]:
+def _without_twins(found: Sequence[ListedFile]) -> list[ListedFile]:
     """On some disks two of the names would be one file: the name that ouro would choose counts, else the first."""
     last_first = sorted(found, key=lambda file: (not _USUAL_NAME.fullmatch(file.name), file.name), reverse=True)
     first = {portable_name(file.name): file.name for file in last_first}
@@ -216,19 +288,23 @@ def portable_name(name: str) -> str:
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
-def _why_not(found: os.stat_result) -> str:
+def _why_not(mode: int, owner: int, links: int, size: int) -> str:
     """Why a file is not read; empty where it may be."""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(mode):
         return "a link"
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(mode):
         return "a folder"
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(mode):
         return "a pipe, socket or device"
-    if found.st_uid != os.getuid():
+    if owner != os.getuid():
         return "belongs to another user"
-    if found.st_nlink > 1:
+    if links > 1:
         return "a hard link: the same file has another name elsewhere"
-    return _too_long(found.st_size) if found.st_size > MAX_FILE_BYTES else ""
+    return _too_long(size) if size > MAX_FILE_BYTES else ""
+
+
+def _refusal(found: os.stat_result) -> str:
+    return _why_not(found.st_mode, found.st_uid, found.st_nlink, found.st_size)
 
 
 def _too_long(size: int) -> str:

@@ -30,7 +30,7 @@ from ouro.utils.runtime import ensure_private_dir
 _State = TypeVar("_State", bound=msgspec.Struct)
 BRANCH = "main"
 _MAX_CACHED_TREES = 16
-_TRIES = 7
+_TRIES = 15
 _STALE_LOCK_SECONDS = 5.0
 """git holds a lock on a ref for milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -195,7 +195,7 @@ class GitRepository:
             except _Outrun as outrun:
                 why = outrun.args or why
                 self.drop_stale_locks()
-                time.sleep(0.02 * 2**attempt)
+                time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
             self.note_tip(commit)
             _update_index(self, commit, new)
