@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -95,6 +96,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output is gone; Python would print another error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return _report_disk(error)
+
+
+def _report_disk(error: OSError) -> int:
+    """Print why a file could not be read or written, and what to do; returns the exit code."""
+    from ouro.utils.log import log
+    from ouro.utils.text import clean
+
+    log.info("ouro ended", exc_info=error)
+    advice = "Run `ouro doctor`; `logs/ouro.log` has the details."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "Free some space, then run it again: what was saved before is not touched."
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = "Make it writable, or set OURO_HOME to a folder that is."
+    where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+    print(f"ouro: {clean(f'{where}{error.strerror or error}')}.\n{advice}", file=sys.stderr)  # noqa: T201
+    return 1
 
 
 def run_action(group: str, words: Sequence[str]) -> int:

@@ -45,7 +45,11 @@ def replace_file(
     """
     temporary = f".{name[:100]}.{os.urandom(4).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, mode, dir_fd=folder)
+    try:
+        descriptor = os.open(temporary, flags, mode, dir_fd=folder)
+    except OSError as error:
+        error.filename = _path_in(folder, name)
+        raise
     try:
         with os.fdopen(descriptor, "wb") as file:
             if like is not None:
@@ -57,11 +61,21 @@ def replace_file(
         check()
         if not (exclusive and _link(folder, temporary, name)):
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        error.filename = _path_in(folder, name)
+        raise
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
     _sync_folder(folder)
     return status
+
+
+def _path_in(folder: int, name: str) -> str:
+    """The path of a name in an open folder, for an error message."""
+    with suppress(OSError):
+        name = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), name)  # noqa: PTH115, PTH118
+    return name
 
 
 def _sync_folder(folder: int) -> None:
@@ -100,6 +114,19 @@ def write_private(path: Path, data: str | bytes) -> None:
     ensure_private_dir(path.parent)
     with open_folder(target.parent) as folder:
         replace_file(folder, target.name, data.encode() if isinstance(data, str) else data)
+
+
+def append_private(path: Path, text: str) -> None:
+    """Add `text` to a file (0600, created where it is missing); on disk when this returns."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) -> None:

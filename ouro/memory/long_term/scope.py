@@ -11,6 +11,7 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
+from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import (
     CLIENT,
     MESSAGE,
@@ -394,7 +395,7 @@ class ScopeMemory:
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> bool:
         """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
-        if not self.store.has_uncommitted:
+        if not self.store.repository.own(APPROVED):  # nothing was since the last commit
             return False
         left = {edit.name for edit in (*self.store.outside_edits(), *self._writes.of_others())}
         changed = self.store.edits_since(self.store.get_current_head())

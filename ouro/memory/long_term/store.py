@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
@@ -77,6 +76,7 @@ class GitMemoryStore:
         """Files that the last `commit_changes` skipped, and why."""
         self._files = MemoryFiles(folder)
         self.find = self._files.find  # as `read`; None where there is nothing that may be read
+        self.held = self._files.held
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
         self.secret_in = finds_secret
@@ -162,10 +162,6 @@ class GitMemoryStore:
         Cheap with any number of notes: a note that is written in place is not noticed.
         """
         return {**self._files.places(f"{name}.md" for name in self.core), "HEAD": self.get_current_head()}
-
-    def held(self) -> AbstractContextManager[None]:
-        """While inside, the folder is listed once."""
-        return self._files.held()
 
     def save_and_commit(
         self,
@@ -310,11 +306,6 @@ class GitMemoryStore:
         """Whether a text is the accepted one of a file, or was approved since."""
         blob = _mark(name, text)[1]
         return self._tree(self.accepted).get(name, GONE) == blob or (name, blob) in self._ledger.approved()
-
-    @property
-    def has_uncommitted(self) -> bool:
-        """Whether something is approved that may not be committed."""
-        return bool(self._ledger.approved())
 
     def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
         """The differences of the files from a commit (empty: from an empty folder)."""

@@ -24,7 +24,8 @@ async def test_a_tool_call_that_wrote_no_memory_lists_no_folder(session, monkeyp
 async def test_what_a_tool_call_wrote_is_noticed_at_once(session, name):
     await session.begin("I use uv.")
     path = session.folder / name
-    await session.call("shell", {"command": "make"}, act=lambda: path.write_text("- Uses uv.\n"))
+    text = f"{path.read_text() if path.exists() else ''}- Uses uv.\n"
+    await session.call("shell", {"command": "make"}, act=lambda: path.write_text(text))
     assert session.scopes["user"].store.outside_edits() == ()
 
 

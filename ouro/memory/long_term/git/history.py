@@ -13,7 +13,7 @@ from itertools import takewhile
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, BlamedLine, Commit, DiffHunk
-from ouro.utils.files import write_private
+from ouro.utils.files import append_private, write_private
 from ouro.utils.text import clean
 
 _FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
@@ -173,9 +173,7 @@ def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
 
 def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
     recorded = _turns(repo)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(repo.own_dir / _TURNS, flags, 0o600), "w") as file:
-        file.write("".join(f"{commit} {line}\n" for commit in commits if commit not in recorded))
+    append_private(repo.own_dir / _TURNS, "".join(f"{commit} {line}\n" for commit in commits if commit not in recorded))
 
 
 def _turns(repo: GitRepository) -> dict[str, Trailers]:

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.files import write_private
+from ouro.utils.files import append_private, write_private
 
 GONE = "-"
 """Stands for the content of a file that was removed."""
-_APPROVED, _ACCEPTED, _BEFORE = LEDGER_FILES = ("vouched", "accepted", "accepted.before")
+APPROVED, _ACCEPTED, _BEFORE = LEDGER_FILES = ("vouched", "accepted", "accepted.before")
 _RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
 _MAX_BYTES = 1 << 20
 
@@ -26,7 +26,7 @@ class ApprovalLedger:
     """The accepted commit, and the contents that were approved since. Everything blocks: use from a thread."""
 
     def __init__(self, own_dir: Path) -> None:
-        self._approved = own_dir / _APPROVED
+        self._approved = own_dir / APPROVED
         self._accepted = own_dir / _ACCEPTED
         self._before = own_dir / _BEFORE
         """The accepted commit before this one: counts where a disk has damaged the record."""
@@ -74,11 +74,7 @@ class ApprovalLedger:
             # The older half was committed and accepted long ago.
             lines = self._approved.read_text().splitlines()
             write_private(self._approved, "".join(f"{line}\n" for line in lines[len(lines) // 2 :]))
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(self._approved, flags, 0o600), "w") as file:
-            file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
-            file.flush()
-            os.fsync(file.fileno())
+        append_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in contents.items()))
 
     def approved(self) -> frozenset[tuple[str, str]]:
         """All that was approved since the last `settle`, as (name, blob)."""

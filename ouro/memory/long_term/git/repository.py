@@ -32,7 +32,7 @@ BRANCH = "main"
 _MAX_CACHED_TREES = 16
 _TRIES = 15
 _STALE_LOCK_SECONDS = 5.0
-"""git holds a lock on a ref for milliseconds."""
+"""git holds a lock on a ref, and writes an object, in milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
 """Objects that lie in files of their own, three a commit, before they are packed."""
@@ -42,6 +42,9 @@ _UNKNOWN_FORMAT = re.compile(
     r"repositoryformatversion\s*=\s*+(?![01]\s)|objectformat\s*=\s*+(?!sha1\s)|refstorage\s*=\s*+(?!files\s)",
     re.IGNORECASE,
 )
+_COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+_LEFT_BY_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
+"""What a git that failed leaves: on a full disk nine files a commit."""
 _UNFINISHED = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
     "rebase-merge": "a rebase", "rebase-apply": "a rebase",
@@ -340,9 +343,15 @@ class GitRepository:
         """Run `git fast-import`; a report of a crash, which quotes the stream, is removed."""
         done = self.run(*(DURABLE_PACKS if durable else ()), "fast-import", "--quiet", *flags, given=stream)
         if done.returncode:
-            for report in self.git_dir.glob("fast_import_crash_*"):
-                report.unlink(missing_ok=True)
+            self._drop_temporary_files()
         return done
+
+    def _drop_temporary_files(self) -> None:
+        """Remove what a failed git has left, but not what a git of the user may be writing now."""
+        for path in (path for pattern in _LEFT_BY_GIT for path in self.git_dir.glob(pattern)):
+            with suppress(OSError):
+                if "crash" in path.name or time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    path.unlink()
 
     def drop_stale_locks(self) -> bool:
         """Drop locks on refs that no running git can hold, while `alone`; returns whether others are left."""
@@ -372,8 +381,9 @@ class GitRepository:
         self._demand_safe(git_dir)
         common = self.state_dir / COMMON
         if self._common_of != git_dir:
-            ensure_private_dir(common)
-            write_private(common / "config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
+            if read_text(common / "config") != _COMMON_CONFIG:
+                ensure_private_dir(common)
+                write_private(common / "config", _COMMON_CONFIG)
             for name in ("objects", "refs", "packed-refs"):
                 link = common / name
                 if not link.is_symlink() or link.readlink() != git_dir / name:
