@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _MAX_REFUSED = 10
 
 
-async def export(context: ActionContext, file: str, force: bool) -> Answer | None:
+async def export(context: ActionContext, file: str, force: bool, to: str = "") -> Answer | None:
+    if to:
+        return await _export_to(context, to)
     if not file and context.session:
         file = "ouro-memory.md"
     path = context.cwd / Path(file).expanduser() if file else None
@@ -38,6 +40,18 @@ async def export(context: ActionContext, file: str, force: bool) -> Answer | Non
     await asyncio.to_thread(write_document, path, [text], force=force)
     size = len(text.encode())
     return Answer({"file": str(path), "bytes": size}, [line(f"Wrote {tilde(path)}, {size:,} bytes.")])
+
+
+async def _export_to(context: ActionContext, agent: str) -> Answer:
+    """Write the core into the files that another agent reads, between markers."""
+    texts = await context.memory(lambda memory: long_term.texts_for_agent(memory.editor, agent))
+    for path, text in texts.items():
+        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+        mode = path.stat().st_mode if path.exists() else 0o644  # others may read the instructions of a project
+        await asyncio.to_thread(write_document, path, [text], force=True)
+        path.chmod(mode & 0o777)
+    written = [line(f"Wrote {tilde(path)}.") for path in texts]
+    return Answer([str(path) for path in texts], written or [line("Nothing changed.")])
 
 
 async def import_(

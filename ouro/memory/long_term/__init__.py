@@ -79,7 +79,15 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
     from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
     from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, Timeline, TimelineEntry, undo_commit
-    from ouro.memory.long_term.transfer import Import, as_json, as_markdown, carry_out, plan_import
+    from ouro.memory.long_term.transfer import (
+        AGENT_FILES,
+        Import,
+        as_json,
+        as_markdown,
+        carry_out,
+        plan_import,
+        texts_for_agent,
+    )
     from ouro.memory.long_term.trust.proposals import Proposal
     from ouro.memory.long_term.trust.turn_marks import TurnMarks
 

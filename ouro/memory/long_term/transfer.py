@@ -30,6 +30,16 @@ from ouro.memory.long_term.remember import (
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, change_of, proposal_id
 from ouro.memory.tokens import estimate
 
+AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
+    "claude": {"user": ".claude/CLAUDE.md", "repo": "CLAUDE.md"},
+    "codex": {"user": ".codex/AGENTS.md", "repo": "AGENTS.md"},
+    "gemini": {"user": ".gemini/GEMINI.md", "repo": "GEMINI.md"},
+    "agents-md": {"repo": "AGENTS.md"},
+}
+"""Where other agents read instructions: of the user below the home, of a project below its root."""
+_BEGIN = "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
+_END = "<!-- end of ouro memory -->"
+
 
 class Import(msgspec.Struct, frozen=True):
     lines: Mapping[Scope, Mapping[str, Sequence[str]]]
@@ -95,6 +105,34 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
             for scope in editor.scopes
         },
     }
+
+
+def texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
+    """The files that another agent reads, each with the core of its scope between markers; the rest stays as it is.
+
+    Raises:
+        UsageError: a file is a link: what it leads to is not written.
+    """
+    found: dict[Path, str] = {}
+    for scope, name in AGENT_FILES[agent].items():
+        folder = Path.home() if scope == "user" else editor.root
+        core = [entry for entry in core_entries(editor) if entry.scope == scope]
+        if folder is None:
+            continue
+        path = folder / name
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link; it is not written.", "Export to a file, and link or copy it by hand.")
+        before = path.read_text() if path.exists() else ""
+        lines = [f"- {entry.text}" for entry in core]
+        block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
+        start, end = before.find(_BEGIN), before.find(_END)
+        if 0 <= start < end:
+            after = before[:start] + block + before[end + len(_END) :]
+        else:
+            after = f"{before.rstrip()}\n\n{block}\n".lstrip("\n") if block else before
+        if after != before:
+            found[path] = after
+    return found
 
 
 def plan_import(

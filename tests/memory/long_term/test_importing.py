@@ -12,7 +12,7 @@ from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.import_files import read_sources
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
 from ouro.memory.long_term.remember import remember_text
-from ouro.memory.long_term.transfer import as_json, as_markdown, carry_out, plan_import
+from ouro.memory.long_term.transfer import as_json, as_markdown, carry_out, plan_import, texts_for_agent
 
 CLAUDE = """\
 # App
@@ -236,3 +236,31 @@ def test_a_note_keeps_what_its_file_says(desk, tmp_path):
     here = desk.scope("user").store.folder / note.file_name
     kept = parse_note(here.name, here.read_text()).note
     assert (kept.id, kept.confidence, kept.source, kept.trigger) == (note.id, 0.5, "assistant", "import")
+
+
+def test_the_core_goes_into_the_files_of_another_agent_between_markers(home, repository):
+    desk = desk_of(home / ".ouro", repository)
+    remember_text(desk, "We use Redis for the job queue")
+    remember_text(desk, "Always answer in German")
+    own = repository / "CLAUDE.md"
+    own.write_text("# Ours\n")
+    texts = texts_for_agent(desk, "claude")
+    assert set(texts) == {own, home / ".claude" / "CLAUDE.md"}
+    assert texts[own].startswith("# Ours\n\n<!-- ouro memory")
+    assert "- Always answer in German" in texts[home / ".claude" / "CLAUDE.md"]
+    own.write_text(texts[own] + "After.\n")
+    assert own not in texts_for_agent(desk, "claude")
+    remember_text(desk, "We changed our mind: RabbitMQ replaces Redis for the job queue")
+    again = texts_for_agent(desk, "claude")[own]
+    assert "- RabbitMQ replaces Redis" in again
+    assert "We use Redis" not in again
+    assert again.startswith("# Ours\n")
+    assert again.endswith("After.\n")
+
+
+def test_a_link_is_not_written(home, repository):
+    desk = desk_of(home / ".ouro", repository)
+    remember_text(desk, "We use Redis for the job queue")
+    (repository / "AGENTS.md").symlink_to(home / "elsewhere")
+    with pytest.raises(UsageError, match="is a link"):
+        texts_for_agent(desk, "agents-md")
