@@ -474,6 +474,7 @@ class _SessionBuilder:
             tasks=self.tasks,
             files=self.files,
             after_turn=after_turn,
+            attached=self.extensions.attached,
             commands=CommandRunner(self.extensions.commands, tools, permissions, models),
             reports=subagents.take_reports,
             hooks=self.hooks,

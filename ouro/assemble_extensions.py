@@ -28,7 +28,7 @@ from ouro.extensions import (
     load_hooks,
     plugin_servers,
 )
-from ouro.mcp import McpServers
+from ouro.mcp import McpServers, attached_resources
 from ouro.safety import CLAUDE_SETTINGS, TrustStore, acting_files, child_environment
 from ouro.session.extensions import SessionExtensions
 from ouro.session.skill_writer import SkillWriter
@@ -156,6 +156,10 @@ class ExtensionBuilder:
         return SessionExtensions(
             self.commands, self.servers, self.skills, skill_writer, self.instructions, self.problems
         )
+
+    async def attached(self, text: str) -> str:
+        """The resources of MCP servers that a message names."""
+        return await attached_resources(self.servers, text)
 
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""

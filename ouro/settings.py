@@ -220,6 +220,9 @@ class McpServerSettings:
     """Of `url`; `sse` for servers of 2024."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """`${NAME}` is a variable of ouro."""
+    client_id: str = ""
+    """For OAuth servers where clients do not register themselves."""
+    client_secret: str = ""
     enabled: bool = True
     timeout_seconds: int = 120
     """To start, and between two signs of life in a call."""

@@ -86,11 +86,13 @@ class Folder:
         Raises:
             ConfigError: a file of servers cannot be read.
         """
+        from ouro.extensions import plugin_servers
         from ouro.mcp import Approvals, Host, McpServers, find_servers
 
         root, is_trusted, settings = self._here
-        registry = find_servers(settings.mcp.servers, root if is_trusted else None)
-        for notice in registry.notices:
+        problems: list[str] = []
+        registry = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_servers(problems))
+        for notice in (*problems, *registry.notices):
             warn(notice)
         keys = Catalog.from_files().key_values()
         environment = child_environment(os.environ, secrets=keys)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.mcp.attached import attached_resources, resource_names
     from ouro.mcp.configuration import (
         Registry,
         as_entry,

@@ -181,6 +181,8 @@ def expanded(server: McpServerSettings, environ: Mapping[str, str], secrets: Ite
         url=fill(server.url),
         headers={name: fill(text) for name, text in server.headers.items()},
         cwd=fill(server.cwd),
+        client_id=fill(server.client_id),
+        client_secret=fill(server.client_secret),
     )
 
 

@@ -69,7 +69,8 @@ async def login_provider(request: Line, emit: Callable[[Line], None]) -> OAuthCl
     None where neither is given, so that no client is registered without the user.
     """
     url = request["url"]
-    storage = _Storage(Tokens(url))
+    client = request["client"]
+    storage = _Storage(Tokens(url), client["id"], client["secret"])
     is_interactive = request.get("login", False)
     if not is_interactive and await storage.get_tokens() is None:
         return None
@@ -83,7 +84,8 @@ async def login_provider(request: Line, emit: Callable[[Line], None]) -> OAuthCl
     return OAuthClientProvider(
         url,
         OAuthClientMetadata(
-            client_name="ouro", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method="none",  # noqa: S106
+            client_name="ouro", redirect_uris=[AnyUrl(redirect.uri)],
+            token_endpoint_auth_method="client_secret_basic" if client["secret"] else "none",
         ),
         storage,
         redirect.show if is_interactive else refuse,
@@ -139,10 +141,12 @@ class _Redirect:
 
 
 class _Storage:
-    """The `TokenStorage` of the SDK."""
+    """The `TokenStorage` of the SDK, and a client that was registered by hand."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, client_id: str, client_secret: str) -> None:
         self._tokens = tokens
+        self._client_id = client_id
+        self._client_secret = client_secret
 
     async def get_tokens(self) -> OAuthToken | None:
         found = (await asyncio.to_thread(self._tokens.load)).get("tokens")
@@ -152,6 +156,12 @@ class _Storage:
         await asyncio.to_thread(self._tokens.save, "tokens", tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._client_id:
+            secret = self._client_secret or None
+            method = "client_secret_basic" if secret else "none"
+            return OAuthClientInformationFull(
+                client_id=self._client_id, client_secret=secret, token_endpoint_auth_method=method
+            )
         found = (await asyncio.to_thread(self._tokens.load)).get("client")
         return OAuthClientInformationFull.model_validate(found) if found else None
 

@@ -279,6 +279,7 @@ class McpServers:
             "url": settings.url,
             "transport": settings.transport,
             "headers": dict(settings.headers),
+            "client": {"id": settings.client_id, "secret": settings.client_secret},
             "timeout": settings.timeout_seconds,
             "roots": [host.cwd.as_uri()],
             "asks": host.has_user,

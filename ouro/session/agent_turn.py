@@ -53,6 +53,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     after_turn: Callable[[], Awaitable[None]]
     """Is awaited when a turn was not interrupted."""
     commands: CommandRunner
+    attached: Callable[[str], Awaitable[str]]
+    """Returns the content of resources of MCP servers that a message names."""
     hooks: SessionHooks
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
@@ -83,6 +85,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         self, text: str, images: Sequence[Image], added: Sequence[str], hooked: str, emit: Emit
     ) -> TurnFinished:
         context = [await self.environment.changes(), await self.memory.before_turn(text), *added, hooked]
+        context.append(await self.attached(text))
         context += [report.context for report in self.reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos, is_shown = self.plan.items, bool(added)

@@ -15,6 +15,7 @@ from ouro.display import Display, Todo
 from ouro.errors import SaveFailed, ToolError
 from ouro.events import Answer, Emit, Event, Said, ToolFinished, ToolProgress, ToolStarted, TurnFinished
 from ouro.llm import Effort, ModelChoice
+from ouro.mcp import resource_names
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -189,7 +190,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.workbench.permissions.rules
 
     def project_files(self) -> list[str]:
-        return list_project_files(self.cwd)
+        """What `@` completes: files, and resources of MCP servers (`server:uri`)."""
+        return [*list_project_files(self.cwd), *resource_names(self.workbench.extensions.servers)]
 
     async def close(self) -> None:
         """End all that runs, and release the session file; raises SaveFailed where a message is lost now."""

@@ -87,3 +87,13 @@ def test_a_question_shows_what_is_called_and_always_is_remembered(configured):
     terminal.until_shows("Two.")
     assert "mcp(demo.echo)" in (configured.home / "permissions.yaml").read_text()
     assert terminal.leave() == 0
+
+
+def test_a_resource_goes_with_the_message_and_is_not_remembered_as_the_users(configured):
+    memory = configured.home / "memory" / "facts.md"
+    write = Call("write", {"path": str(memory), "content": "- The content of note://one is final.\n"})
+    configured.server.script([write, "Noted."])
+    done = configured.headless("--mode", "edit", "-p", "remember what @demo:note://one says")
+    assert done.code == 0, done
+    assert '<resource name="demo:note://one">\nthe content of note://one' in configured.server.requests[0].prompt
+    assert "final" not in configured.headless("memory", "show", "facts").out  # it waits for the user's approval

@@ -6,6 +6,7 @@ npx @modelcontextprotocol/conformance client --suite core --command "python test
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import tempfile
@@ -37,7 +38,9 @@ def browse(url: str) -> None:
 
 async def main(url: str) -> int:
     host = Host(HOME, dict(os.environ), (), lambda text, _level: print(text), on_question)
-    settings = McpServerSettings(url=url, timeout_seconds=20)
+    client = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    known = {name: client[name] for name in ("client_id", "client_secret") if name in client}
+    settings = McpServerSettings(url=url, timeout_seconds=20, **known)
     servers = McpServers(Registry({"one": settings}), Approvals(), host)
     one = servers.servers["one"]
     try:

@@ -29,8 +29,8 @@ _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-_COMMAND = re.compile(r'^<command name="(/[^"]*)"', re.MULTILINE)
-"""A custom command: the user typed its name, the text is from a file or a server."""
+_INSERTED = re.compile(r'^<(command|resource) name="([^"]*)"', re.MULTILINE)
+"""A custom command, or a resource of a server: the user typed its name, the text is from a file or a server."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n")
 _WORD = re.compile(r"[^\W_]+")
 _NEGATIONS = {
@@ -162,7 +162,7 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
         if any("\nGit " in part.text for part in message.parts_of(Context)):
             yield "the git state"  # names and commit subjects, of any author
         for part in message.parts_of(Context):
-            yield from (f"the command {name}" for name in _COMMAND.findall(part.text))
+            yield from (f"the {kind} {name}" for kind, name in _INSERTED.findall(part.text))
         for reply in message.parts_of(ToolReply):
             call = calls.pop(reply.call_id, None)  # ids may come again
             if call is None or not trusts(call):
