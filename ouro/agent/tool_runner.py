@@ -219,7 +219,8 @@ class ToolBatch:
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
-        question = PermissionAsked(self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule)
+        called = replace(call, name=tool.name)  # mcp_call is shown as the tool that it calls
+        question = PermissionAsked(self._question_id(call), called, tool.title(args), display, ask.reason, ask.rule)
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)

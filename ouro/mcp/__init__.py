@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.mcp.attached import attached_resources, resource_names
     from ouro.mcp.configuration import (
         Registry,
         as_entry,
@@ -19,6 +18,6 @@ if TYPE_CHECKING:
     from ouro.mcp.questions import elicitation, prompt_arguments
     from ouro.mcp.servers import Host, McpServer, McpServers, Outcome
     from ouro.mcp.tokens import Tokens
-    from ouro.mcp.tools import Outputs, mcp_tools, tokens_of
+    from ouro.mcp.tools import Outputs, attached_resources, mcp_tools, resource_names, tokens_of
 
 __getattr__ = lazy_exports(__name__)

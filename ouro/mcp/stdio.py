@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -45,8 +47,12 @@ async def stdio_transport(
         on_end: called with the reason when the server ends before we close it.
 
     Raises:
-        OSError: the command cannot be started.
+        ServerEnded: the command is not there.
+        OSError: it cannot be started.
     """
+    program = str(Path(cwd) / command[0]) if os.sep in command[0] else command[0]  # as the child finds it
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        raise ServerEnded(f"The command {command[0]} was not found. Install it, or give its whole path.")
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from ouro.display import Display, Plain, Question
-from ouro.errors import ToolError
+from ouro.errors import OuroError, ToolError
 from ouro.llm import ToolSpec
 from ouro.mcp.definition import ToolDefinition, difference
 from ouro.mcp.servers import McpServer, McpServers, Outcome, ServerFailed
@@ -27,7 +27,7 @@ from ouro.memory.tokens import estimate
 from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
-from ouro.tools.truncate import SHOWN, OutputCapture
+from ouro.tools.truncate import SHOWN, OutputCapture, shorten
 from ouro.utils.text import clean, cut, escaped, one_line, plural
 
 MAX_PREVIEW = 4_000
@@ -38,6 +38,11 @@ MAX_PIXELS = 8_000
 """Of one side of an image, which providers accept."""
 _IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 _WORD = re.compile(r"[a-z0-9]+")
+MAX_ATTACHED = 5
+"""Resources that one message names."""
+_NAMED = re.compile(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
+"""A resource in a message: `@github:repo://ouro/README`."""
+_SENTENCE_ENDS = ".,;!?"
 
 
 class McpArguments(msgspec.Struct, frozen=True):
@@ -361,3 +366,31 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
 def tokens_of(spec: ToolSpec) -> int:
     """About how many tokens a tool takes in each request."""
     return estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
+
+
+def resource_names(servers: McpServers) -> list[str]:
+    """The resources of connected servers, for completion: `github:repo://ouro/README`."""
+    return [
+        f"{server.name}:{one_line(resource.uri, 200)}"
+        for server in servers.servers.values()
+        if server.state == "ready"
+        for resource in server.listing.resources
+        if not resource.is_template
+    ]
+
+
+async def attached_resources(servers: McpServers, text: str) -> str:
+    """The content of the resources that a message names, for the model; a line for each that cannot be read."""
+    named = dict.fromkeys(
+        (name, uri.rstrip(_SENTENCE_ENDS)) for name, uri in _NAMED.findall(text) if name in servers.servers
+    )
+    return "\n\n".join([await _attached(servers, name, uri) for name, uri in list(named)[:MAX_ATTACHED]])
+
+
+async def _attached(servers: McpServers, name: str, uri: str) -> str:
+    try:
+        found = (await servers.read(await servers.ready(name), uri)).text
+    except OuroError as error:
+        found = f"It cannot be read: {error.message}"
+    # The opening is known to `trust/provenance.py`: the text is not the user's.
+    return f'<resource name="{name}:{uri}">\n{shorten(clean(found))}\n</resource>'

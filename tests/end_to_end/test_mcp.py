@@ -81,7 +81,7 @@ def test_a_question_shows_what_is_called_and_always_is_remembered(configured):
     ])  # fmt: skip
     terminal = configured.screen()
     terminal.say("echo it")
-    terminal.answer("a", "demo.echo", "heron", "outside of the sandbox")
+    terminal.answer("a", "mcp__demo__echo", "heron", "outside of the sandbox")
     terminal.until_shows("One.")
     terminal.say("again")
     terminal.until_shows("Two.")

@@ -4,13 +4,15 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
-from fakes.mcp_bench import Bench, fake
+from fakes.mcp_bench import FAKE, Bench, fake
 
 from ouro.errors import ToolError
 from ouro.mcp.servers import ServerFailed
+from ouro.settings import McpServerSettings
 
 
 async def until(condition, seconds=20):
@@ -93,6 +95,19 @@ async def test_e2_a_server_that_does_not_start_says_why_and_the_others_work(benc
         await servers.ready("bad")
     assert (await servers.ready("good")).state == "ready"
     assert any("bad did not start" in text and "no such database" in text for text in bench.told)
+
+
+async def test_a_command_that_is_not_there_is_named(bench: Bench):
+    servers = bench.open(gone=McpServerSettings(command="no-such-program"))
+    with pytest.raises(ToolError, match="The command no-such-program was not found"):
+        await servers.ready("gone")
+
+
+async def test_a_command_may_be_relative_to_the_folder_of_the_session(bench: Bench):
+    script = bench.folder / "server.sh"
+    script.write_text(f"#!/bin/sh\nexec {sys.executable} {FAKE}\n")
+    script.chmod(0o755)
+    assert (await bench.open(one=McpServerSettings(command="./server.sh")).ready("one")).state == "ready"
 
 
 async def test_f4_a_list_that_is_wrong_is_told(bench: Bench):
