@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from ouro.memory.index import Embedder, Index, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor
     from ouro.settings import Settings
+
+
+_VECTOR_SECONDS = 2.0
+"""After a change of memory: what many notes need beyond that, a session makes in the background (10,000: minutes)."""
 
 
 class FolderSettings(NamedTuple):
@@ -78,7 +83,7 @@ class Folder:
             yield long_term.MemoryEditor(scopes.opened, lambda: index), stores
             if _contents(stores) != before:
                 index.follow(memory_index.Sources.of_notes(stores))
-                self.make_vectors(index)
+                self.make_vectors(index, seconds=_VECTOR_SECONDS)
 
     def servers(self) -> McpServers:
         """The MCP servers of this folder; those of the project only if it is trusted. They ask no questions.
@@ -137,13 +142,13 @@ class Folder:
                 if embedder:
                     embedder.close()
 
-    def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
-        """Make missing vectors, if an embedding model is configured."""
+    def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",), *, seconds: float = math.inf) -> None:
+        """Make missing vectors, for about `seconds` at most, if an embedding model is configured."""
         embedder = self._embedder()
         if embedder is None:
             return
         try:
-            memory_index.vectors_for(index, embedder).fill_all(tables)
+            memory_index.vectors_for(index, embedder).fill_all(tables, seconds)
         except (ModelError, SearchUnavailable) as error:
             warn(f"Some vectors are missing: {error.message}")
         finally:

@@ -140,6 +140,22 @@ async def test_m5_what_another_session_wrote_and_has_not_decided_is_neither_used
     assert seen_by_model(await first.begin("so?")) == ["user/facts.md:", "+- Uses uv."]
 
 
+async def test_m5_a_commit_holds_the_lines_of_its_own_session_only(home):
+    first, second = (Conversation(home, session=name).connect() for name in ("s-1", "s-2"))
+    await first.begin("I drink tea.")
+    await first.write("facts.md", "- Drinks tea.\n")
+    await second.begin("I use uv.")
+    await second.write("facts.md", "- Drinks tea.\n- Uses uv.\n")
+
+    await second.end()
+    assert plain_git(second.folder, "show", "HEAD:facts.md") == "- Uses uv.\n"
+    await first.end()
+    assert plain_git(first.folder, "show", "HEAD:facts.md") == "- Drinks tea.\n- Uses uv.\n"
+    assert first.manager.proposals() == ()
+    await first.manager.undo(first.changed[-1].undo)
+    assert (home / "memory" / "facts.md").read_text() == "- Uses uv.\n"
+
+
 async def test_m5_words_that_another_session_has_not_decided_about_are_not_laundered(home):
     first, second = (Conversation(home, session=name).connect() for name in ("s-1", "s-2"))
     await first.manager.write("user", {"facts.md": "- One.\n"}, "facts")

@@ -45,7 +45,8 @@ class TurnChanges:
         whole: list[str] = []
         for edit in edits:
             now = self._store.find(edit.name)
-            if edit.name not in self.others and (now == edit.after or self._store.is_approved(edit.name, now)):
+            is_decided = _has_same_lines(now, edit.after) or self._store.is_approved(edit.name, now)
+            if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:
                 parts[edit.name] = _applied(self._written[edit.name], accepted[edit.name])
@@ -102,6 +103,11 @@ def _applied(edits: Edits, text: str | None) -> str | None:
         elif text != edit.after:
             text = carried_over(edit, text or "") or None
     return text
+
+
+def _has_same_lines(text: str | None, other: str | None) -> bool:
+    """Whether two texts have the same lines: those of two sessions may be in another order in the file."""
+    return text == other or sorted((text or "").splitlines()) == sorted((other or "").splitlines())
 
 
 def _reversed(edits: Edits) -> Edits:
