@@ -96,6 +96,11 @@ class OuroApp(App[int], inherit_bindings=False):
         if isinstance(self._driver, TerminalDriver):
             self._driver.listen()
 
+    def on_app_focus(self) -> None:
+        self.conversation.reports_focus = True
+
+    on_app_blur = on_app_focus
+
     async def _open(self) -> None:
         self.failure = await self.front_end.open_first(self._request)
         if self.failure is not None:

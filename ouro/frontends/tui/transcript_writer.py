@@ -56,7 +56,7 @@ class TranscriptWriter:
         match event:
             case events.Prompted():
                 names = [image.name or image.media_type for image in event.images]
-                self._transcript.add(UserMessage(event.text, names))
+                self._transcript.add(UserMessage(event.text, names, self._transcript.outputs_key))
             case events.TextDelta():
                 self._stream(AnswerBlock, event.text)
             case events.ThinkingDelta():

@@ -621,3 +621,32 @@ async def test_a_digit_chooses_from_a_short_list_and_letters_that_came_by_chance
         pilot.app.screen._accepts_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: answers == ["unknown", "no"])
+
+
+async def test_no_bell_for_a_user_who_is_looking():
+    rung = []
+    session = FakeSession([[one := Wait()], [two := Wait()]])
+    app = screen_of(session, bell_after=0.0)
+    app.bell = lambda: rung.append("bell")
+    async with app.run_test() as pilot:
+        await opened(pilot)
+        for gate, event, count in ((one, events.AppFocus(), 0), (two, events.AppBlur(), 1)):
+            await pilot.press("g", "enter")
+            await until(pilot, lambda: session.running)
+            app.post_message(event)
+            await pilot.pause()
+            gate.until.set()
+            await until(pilot, lambda: not pilot.app.turns.busy)
+            assert len(rung) == count
+
+
+async def test_a_long_message_is_folded_in_the_transcript():
+    session = FakeSession([says("ok")])
+    async with screen_of(session, first_message="\n".join(f"row {n}" for n in range(600))).run_test(
+        size=(60, 40)
+    ) as pilot:
+        await until(pilot, lambda: "ok" in shown(pilot.app))
+        assert "… 580 more lines · Ctrl+O" in shown(pilot.app)
+        assert "row 599" not in shown(pilot.app)
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "row 599" in shown(pilot.app))

@@ -18,22 +18,39 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import plural
 
 MARGIN = "  "
+MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
+"""Of a message that is not opened."""
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
 class UserMessage(TranscriptBlock):
-    def __init__(self, text: str, images: Sequence[str] = ()) -> None:
+    """A message of the user; of a long one, such as a paste, the beginning until it is opened."""
+
+    def __init__(self, text: str, images: Sequence[str] = (), key: str = "Ctrl+O") -> None:
         super().__init__()
         self.text = tidy(text)
         self._images = tuple(tidy(name) for name in images)
+        self._key = key
+        self._more = max(0, self.text.count("\n") + 1 - MAX_MESSAGE_LINES)
+        self._head = "\n".join(self.text.split("\n", MAX_MESSAGE_LINES)[:MAX_MESSAGE_LINES])[:MAX_MESSAGE_CHARACTERS]
+        self.foldable = len(self._head) < len(self.text)
+
+    @property
+    def _shown(self) -> str:
+        if self.is_open or not self.foldable:
+            return self.text
+        size = (
+            plural(self._more, "more line") if self._more else f"{len(self.text) - len(self._head):,} more characters"
+        )
+        return f"{self._head}\n… {size} · {self._key}"
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         named = [f"[image: {name}]" for name in self._images]
-        lines = fold_or_wrap("\n".join([self.text, *named]), width - 3, palette.user)
+        lines = fold_or_wrap("\n".join([self._shown, *named]), width - 3, palette.user)
         return pad(indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user)
 
     def _estimate(self, width: int) -> int:
-        return estimate_text(self.text, width - 3) + len(self._images)
+        return estimate_text(self._shown, width - 3) + len(self._images)
 
     def as_markdown(self) -> str:
         return "\n".join(f"> {line}" for line in self.text.split("\n"))

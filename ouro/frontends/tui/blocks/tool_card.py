@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import unified_diff
 from itertools import islice
@@ -146,6 +147,7 @@ _SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
 _WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
 _COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TELLS_SECONDS = re.compile(r"\d s\b")
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
@@ -232,7 +234,8 @@ class ToolCard(TranscriptBlock):
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
         room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
-        after = "".join(f" · {part}" for part in (summary, duration(passed) if passed >= 0.1 else "") if part)
+        takes = duration(passed) if passed >= 0.1 and not _TELLS_SECONDS.search(summary) else ""
+        after = "".join(f" · {part}" for part in (summary, takes) if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
         sign = _SIGNS.get(self._state) or _SPINNER[int(passed * 4) % len(_SPINNER)]

@@ -78,6 +78,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._welcomes = look.welcomes
         self._is_loading_earlier = False
         self._window_title: str | None = None
+        self.reports_focus = False
+        """The terminal reports whether it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(look)
         self.transcript = TranscriptView(
@@ -230,6 +232,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 self.close_reader()
                 self.questions.ask(event)
                 self.box.wait_for_answer(True)
+                self._show_window_title(self.header.session_title)
                 self.ring("ouro waits for your answer")
             case events.QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
@@ -249,6 +252,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     show_background = show
 
     def turn_began(self) -> None:
+        self.show_state()
         self.resume.close()
         self.box.work_begins()
         self._drop_old_blocks()
@@ -315,6 +319,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.questions.close(question_id)
         if self.questions.panel is None:
             self.box.wait_for_answer(False)
+            self._show_window_title(self.header.session_title)
             self.prompt.focus()
 
     # The prompt
@@ -345,12 +350,18 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # The terminal
 
     def ring(self, text: str) -> None:
-        """Ring the bell, and show a desktop notification where the terminal can (OSC 9)."""
+        """Ring the bell, and show a desktop notification where the terminal can (OSC 9).
+
+        Not where the terminal reports that the user is looking at it.
+        """
+        if self.reports_focus and self.app.app_focus:
+            return
         self.app.bell()
         self._write(f"\x1b]9;{text}\x07")
 
     def _show_window_title(self, title: str) -> None:
-        named = f"ouro · {clean(title)}".replace("\n", " ") if title else "ouro"
+        state = "? " if self.questions.panel is not None else "● " if self.turns.running else ""
+        named = f"{state}ouro · {clean(title)}".replace("\n", " ") if title else f"{state}ouro"
         if named != self._window_title:
             self._window_title = named
             self._write(f"\x1b]2;{named}\x07")
