@@ -71,7 +71,7 @@ from ouro.session.workbench import Workbench
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.memory_search import SearchMemory
-from ouro.tools.shell import Shell, ShellJobs
+from ouro.tools.shell import Shell, ShellJobs, tell_orphans
 from ouro.tools.todo import Plan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
@@ -236,8 +236,8 @@ class _SessionBuilder:
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
             self.tasks.start("plan", plan_once_read(self.plan, self.transcript, self.tasks.emit))
-        model = self.models.current()[0]
-        if isinstance(model, Warmable):
+        self.tasks.start("orphans", tell_orphans(self.tasks.warn))
+        if isinstance(model := self.models.current()[0], Warmable):
             self.tasks.start("warm", model.warm())
 
     @cached_property

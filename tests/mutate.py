@@ -149,6 +149,9 @@ DEFENCES = (
             "test_x2_searches.py"),
     Defence("S20", f"{SESSIONS}/session_reader.py", "if found and (not found[1].isdigit() or int(found[1]) > FORMAT):",
             "if False:", "test_s20_newer_formats.py"),
+    Defence("X11", "ouro/tools/shell_process.py", 'if namespace == _namespace() and owner.isdigit() and not',
+            "if", "test_x11_left_by_kills.py"),
+    Defence("X11", "ouro/memory/yaml_backend.py", "            await self._sweep()\n", "", "test_x11_left_by_kills.py"),
     # models
     Defence("L1", "ouro/llm/reply.py", "if self.reason is None:", "if False:", "test_l1_l2_streams_that_break.py"),
     Defence("L1", "ouro/llm/http_stream.py", "await self._check_kind(response)", "pass",

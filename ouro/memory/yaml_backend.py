@@ -96,9 +96,11 @@ class YamlFileMemoryStore(MemoryStore):
         self._mask = mask
         self._spending = SpendingFile(self._root)
         self._open: dict[str, _OpenSession] = {}
+        self._is_swept = False
 
     async def create_session(self, header: SessionHeader) -> None:
         with _saving(self._root):
+            await self._sweep()
             folder = await asyncio.to_thread(self._folders.make, header)
             lock = await asyncio.to_thread(SessionLock, folder)
             try:
@@ -257,6 +259,12 @@ class YamlFileMemoryStore(MemoryStore):
         """Rebuild the index of sessions from their files. Returns their number."""
         await asyncio.to_thread(self._folders.sweep)
         return len(await asyncio.to_thread(session_index.entries, self._root, anew=True, progress=progress))
+
+    async def _sweep(self) -> None:
+        """Once: remove what killed processes have left."""
+        if not self._is_swept:
+            self._is_swept = True
+            await asyncio.to_thread(self._folders.sweep)
 
     def _opened(self, session_id: str) -> _OpenSession:
         held = self._open.get(session_id)

@@ -15,7 +15,7 @@ import msgspec
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Confinement, Effect, Limits
-from ouro.tools.shell_process import ShellProcess, start_shell
+from ouro.tools.shell_process import ShellProcess, end_orphans, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.text import plural
@@ -53,6 +53,13 @@ class _Job:
     """Bytes of its output that the model has seen."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     watcher: asyncio.Task[None] | None = None
+
+
+async def tell_orphans(warn: Callable[[str], None]) -> None:
+    """End what commands of killed ouros have left running, and say so."""
+    if ended := await asyncio.to_thread(end_orphans):
+        left = plural(ended, "process", "processes")
+        warn(f"An ouro that was killed had left {left} of its commands running. Ended.")
 
 
 class ShellJobs:

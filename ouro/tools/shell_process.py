@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import resource
 import secrets
@@ -11,14 +12,17 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
 
 _MARK = "OURO_SHELL"
-"""An environment variable of every process of a command, to find those that left its process group."""
+"""An environment variable of every process of a command, to find those that left its process group.
+
+Its value begins with the ouro that started the command: PID namespace, process and start time.
+"""
 _PIECE = 64 * 1024
 _LAST_PIECES = 64
 _MORE_PROCESSES = 4096
@@ -213,7 +217,7 @@ async def start_shell(
     if not cwd.is_dir() or not os.access(cwd, os.X_OK):
         raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
     argv = [shutil.which("bash") or "/bin/sh", "-c", "--", line]
-    mark = secrets.token_hex(8)
+    mark = f"{_identity(os.getpid())}.{secrets.token_hex(8)}"
     reading, writing = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -235,6 +239,49 @@ async def start_shell(
         os.close(writing)
     _bound_processes(process.pid)
     return ShellProcess(process, mark, Pump(reading, capture, report))
+
+
+def end_orphans() -> int:
+    """End what commands of killed ouros have left running; returns the number of processes. Linux only. Blocks.
+
+    A process that has cleared its environment and left its process group (`env -i setsid`) is not found.
+    """
+    ended = 0
+    for pid, words in _marks() if _HAS_PROC else ():
+        namespace, owner, *_ = words.split(".")
+        if namespace == _namespace() and owner.isdigit() and not words.startswith(f"{_identity(int(owner))}."):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                ended += 1
+    return ended
+
+
+def _marks() -> Iterator[tuple[int, str]]:
+    """The marks of all processes that have one."""
+    needle = f"{_MARK}=".encode()
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            found = [word for word in _environment_of(name).split(b"\0") if word.startswith(needle)]
+            if found and found[0].count(b".") == 3:
+                yield int(name), found[0].removeprefix(needle).decode("ascii", "replace")
+
+
+@functools.cache
+def _namespace() -> str:
+    """Of the process numbers: those of a container mean nothing outside of it."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return "0"
+
+
+def _identity(pid: int) -> str:
+    """A process, also after its number was given to another one; without a start time if it is gone."""
+    try:
+        start = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        start = ""
+    return f"{_namespace()}.{pid}.{start}"
 
 
 def _bound_processes(pid: int) -> None:

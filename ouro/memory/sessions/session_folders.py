@@ -13,7 +13,17 @@ from ouro.errors import SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
-from ouro.memory.sessions.session_file import FILE_NAME, opened, read_range, replace, split, sync_folder
+from ouro.memory.sessions.session_file import (
+    FILE_NAME,
+    LOCK_NAME,
+    SessionLock,
+    opened,
+    read_file,
+    read_range,
+    replace,
+    split,
+    sync_folder,
+)
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Image
 from ouro.utils.runtime import ensure_private_dir, is_running
@@ -26,6 +36,10 @@ _OUTPUT_NAME = re.compile(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
 _MAX_OUTPUT = 64 << 20
 """Bytes of one output that are read back."""
 _UNFINISHED = ".unfinished-"
+_MAX_HEADER = 4 << 10
+"""Bytes of a session file that may be a header alone."""
+_SWEPT = 50
+"""The newest sessions that are looked at for one without a message: older ones were looked at by earlier starts."""
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
@@ -96,12 +110,32 @@ class SessionFolders:
         sync_folder(self.trash)
 
     def sweep(self) -> None:
-        """Remove unfinished folders of processes that have ended."""
+        """Remove what processes have left that were killed: unfinished folders, and sessions without any message."""
+        for name in sorted(folder_names(self.root), reverse=True)[:_SWEPT]:
+            with suppress(OSError, SessionError):
+                self._remove_empty(self.root / name)
         for place, start in ((self.root, _UNFINISHED), (self.trash, ".removed-")):
             with suppress(FileNotFoundError):
                 for name in os.listdir(place):  # noqa: PTH208 (10,000 of them)
                     if name.startswith(start) and not _is_alive(name):
                         shutil.rmtree(place / name, ignore_errors=True)
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove a session that has a header and nothing else. Raises SessionInUse if it is open: it gets a message."""
+        if (folder / FILE_NAME).stat().st_size > _MAX_HEADER:
+            return
+        lock = SessionLock(folder)
+        try:
+            records, tail = split(read_file(folder))
+            if len(records) == 1 and not tail and {path.name for path in folder.iterdir()} <= {FILE_NAME, LOCK_NAME}:
+                header_from(load(records[0].data))  # a damaged one may have been more
+                doomed = self.root / f"{_UNFINISHED}{folder.name}.{os.getpid()}.{os.urandom(4).hex()}"
+                folder.rename(doomed)
+                shutil.rmtree(doomed)
+        except (BadYamlError, BadRecordError):
+            pass
+        finally:
+            lock.release()
 
     def _free(self, header: SessionHeader) -> Path:
         day = header.created_at[:10]

@@ -1,0 +1,40 @@
+"""A crash campaign: `python -m tests.soak --minutes 2 --seed 7`.
+
+Real `ouro -p` processes, one, two or eight at a time, talk to a model server on loopback and are killed: at random
+moments, or before the N-th write, fsync or rename of the process (a library in C, where `cc` is). Beside them an editor
+writes into memory, and git pulls into the project. After each round the law is checked:
+
+- all that was acknowledged on standard output is in the session,
+- all that others wrote is there,
+- the transcript can be sent,
+- git finds no damage,
+- nothing is left behind: no temporary file, no unfinished folder, no process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+
+from soak.campaign import Campaign  # noqa: E402 (found by the line above)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=0, help="end after so many rounds")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder, Campaign(Path(folder), options.seed) as campaign:
+        broken = campaign.run(options.minutes * 60, options.rounds)
+        print(campaign.summary())
+    print("\n".join(broken[:20]) if broken else "the law holds")
+    return bool(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
