@@ -67,7 +67,6 @@ def _message(message: Message) -> Data:
         "usage": usage_to_json(message.usage) if message.usage else None,
         "model": message.model,
         "cut": message.cut,
-        "incomplete": message.incomplete,
     }
 
 

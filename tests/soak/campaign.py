@@ -31,7 +31,7 @@ from ouro.messages import ToolReply
 _KINDS = {"write": 120, "fsync": 40, "rename": 15}
 """The calls before which a process is killed, and how many of them a turn makes, about."""
 _AT_ONCE = (1, 1, 2, 2, 8)
-_LONGEST = 60.0
+_LONGEST = 180.0
 """Seconds that a process has; then it is stuck, which is a finding."""
 _KEY = "sk-test-soak"
 
