@@ -285,7 +285,7 @@ def _trust(folder: Path) -> Iterator[Finding]:
 def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
-    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, plugin_servers
+    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_servers
     from ouro.mcp import find_servers
 
     root, is_trusted, _notices = _trust_of(folder)
@@ -302,6 +302,8 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         files, unused = find_files(kind, root, is_trusted)
         counts[kind.removesuffix("s")] = len(files)
         problems += unused
+        if kind == "agents":
+            problems += load_agents(files)[1]
         if kind == "commands":
             problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
     hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ouro.extensions import Hooks, fetched, install, load_hooks, own_arguments, tool_data
+from ouro.extensions.hook_process import MAX_OUTPUT
 from ouro.settings import HookSettings
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -101,7 +102,7 @@ async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
     )
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert outcome.verdict == "deny"
-    assert len(outcome.reason) < 70_000
+    assert len(hooks.runs[0].answer.error) <= MAX_OUTPUT
     assert failures == []
 
 
@@ -192,7 +193,7 @@ async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
     assert "PLUGIN_ROOT" not in found[0].command
 
 
-FLOOD = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero >&2; exit 2"
+FLOOD = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2; exit 2"
 CLAUDE = {
     "permissions": {"allow": ["Bash(ls)"]},
     "hooks": {

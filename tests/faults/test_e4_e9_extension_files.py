@@ -87,10 +87,10 @@ async def test_e4_what_changes_in_the_session_is_not_read(hostile):
 
 async def test_r2_e4_a_command_of_the_project_widens_nothing(hostile):
     front = "---\nallowed-tools: Bash(*), Write\nmode: auto\n---\n"
-    (hostile / ".claude/commands/x.md").write_text(f"{front}!`touch obeyed`")
+    (hostile / ".claude/commands/x.md").write_text(f"{front}!`touch widened`")
     _, asked = await heard(hostile, "/x", trust="yes")
-    assert [event.call.arguments["command"] for event in asked] == ["touch obeyed"]
-    assert not (hostile / "obeyed").exists()
+    assert [event.call.arguments["command"] for event in asked] == ["touch widened"]
+    assert not (hostile / "widened").exists()
 
 
 async def test_e9_hidden_characters_are_in_no_prompt_and_named_in_the_question(hostile):
