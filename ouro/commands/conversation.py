@@ -53,8 +53,8 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
     last = next((text for text in reversed(answers) if text.strip()), "")
     if not last:
         raise UsageError("There is no answer to copy yet.")
-    front_end.copy(last)
-    front_end.say(f"Copied the last answer ({len(last):,} characters).")
+    how = front_end.copy(last)
+    front_end.say(f"The last answer ({len(last):,} characters): {'copied ' if how.startswith('with') else ''}{how}.")
 
 
 async def export(front_end: FrontEnd, argument: str) -> None:

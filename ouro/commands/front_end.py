@@ -96,8 +96,8 @@ class FrontEnd(Protocol):
         """Open the memory browser; False if there is no screen for it."""
         ...
 
-    def copy(self, text: str) -> None:
-        """Copy to the clipboard."""
+    def copy(self, text: str) -> str:
+        """Copy to the clipboard; returns what is known of it: `with wl-copy`."""
         ...
 
     def redraw(self) -> None:

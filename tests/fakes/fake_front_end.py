@@ -70,6 +70,7 @@ class FakeFrontEnd:
 
     def copy(self, text):
         self.copied.append(text)
+        return "with xclip"
 
     def redraw(self):
         self.redrawn += 1

@@ -102,7 +102,7 @@ class EditorFrontEnd:
     async def browse_memory(self) -> bool:
         return False
 
-    def copy(self, text: str) -> None:  # noqa: ARG002 (as FrontEnd names it)
+    def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)
         raise UsageError("Copy it in the editor.")
 
     def redraw(self) -> None:

@@ -151,10 +151,11 @@ class ReplFrontEnd:
     def leave(self) -> None:
         self._repl.leave()
 
-    def copy(self, text: str) -> None:
+    def copy(self, text: str) -> str:
         if self._printer.output.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
         self._printer.output.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+        return "sent to the terminal (OSC 52), which may refuse it"
 
     async def edit(self, _text: str) -> str:
         # The plain prompt keeps reading lines while an editor would need the terminal.

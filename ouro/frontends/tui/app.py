@@ -132,8 +132,9 @@ class OuroApp(App[int], inherit_bindings=False):
     @on(events.TextSelected)
     def _copy_selected(self) -> None:
         if selected := self.screen.get_selected_text():
-            self.copy_to_clipboard(selected)
-            self.conversation.status.show_message("copied", seconds=1.5)
+            how = external.copy(self, selected)
+            words = f"copied {how}" if how.startswith("with") else how
+            self.conversation.status.show_message(words, seconds=2.0)
 
     @on(events.Print)
     def _log_print(self, event: events.Print) -> None:

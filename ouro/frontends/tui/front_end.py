@@ -142,8 +142,8 @@ class ScreenFrontEnd:
             await self.open(request)
         return True
 
-    def copy(self, text: str) -> None:
-        self._app.copy_to_clipboard(text)
+    def copy(self, text: str) -> str:
+        return external.copy(self._app, text)
 
     def redraw(self) -> None:
         self._conversation.show_state()

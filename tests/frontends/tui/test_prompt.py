@@ -194,3 +194,25 @@ async def test_a_session_that_opens_late_does_not_hold_up_typing():
         assert prompt(pilot).text == "ab"
         gate.set()
         await opened(pilot)
+
+
+async def test_copying_tells_what_took_the_text(monkeypatch, tmp_path):
+    from types import SimpleNamespace
+
+    from ouro.frontends.tui import external
+
+    sent = []
+    app = SimpleNamespace(copy_to_clipboard=sent.append)
+    for name in ("WAYLAND_DISPLAY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    program = tmp_path / "xsel"
+    program.write_text(f"#!/bin/sh\ncat > {tmp_path}/clip\n")
+    program.chmod(0o700)
+    (tmp_path / "xclip").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "xclip").chmod(0o700)
+    assert external.copy(app, "héllo") == "with xsel"
+    assert ((tmp_path / "clip").read_text(), sent) == ("héllo", ["héllo"])
+    monkeypatch.delenv("DISPLAY")
+    assert "may refuse" in external.copy(app, "again")
