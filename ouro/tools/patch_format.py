@@ -55,7 +55,9 @@ def parse_patch(text: str) -> list[FilePatch]:
     files: list[FilePatch] = []
     for number in range(first + 1, last):
         line = lines[number]
-        if found := _FILE.fullmatch(line.rstrip()):
+        # Inside of an update an indented header is a context line: a file may hold one.
+        is_inside = bool(files) and files[-1].kind == "Update"
+        if found := _FILE.fullmatch(line.rstrip() if is_inside else line.strip()):
             files.append(FilePatch(_kind(found[1]), found[2].strip()))
         elif not files:
             if line.strip():

@@ -271,3 +271,11 @@ def test_a_patch_made_of_two_texts_turns_the_first_into_the_second(old, new):
     before, after = ("".join(f"{line}\n" for line in lines) for lines in (old, new))
     if any(line != " " for line in patch_between(old, new)[1:]):
         assert apply(before, *patch_between(old, new))[0] == after
+
+
+@pytest.mark.parametrize("indent", ["  ", "\t"])
+def test_an_indented_header_is_a_header_but_inside_of_an_update(indent):
+    added = parse_patch(patch(f"{indent}*** Add File: a.py", "+x", f"{indent}*** Delete File: b.py"))
+    assert [(file.kind, file.path) for file in added] == [("Add", "a.py"), ("Delete", "b.py")]
+    (updated,) = parse_patch(patch(f"{indent}*** Update File: a.py", "-x", " *** Delete File: b.py"))
+    assert updated.hunks[0].lines == [("-", "x"), (" ", "*** Delete File: b.py")]
