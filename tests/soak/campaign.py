@@ -168,7 +168,9 @@ class Campaign:
             try:
                 killed.process.wait(_LONGEST)
             except subprocess.TimeoutExpired:
-                yield f"a process ({killed.plan}) did not end within {_LONGEST:g} s"
+                group = ["ps", "-o", "pid,ppid,stat,wchan:24,args", "-g", str(killed.process.pid)]
+                shown = subprocess.run(group, capture_output=True, text=True, check=False).stdout
+                yield f"a process ({killed.plan}) did not end within {_LONGEST:g} s:\n{shown}"
                 os.killpg(killed.process.pid, signal.SIGKILL)
                 killed.process.wait()
             killed.read()

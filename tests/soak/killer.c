@@ -20,7 +20,18 @@ static void met(const char *kind) {
     }
 }
 
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+/* Looked up once: dlsym takes a lock, which a child that was forked from a thread may never get. */
+#define NEXT(name) ((__typeof__(&name))next_##name)
+static void *next_write, *next_pwrite64, *next_fsync, *next_fdatasync, *next_rename, *next_renameat;
+
+__attribute__((constructor)) static void look_up(void) {
+    next_write = dlsym(RTLD_NEXT, "write");
+    next_pwrite64 = dlsym(RTLD_NEXT, "pwrite64");
+    next_fsync = dlsym(RTLD_NEXT, "fsync");
+    next_fdatasync = dlsym(RTLD_NEXT, "fdatasync");
+    next_rename = dlsym(RTLD_NEXT, "rename");
+    next_renameat = dlsym(RTLD_NEXT, "renameat");
+}
 
 ssize_t write(int file, const void *data, size_t size) {
     met("write");
