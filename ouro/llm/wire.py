@@ -100,8 +100,6 @@ async def chunks_from(
                     if not isinstance(chunk, UsageChunk):
                         deadline = clock() + silence
                     yield chunk
-                if clock() > deadline:
-                    raise TimeoutError
     except TimeoutError as error:
         raise StreamCut(f"The answer stopped: no content came for {silence:g} s.") from error
     for chunk in reader.end():

@@ -40,19 +40,19 @@ _KEY = "sk-test-soak"
 class Killed:
     """One process and what it acknowledged."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
     plan: str
+    output: Path
     session: str = ""
     texts: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
 
     def read(self) -> None:
         """Take what it wrote before it ended; a line that is not whole was not acknowledged."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self.output.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
                 self._take(json.loads(line))
-        self.process.stdout.close()
+        self.output.unlink()
 
     def _take(self, event: dict) -> None:
         match event["type"]:
@@ -191,11 +191,13 @@ class Campaign:
         session = rng.choice([*self._acknowledged, ""]) if rng.random() < 0.7 else ""
         words = f"prompt {next(self._numbers)}-{rng.getrandbits(32):x}"
         command = [sys.executable, "-m", "ouro", "-p", words, "--output", "stream-json", "--mode", "auto", "--trust"]
-        process = subprocess.Popen(
-            command + (["--resume", session] if session else []), cwd=self._project, env=environment, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        return Killed(process, plan, session)
+        output = self._folder / f"output-{next(self._numbers)}"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                command + (["--resume", session] if session else []), cwd=self._project, env=environment,
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        return Killed(process, plan, output, session)
 
     def _edit(self) -> None:
         """Add a line to memory as an editor does: a new file in place of the old one."""
