@@ -38,7 +38,7 @@ from ouro.memory.long_term.trust.proposals import (
     subject_of,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
-from ouro.memory.long_term.trust.tool_writes import ToolWrites
+from ouro.memory.long_term.trust.tool_writes import PATIENCE, ToolWrites
 from ouro.memory.long_term.trust.turn_changes import TurnChanges, written_in_turn
 from ouro.memory.long_term.trust.turn_marks import TURNS, is_turn_running
 from ouro.memory.tokens import estimate
@@ -187,7 +187,7 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        with self._alone():
+        with self._alone(PATIENCE):
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
@@ -352,11 +352,11 @@ class ScopeMemory:
         return [edit for edit in edits if (edit.name, edit.after) not in self._known and edit.name not in foreign]
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, timeout: float | None = None) -> Iterator[None]:
         """While inside, no other ouro writes here; a memory that cannot be written is read without that."""
         with ExitStack() as stack:
             with suppress(OSError):
-                stack.enter_context(self.store.repository.alone())
+                stack.enter_context(self.store.repository.alone(timeout=timeout))
             yield
 
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:

@@ -248,10 +248,10 @@ class GitRepository:
         return run_remote_git(git_dir, self._common_dir(git_dir), arguments, max_bytes)
 
     @contextmanager
-    def alone(self, lock: str = "lock") -> Iterator[None]:
+    def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
         """While inside, no other ouro changes this history; with another `lock`, none does what that is for.
 
-        The thread that holds it may enter again.
+        The thread that holds it may enter again. After `timeout` seconds it goes on beside the other ouro.
         """
         if (holder := (lock, get_ident())) in self._held:
             yield
@@ -260,7 +260,7 @@ class GitRepository:
         descriptor = os.open(self.own_dir / lock, flags, 0o600)
         try:
             with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
-                lock_descriptor(descriptor)
+                lock_descriptor(descriptor, timeout)
             self._held.add(holder)
             yield
         finally:

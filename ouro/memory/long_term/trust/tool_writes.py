@@ -12,6 +12,8 @@ from ouro.memory.long_term.git.values import FileEdit
 from ouro.utils.log import log
 
 _NAME = "writes"
+PATIENCE = 0.3
+"""Seconds that a turn waits for the commit of another ouro; after that it goes on beside it."""
 
 
 class ToolWrite(msgspec.Struct, frozen=True):
@@ -32,8 +34,11 @@ class ToolWrites:
 
     @contextmanager
     def recording(self, session: str, edit: FileEdit) -> Iterator[None]:
-        """Record a write that is done inside; meanwhile no other ouro changes this memory. No record if it fails."""
-        with self._repository.alone():
+        """Record a write that is done inside. No record if it fails.
+
+        Meanwhile no other ouro changes this memory; but a turn does not wait for a long commit.
+        """
+        with self._repository.alone(timeout=PATIENCE), self._repository.alone("writes-lock"):
             before = self._stored()
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)
