@@ -120,7 +120,10 @@ class PageView(VerticalScroll, can_focus=True):
         self._text.update(text)
 
     def _style(self, name: str) -> Any:
-        return self.get_component_rich_style(f"page--{name}", partial=True) if name else ""
+        try:
+            return self.get_component_rich_style(f"page--{name}", partial=True) if name else ""
+        except KeyError:  # the style sheet is not applied yet: focus and blur also come then
+            return ""
 
 
 class Browser(Sheet[OpenRequest | None]):
