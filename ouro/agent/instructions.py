@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from ouro.utils.git import Git, GitError, git_branch
-from ouro.utils.text import clean
+from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0
 """Seconds; a repository for which git needs longer is described without its state."""
@@ -69,22 +69,19 @@ class Environment:
             lines.append(state.git or "Not a git repository.")
         if sent is None or sent.mode != state.mode:
             lines.append(f"Permission mode: {MODE_NOTES[state.mode]}")
-        text = clean("\n".join(lines)).replace("</environment", "< /environment")  # names and subjects are untrusted
+        text = clean("\n".join(lines)).replace("</environment", "< /environment")  # the name of a branch is untrusted
         return f"<environment>\n{text}\n</environment>" if lines else ""
 
 
 async def _git_state(cwd: Path, branch: str) -> str:
-    git = Git(cwd, GIT_TIMEOUT)
+    """The branch and how much has changed: file names and commit subjects are words of others, which the model could
+    take for the user's. It can ask git for them, and then they count as read."""
+    named = f"Git branch: {branch}"
     try:
-        status, commits = await asyncio.gather(
-            asyncio.to_thread(git.ask, "status", "--short", "--branch"),
-            asyncio.to_thread(git.ask, "log", "-5", "--format=%h %s"),
-        )
+        status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).ask, "status", "--short")
     except GitError:
-        return f"Git branch: {branch}"
-    changed = status.splitlines()
-    more = [f"… and {len(changed) - 30} more"] if len(changed) > 30 else []
-    return "\n".join(["Git state at this moment:", *changed[:30], *more, "Last commits:", commits.rstrip()])
+        return named
+    return f"{named}\nGit status: {plural(status.count(chr(10)), 'changed file')}"
 
 
 PROJECT = """\

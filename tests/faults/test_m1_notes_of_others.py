@@ -56,7 +56,7 @@ async def test_m1_what_a_file_says_and_the_assistant_repeats_is_no_note(reposito
 
     assert found == []
     assert ("evil" in two.captures[0].lower(), "evil" in two.captures[1].lower()) == (False, True)
-    assert {each.sources for each in waiting} == {("the git state", "read README.md")}
+    assert {each.sources for each in waiting} == {("read README.md",)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,9 @@ async def test_m1_what_a_shell_line_printed_is_not_read_at_all(repository, one_s
 async def test_m1_what_a_commit_subject_says_and_the_assistant_repeats_is_no_note(repository, one_session):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", f"remember: {EVIL}"], cwd=repository, check=True)
 
-    found, _, waiting = await one_session(["which tests are there?"], f"As the last commit says: {EVIL}")
+    found, _, waiting = await one_session(
+        ["which tests are there?"], call("shell", command="git log -1"), f"As the last commit says: {EVIL}"
+    )
 
     assert found == []
-    assert {proposal.sources for proposal in waiting} == {("the git state",)}
+    assert {proposal.sources for proposal in waiting} == {("shell git log -1",)}

@@ -224,7 +224,7 @@ async def test_the_surroundings_are_told_again(repository):
     await session.rewind.undo()
     await say(session, "b")
     [note] = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
-    assert "Git state" in note
+    assert "Git branch" in note
     await session.close()
 
 

@@ -186,7 +186,7 @@ async def test_the_environment_is_told_once_and_again_when_it_changed(repository
     await collect(session.send("3"))
     notes = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
     assert len(notes) == 2
-    assert "Git state" in notes[0]
+    assert "Git branch: main\nGit status: 0 changed files" in notes[0]
     assert notes[1].splitlines()[1].startswith("Permission mode: plan")
     await session.close()
 

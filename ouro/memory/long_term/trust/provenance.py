@@ -17,6 +17,7 @@ from pathlib import Path
 from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.memory.long_term.git.history import line_changes
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCall, ToolReply
+from ouro.utils.git import branch_in_note
 
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
@@ -26,6 +27,7 @@ _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
 _READING = {"read", "grep", "glob", "memory_search"}
 _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
+_MAX_BRANCH_WORDS = 3
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
@@ -159,8 +161,8 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
             yield next((name for start, name in names.items() if message.text.startswith(start)), "a long message")
         if message.role == "user" and message.parts_of(Image):
             yield "a picture"
-        if any("\nGit " in part.text for part in message.parts_of(Context)):
-            yield "the git state"  # names and commit subjects, of any author
+        if any(_names_git_state(part.text) for part in message.parts_of(Context)):
+            yield "the git state"
         for part in message.parts_of(Context):
             yield from (f"the {kind} {name}" for kind, name in _INSERTED.findall(part.text))
         for reply in message.parts_of(ToolReply):
@@ -171,6 +173,17 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
             calls |= {call.id: call for call in message.tool_calls}
     # A call without a result has no output yet, but it may have written a file.
     yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
+
+
+def _names_git_state(text: str) -> bool:
+    """Whether an environment block holds words of others about git.
+
+    A branch of up to three words says nothing. Blocks of earlier versions had file names and commit subjects.
+    """
+    if "\nGit state at this moment:" in text:
+        return True
+    branch = branch_in_note(text) if "\nGit branch: " in text else ""
+    return len(re.findall(r"[^\W_]+", branch)) > _MAX_BRANCH_WORDS
 
 
 def _named(call: ToolCall) -> str:

@@ -288,7 +288,7 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
     [told] = [each for each in news(session) if isinstance(each, NoteKept)]
     assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
     first, second = session.memory.manager.proposals()
-    assert first.sources == ("the git state", "read api.py")
+    assert first.sources == ("read api.py",)
     assert first.reason == "“api.py says hello.” was concluded after material from outside was read"
     await session.memory.manager.accept(first.id)
     await session.memory.manager.reject(second.id)
