@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
@@ -334,10 +334,17 @@ class Agent:
             raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
-            return future.result()
+            while True:
+                try:
+                    return future.result(timeout=0.5)  # a signal just before an endless wait would not end it
+                except TimeoutError:
+                    if future.done():
+                        raise
         except KeyboardInterrupt:
-            self.interrupt()
-            future.exception()  # waits for the end of the turn: what it has streamed is saved
+            while not future.done():
+                self.interrupt()  # again where the turn was only about to begin
+                with suppress(TimeoutError):  # wait for the end of the turn: what it has streamed is saved
+                    future.exception(timeout=0.5)
             raise
 
     def _stop(self) -> None:

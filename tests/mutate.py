@@ -72,7 +72,7 @@ DEFENCES = (
             "elif False:", "test_m4_commands_that_write_memory.py"),
     Defence("M4", f"{SHELL}/memory.py", "if reason := folder.tampered():", 'if reason := "":',
             "test_m4_commands_that_write_memory.py"),
-    Defence("M5", f"{MEMORY}/git/repository.py", "lock_descriptor(descriptor)", "pass",
+    Defence("M5", f"{MEMORY}/git/repository.py", "lock_descriptor(descriptor, timeout)", "pass",
             "test_m5_concurrent_commits.py"),
     Defence("M5", f"{MEMORY}/trust/turn_changes.py", "if is_decided and edit.name not in self.others:",
             "if is_decided:",

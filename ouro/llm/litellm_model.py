@@ -23,6 +23,7 @@ from ouro.llm.model import (
     timeouts_for_vectors,
 )
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
+from ouro.llm.portable import healed_all
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.wire import chunks_from
 from ouro.messages import Message, Thinking
@@ -77,7 +78,7 @@ class LiteLLMModel:
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
         request = _arguments(self._model, self._endpoint, self._timeouts)
-        request |= {"messages": self._messages(messages), "max_tokens": self.spec.max_output}
+        request |= {"messages": healed_all(self._messages(messages)), "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
             request["tools"] = tools_as_openai(tools)
         if self._effort != "off" and self.spec.thinking:

@@ -75,7 +75,7 @@ def encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_healed_all(value))
+        return msgspec.json.encode(healed_all(value))
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -86,18 +86,19 @@ def parse_object(text: str) -> dict[str, Any] | None:
         value = json.loads(text, strict=False)
         # NaN and infinity cannot be sent back as JSON.
         json.dumps(value, allow_nan=False)
-        value = _healed_all(value)
+        value = healed_all(value)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _healed_all(value: Any) -> Any:
+def healed_all(value: Any) -> Any:
+    """`value`, which is JSON, with every text `healed`."""
     if isinstance(value, str):
         return healed(value)
     if isinstance(value, Mapping):
-        return {_healed_all(key): _healed_all(item) for key, item in value.items()}
-    return [_healed_all(item) for item in value] if isinstance(value, list | tuple) else value
+        return {healed_all(key): healed_all(item) for key, item in value.items()}
+    return [healed_all(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class SurrogateJoiner:

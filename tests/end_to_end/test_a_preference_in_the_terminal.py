@@ -70,7 +70,7 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     edited = third.ask("Bonjour")
     third.terminal.until_shows("changed outside of ouro")
     third.say("/memory undo")
-    third.agree("Undo", "❯ Undo it")
+    third.agree("Undo", "❯ 1 Undo it")
     third.terminal.until_shows("+ Answer in German.")
     assert file.read_text() == LINE
     undone = third.ask("Guten Abend")
@@ -83,7 +83,7 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     # blamed: the line leads to the words of the first session, which can be looked at
     third.say("/memory blame preferences 1")
     third.terminal.until_shows("Turn 1 (message 1)", TOLD)
-    third.agree("❯ Stay here")
+    third.agree("❯ 1 Stay here")
     third.leave()
     [line] = json.loads(ouro.headless("memory", "blame", "preferences", "--json").out)["lines"]
     assert line["commit"]["trailers"]["Ouro-Origin"] == "undo"

@@ -39,10 +39,12 @@ def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configure
     assert '"text": {"type": "string"}' in found
     assert server.requests[2].results[-1] == "heron"
     assert tools_of(server, 0) == tools_of(server, 2)
-    assert tools_of(server, 0)[-3:] == ["tool_search", "mcp_call", "mcp_read"]
+    own = ["tool_search", "mcp_call", "mcp_read"]
+    assert [name for name in tools_of(server, 0) if name in own] == own
     done = configured.headless("--allow", "mcp(demo.echo)", "-p", "again")
     assert done.code == 0, done
-    assert tools_of(server, 3)[-2:] == ["mcp__demo__echo", "mcp__demo__fail"]
+    listed = [name for name in tools_of(server, 3) if name.startswith("mcp__")]
+    assert listed == ["mcp__demo__echo", "mcp__demo__fail"]
     assert server.requests[4].results[-1] == "egret"
     assert tools_of(server, 3) == tools_of(server, 4)
 

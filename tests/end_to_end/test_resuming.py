@@ -66,7 +66,7 @@ def test_a_session_in_use_can_be_looked_at_or_copied(ouro):
     first.until_shows("  mine")
     second = ouro.start("--resume", "latest")
     second.until_shows(f"in use by process {first.pid}", "continue in a copy")
-    second.press("\x1b[B", lambda: second.shows("❯ continue in a copy"))
+    second.press("\x1b[B", lambda: second.shows("❯ 2 continue in a copy"))
     second.press("\r", lambda: second.shows("test-model"))
     second.say("say: in the copy")
     second.until_shows("  in the copy")

@@ -25,6 +25,12 @@ def head():
     return ref.read_text() if ref.exists() else ""
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    for module in ("scope", "trust.tool_writes"):
+        monkeypatch.setattr(f"ouro.memory.long_term.{module}.PATIENCE", 0.05)
+
+
 @pytest.fixture
 async def talk(repository):
     """A session that has learned something; the script is what comes after."""

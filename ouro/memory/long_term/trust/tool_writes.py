@@ -12,7 +12,7 @@ from ouro.memory.long_term.git.values import FileEdit
 from ouro.utils.log import log
 
 _NAME = "writes"
-PATIENCE = 0.3
+PATIENCE = 5.0
 """Seconds that a turn waits for the commit of another ouro; after that it goes on beside it."""
 
 

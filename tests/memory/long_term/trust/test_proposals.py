@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_left_out_and_kept(history, spoil, left):
 
 def test_the_question_shows_a_line_that_only_moved_or_comes_again():
     moved = question_about(proposal("a1", "- deny\n- allow\n- deny\n", "- allow\n- deny\n"))
-    assert moved.details.splitlines()[1:] == ["facts.md", "+ - deny"]
+    assert moved.details.splitlines()[1:] == ["+ - deny"]
 
 
 @pytest.mark.parametrize(
