@@ -6,7 +6,7 @@ import asyncio
 import base64
 import time
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -18,6 +18,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
+from mcp_types.methods import validate_server_result
+from pydantic import ValidationError
 
 from ouro import __version__
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
@@ -37,6 +39,13 @@ LIST_PAUSE = 0.3
 """Seconds in which several notices of a changed list count as one."""
 REPORT_PAUSE = 0.1
 """Seconds between two progress events of one call."""
+_LISTS = {
+    "tools": "tools/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+    "prompts": "prompts/list",
+}
+"""The field of each list in a result, and its method."""
 
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
 
@@ -56,6 +65,8 @@ class Connection:
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._client: Client | None = None
+        self._left_out: dict[str, None] = {}
+        """What of its lists is not valid, as lines."""
         self._is_refused = False
         """The server has answered 401."""
 
@@ -162,7 +173,7 @@ class Connection:
             async with (
                 self._transport() as transport,
                 Client(
-                    transport,
+                    self._with_valid_lists(transport),
                     client_info=types.Implementation(name="ouro", version=__version__),
                     list_roots_callback=self._on_roots,
                     message_handler=self._on_message,
@@ -196,6 +207,32 @@ class Connection:
         async with http_client(request["headers"], timeout, provider, on_refused=self._on_refused) as client:
             yield streamable_http_client(request["url"], http_client=client)
 
+    @asynccontextmanager
+    async def _with_valid_lists(self, transport: Any) -> AsyncIterator[tuple[_ValidLists, Any]]:
+        async with transport as (incoming, outgoing):
+            yield _ValidLists(incoming, self._only_valid), outgoing
+
+    def _only_valid(self, result: Line) -> None:
+        """Remove from a list what the protocol does not allow: the SDK would refuse all of it."""
+        for field in _LISTS.keys() & result.keys():
+            if isinstance(items := result[field], list):
+                result[field] = [item for item in items if self._is_valid(field, item, result)]
+
+    def _is_valid(self, field: str, item: Any, result: Line) -> bool:
+        try:
+            validate_server_result(_LISTS[field], self.client.protocol_version, {**result, field: [item]})
+        except ValidationError as error:
+            wrong = next((one for one in error.errors() if one["loc"][:1] == (field,)), None)
+            if wrong is None:
+                return True
+            name = item.get("name") if isinstance(item, dict) else None
+            place = ".".join(map(str, wrong["loc"][2:]))
+            self._left_out[f"{field} `{name or '?'}`: {place}: {wrong['msg']}"[:300]] = None
+            return False
+        except (KeyError, ValueError):  # a version or a list that the SDK does not check
+            pass
+        return True
+
     async def _listen(self, client: Client) -> None:
         """Ask servers of the 2026 protocol for notices of changed lists; older ones send them unasked."""
         for _ in range(3):
@@ -212,6 +249,7 @@ class Connection:
                 self._changed.set()
 
     async def _listing(self, client: Client) -> Line:
+        self._left_out.clear()
         began = time.monotonic()
         can = client.server_capabilities
         tools = await _pages(client.list_tools, "tools") if can.tools else []
@@ -228,6 +266,7 @@ class Connection:
             "protocol": client.protocol_version,
             "instructions": (client.instructions or "")[:2_000],
             "latency": latency,
+            "left_out": list(self._left_out),
             "tools": [_tool(tool) for tool in tools],
             "resources": [{"uri": str(item.uri), "name": item.name} for item in resources]
             + [{"uri": item.uri_template, "name": item.name, "is_template": True} for item in templates],
@@ -299,6 +338,34 @@ class Connection:
     def _emit(self, event: Line) -> None:
         if self._events.qsize() < MAX_EVENTS:
             self._events.put_nowait(event)
+
+
+class _ValidLists:
+    """A stream of messages of a server, whose lists `check` has changed to what is valid."""
+
+    def __init__(self, incoming: Any, check: Callable[[Line], None]) -> None:
+        self._incoming = incoming
+        self._check = check
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._incoming, name)
+
+    async def __aenter__(self) -> _ValidLists:
+        await self._incoming.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._incoming.__aexit__(*error)
+
+    def __aiter__(self) -> _ValidLists:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await anext(self._incoming)
+        result = getattr(getattr(item, "message", None), "result", None)
+        if isinstance(result, dict):
+            self._check(result)
+        return item
 
 
 async def _pages(list_page: Any, field: str) -> list[Any]:

@@ -96,6 +96,8 @@ class Listing(msgspec.Struct, frozen=True):
     tools: tuple[ToolDefinition, ...] = ()
     resources: tuple[Resource, ...] = ()
     prompts: tuple[ServerPrompt, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What of these lists is not valid, and why."""
 
 
 def wire_name(server: str, tool: str) -> str:

@@ -288,6 +288,9 @@ class McpServers:
     def _on_ready(self, server: McpServer, listing: Listing) -> None:
         is_first = server.state != "ready"
         server.state, server.listing, server.problem = "ready", listing, ""
+        if is_first and listing.left_out:
+            what = one_line("; ".join(listing.left_out), 400)
+            self._host.notify(f"MCP server {server.name}: not used, because it is not valid: {what}", "warning")
         if server.approved is None:
             with suppress(OSError):
                 server.approve(server.tools)

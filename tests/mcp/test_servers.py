@@ -110,10 +110,14 @@ async def test_a_command_may_be_relative_to_the_folder_of_the_session(bench: Ben
     assert (await bench.open(one=McpServerSettings(command="./server.sh")).ready("one")).state == "ready"
 
 
-async def test_f4_a_list_that_is_wrong_is_told(bench: Bench):
+async def test_f4_one_tool_that_is_not_valid_is_left_out_and_named(bench: Bench):
     servers = bench.open(bad=fake(lie="all"))
-    with pytest.raises(ToolError, match="inputSchema"):
-        await servers.ready("bad")
+    bad = await servers.ready("bad")
+    assert "echo" in {tool.name for tool in bad.tools}
+    assert "lie" not in {tool.name for tool in bad.tools}
+    [told] = bench.told
+    assert "MCP server bad: not used, because it is not valid: tools `lie`: inputSchema" in told
+    assert (await servers.call(bad, "echo", {"text": "hi"}, silent)).text == "hi"
 
 
 @pytest.mark.parametrize("start", ["garbage", "line", "flood", "hang"])
