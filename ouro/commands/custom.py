@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.commands.builtin import COMMANDS
-from ouro.errors import UsageError
 
 if TYPE_CHECKING:
     from ouro.session import Session
@@ -44,16 +43,3 @@ def custom_commands(session: Session | None) -> Sequence[ListedCommand]:
         ListedCommand((command.name,), command.usage, command.help, bool(command.argument), command.place)
         for command in found
     ]
-
-
-def is_custom(session: Session, word: str) -> bool:
-    """Whether `/word` is a custom command.
-
-    Raises:
-        UsageError: it is, and cannot run now.
-    """
-    if session.workbench.extensions.commands.find(word) is None:
-        return False
-    if session.running:
-        raise UsageError(f"/{word} waits for the agent: interrupt it, or wait until it is done.")
-    return True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
 from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command
-from ouro.commands.custom import is_custom, listed_commands
+from ouro.commands.custom import listed_commands
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
@@ -53,7 +53,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     if command is None and Path(f"/{match[1]}").exists():
         return False
     try:
-        if command is None and is_custom(front_end.session, word):
+        if command is None and front_end.session.workbench.extensions.commands.find(word):
             return False
         if command is None:
             names = [name for command in listed_commands(front_end.session) for name in command.names]

@@ -16,6 +16,7 @@ from ouro.utils.runtime import tilde
 
 _INSERT = re.compile(r"!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])")
 _ARGUMENT = re.compile(r"\$(ARGUMENTS\b|[1-9](?!\d)|[A-Z][A-Z0-9_]*\b)")
+_TYPED = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _NAMED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -76,6 +77,12 @@ class CommandRegistry:
 
     def find(self, name: str) -> CustomCommand | None:
         return next((command for command in self.commands() if command.name.casefold() == name.casefold()), None)
+
+    def called_by(self, text: str) -> tuple[CustomCommand, str] | None:
+        """The command that a typed `/name …` calls, and its arguments; None if it calls none."""
+        typed = _TYPED.match(text)
+        command = self.find(typed[1]) if typed else None
+        return (command, (typed[2] or "").strip()) if typed and command else None
 
     def problems(self) -> list[str]:
         """A line for each command that cannot be called by its name."""

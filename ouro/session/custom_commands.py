@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ouro.llm import ModelSource
     from ouro.safety import Permissions
 
-_TYPED = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _SUCCESS = re.compile(r"\n?\[exit code 0[^\]\n]*\]\s*\Z")
 OPENING = '<command name="/{}" from="{}">'
 _SENT = """{}
@@ -44,9 +43,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
     async def prompt(self, text: str) -> CommandPrompt | None:
         """The prompt of the command that `text` calls; None if it calls none. Raises OuroError: it has none."""
-        typed = _TYPED.match(text)
-        command = self.registry.find(typed[1]) if typed else None
-        return await command.prompt((typed[2] or "").strip()) if typed and command else None
+        called = self.registry.called_by(text)
+        return await called[0].prompt(called[1]) if called else None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
         """What is sent with the typed `text`: the prompt with its inserts.
@@ -54,8 +52,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         Raises:
             UsageError: an insert was refused.
         """
-        typed = _TYPED.match(text)
-        command = self.registry.find(typed[1]) if typed else None
+        called = self.registry.called_by(text)
         inserts = [piece for piece in prompt.pieces if isinstance(piece, Insert) and self._can_insert(piece)]
         calls = [self._call(insert) for insert in inserts]
         replies: dict[Insert, ToolReply] = {}
@@ -67,7 +64,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             if reply.failed and reply.display and reply.display.summary == "refused":
                 raise UsageError(f"The command was not sent: `{insert.what}` was refused.")
         body = "".join(piece if isinstance(piece, str) else _inserted(piece, replies) for piece in prompt.pieces)
-        opening = OPENING.format(command.name, command.place) if command else OPENING.format("", "")
+        opening = OPENING.format(called[0].name, called[0].place) if called else OPENING.format("", "")
         return _SENT.format(opening, body.strip())
 
     @contextmanager

@@ -115,7 +115,7 @@ class TurnQueue:
         if session is None or not self.running:
             self.queue(draft)
         elif self._has_commands and draft.text.startswith(("/", "#")):
-            task = asyncio.create_task(self._run_command_or_steer(draft))
+            task = asyncio.create_task(self._run_command_or_wait(draft))
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
         elif (self._has_commands and draft.text.startswith("!")) or not session.running:
@@ -262,8 +262,12 @@ class TurnQueue:
             return "failed"
         return outcome
 
-    async def _run_command_or_steer(self, draft: Draft) -> None:
-        if not await self._run_command(draft):
+    async def _run_command_or_wait(self, draft: Draft) -> None:
+        if await self._run_command(draft) or self.session is None:
+            return
+        if self.session.workbench.extensions.commands.called_by(draft.text):
+            self.queue(draft)  # a custom command has a turn of its own, with its model, mode and inserts
+        else:
             self._steer(draft)
 
     async def _run_command(self, draft: Draft) -> bool:

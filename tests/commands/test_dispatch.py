@@ -114,6 +114,3 @@ async def test_a_custom_command_is_sent_listed_and_explained():
     assert await dispatch(front_end, "/help /git:ship")
     assert front_end.shown == ["`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"]
     assert listed_commands(front_end.session)[-1].usage == "/git:ship [version]"
-    front_end.session.running = True
-    assert await dispatch(front_end, "/git:ship v2")
-    assert front_end.said[-1][1] == "/git:ship waits for the agent: interrupt it, or wait until it is done."

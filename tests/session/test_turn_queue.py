@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, says
+from msgspec.structs import replace
 
 from ouro.events import Said, Titled, TurnFinished
+from ouro.extensions import CommandRegistry, CustomCommand
+from ouro.messages import Image
 from ouro.session import Draft, TurnObserver, TurnQueue
 
 
@@ -126,6 +129,23 @@ async def test_commands_run_at_once_and_shell_lines_wait():
     wait.until.set()
     await queue.idle()
     assert session.shell_lines == [("ls", False)]
+
+
+async def test_a_custom_command_typed_during_a_turn_is_the_next_turn():
+    wait, picture = Wait(), Image("image/png", b"x")
+    session = FakeSession([[wait], says("2")])
+    ship = CustomCommand("git:ship", "", "", "ship.md", None)
+    extensions = session.workbench.extensions
+    session.workbench.extensions = replace(extensions, commands=CommandRegistry([lambda: [ship]], ()))
+    queue, _ = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    queue.say(Draft("/git:ship v2", (picture,)))
+    await until(lambda: queue.waiting)
+    assert session.steered == []
+    wait.until.set()
+    await queue.idle()
+    assert (session.sent, session.sent_images) == (["go", "/git:ship v2"], [picture])
 
 
 async def test_a_stream_that_is_no_turn_can_be_interrupted():
