@@ -334,12 +334,7 @@ class Agent:
             raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
-            while True:
-                try:
-                    return future.result(timeout=0.5)  # a signal just before an endless wait would not end it
-                except TimeoutError:
-                    if future.done():
-                        raise
+            return future.result()
         except KeyboardInterrupt:
             while not future.done():
                 self.interrupt()  # again where the turn was only about to begin

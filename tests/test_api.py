@@ -189,6 +189,8 @@ import os, signal, sys, threading, asyncio
 from ouro import Agent
 from ouro.llm import ScriptedModel, ScriptedReply
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell inherits it ignored
+
 async def hold():
     os.kill(os.getpid(), signal.SIGINT)
     await asyncio.Event().wait()

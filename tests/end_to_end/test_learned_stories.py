@@ -115,7 +115,7 @@ def test_a_decision_and_its_reversals(ouro, voices):
     screen.until_shows(f"Remembered (repo): {first}")
     screen.say("row locks of user updates timed out under load. from now on optimistic locking for user updates")
     screen.until(lambda: len(voices.said) == 3)
-    screen.until_shows("↑400")
+    screen.until_shows("↑300")
     screen.say("/compact")
     screen.until_shows("Remembered, replaced (repo): User updates use optimistic locking", "/memory undo")
     screen.say("retries starved user updates. so row locks for user updates again, with a timeout of 50 ms")
