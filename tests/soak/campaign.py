@@ -54,6 +54,14 @@ class Killed:
                 self._take(json.loads(line))
         self.output.unlink()
 
+    @property
+    def error(self) -> str:
+        """What it printed on standard error; read once."""
+        path = self.output.with_suffix(".errors")
+        text = path.read_text()
+        path.unlink()
+        return text
+
     def _take(self, event: dict) -> None:
         match event["type"]:
             case "session":
@@ -174,7 +182,10 @@ class Campaign:
                 os.killpg(killed.process.pid, signal.SIGKILL)
                 killed.process.wait()
             killed.read()
-            self._ends["killed" if killed.process.returncode < 0 else f"exit code {killed.process.returncode}"] += 1
+            code, error = killed.process.returncode, killed.error
+            self._ends["killed" if code < 0 else f"exit code {code}"] += 1
+            if code > 0 and "This session is in use" not in error:
+                yield f"exit code {code} ({killed.plan}, {killed.session}): {error[-1500:]}"
             if killed.session:
                 texts, results = self._acknowledged.setdefault(killed.session, ([], []))
                 texts += killed.texts
@@ -188,14 +199,16 @@ class Campaign:
             kind = rng.choice(list(_KINDS))
             plan = f"{kind}:{rng.randint(1, _KINDS[kind])}"
             environment |= {"LD_PRELOAD": str(self._killer), "OURO_SOAK_KILL": plan}
-        session = rng.choice([*self._acknowledged, ""]) if rng.random() < 0.7 else ""
+        # One that was killed before it saved a message is removed at the next start.
+        resumable = [session for session, (texts, _) in self._acknowledged.items() if texts]
+        session = rng.choice([*resumable, ""]) if rng.random() < 0.7 else ""
         words = f"prompt {next(self._numbers)}-{rng.getrandbits(32):x}"
         command = [sys.executable, "-m", "ouro", "-p", words, "--output", "stream-json", "--mode", "auto", "--trust"]
         output = self._folder / f"output-{next(self._numbers)}"
-        with output.open("wb") as file:
+        with output.open("wb") as file, output.with_suffix(".errors").open("wb") as errors:
             process = subprocess.Popen(
                 command + (["--resume", session] if session else []), cwd=self._project, env=environment,
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.DEVNULL, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=file, stderr=errors, start_new_session=True,
             )  # fmt: skip
         return Killed(process, plan, output, session)
 

@@ -400,3 +400,23 @@ def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
     subprocess.run([sys.executable, "-c", code, store.repository.state_dir], check=False)
 
     assert store.save_and_commit({"facts.md": "- two\n"}, "Learn")
+
+
+@pytest.mark.parametrize("survived", range(2))
+def test_a_history_that_is_killed_while_it_is_made_is_no_half_repository(store, monkeypatch, survived):
+    store.folder.mkdir(parents=True)
+    written = []
+
+    def dies(path, text):
+        if len(written) == survived:
+            raise KeyboardInterrupt
+        written.append(path)
+        path.write_text(text)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(history, "write_private", dies)
+        store.repository.create()
+    assert not (store.folder / ".git").exists()
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    assert git(store.folder, "fsck") == "" and git(store.folder, "show", "HEAD:facts.md") == "- one"
+    assert [path.name for path in store.folder.iterdir() if path.name.startswith(".git")] == [".git"]

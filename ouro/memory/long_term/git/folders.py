@@ -29,7 +29,8 @@ _RECORD = f"{OWN}/folder"
 _MOVED = f"{OWN}/moved"
 _LABEL = "ouro-state"
 """A file in `.git` that names the state folder: a memory folder that was moved is recognized by it."""
-_COPY = ".git.copying"
+COPY = ".git.copying"
+"""A git directory that is being made, before it is renamed to `.git`."""
 _EXCLUDED = ".ouro/"
 _EXCLUDED_ALREADY = {".ouro", ".ouro/", "/.ouro", "/.ouro/", ".ouro/*", "/.ouro/*", ".ouro/**", "**/.ouro/"}
 
@@ -134,7 +135,7 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
             is_ours = target is not None and (target.parent == state_dir.parent or not target.exists())
             if os.path.lexists(inside) and not is_ours:
                 return
-            copy = folder / _COPY
+            copy = folder / COPY
             shutil.rmtree(copy, ignore_errors=True)
             _copy(state_dir, copy)
             write_private(state_dir / _MOVED, _identity(copy))

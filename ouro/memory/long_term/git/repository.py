@@ -19,7 +19,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, OWN, exclude, git_dir_of, is_real_folder, read_text
+from ouro.memory.long_term.git.folders import COMMON, COPY, OWN, exclude, git_dir_of, is_real_folder, read_text
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import DURABLE_PACKS, import_stream, last_line, run_git, run_remote_git
 from ouro.safety import GIT_CONFIG
@@ -109,13 +109,19 @@ class GitRepository:
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
             for path in records:
                 path.unlink(missing_ok=True)
-        for folder in ("objects", "refs", "refs/heads"):
-            (git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = git_dir
         if git_dir != self.state_dir:
             exclude(git_dir.parent)
-        if not os.path.lexists(git_dir / "config"):
-            write_private(git_dir / "config", GIT_CONFIG)
-        write_private(git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
+            if not os.path.lexists(git_dir):  # beside: in half a `.git`, plain git takes the repository around it
+                made = git_dir.with_name(COPY)
+                shutil.rmtree(made, ignore_errors=True)
+        for folder in ("objects", "refs", "refs/heads"):
+            (made / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(made / "config"):
+            write_private(made / "config", GIT_CONFIG)
+        write_private(made / "HEAD", f"ref: refs/heads/{BRANCH}\n")
+        if made != git_dir:
+            made.rename(git_dir)
 
     def head(self) -> Head:
         """Where HEAD is, read without a process; raises MemoryUnusable where it or its branch is damaged or gone."""
