@@ -38,6 +38,12 @@ class _Step(msgspec.Struct, frozen=True):
         after = None if self.after is None else self.after.text
         return change_of(self.found.shown, self.found.text, after, self.target.shown if self.target else "")
 
+    @property
+    def changes(self) -> list[FileChange]:
+        """Its change, after the deletion of a file that it moves over."""
+        lost = [change_of(self.target.shown, self.target.text, None)] if self.target and self.target.file else []
+        return [*lost, self.change]
+
 
 class ApplyPatch(Tool[ApplyPatchArgs]):
     """Add, change, move and delete files with one patch. All of the patch is applied, or nothing.
@@ -61,6 +67,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
       unique, name the class or function above with @@ lines, outermost first.
     - *** Move to: stands right below *** Update File: and is left out when the file keeps its name. *** End of File
       after a change says that it is at the end of the file.
+    - *** Add File: and *** Move to: replace a file that exists.
     - Give the changes of a file in its order, all below one header. Paths are relative to the working folder.
     - When a place is not found, the answer shows the nearest lines: correct the patch by them.
     """
@@ -112,18 +119,21 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
                     for step in steps:
                         self._do(step, undo)
                     undo.pop_all()
-            return display_of([step.change for step in steps])
+            return display_of([change for step in steps for change in step.changes])
 
     def _step(self, patch: FilePatch, access: Access, held: ExitStack, notes: list[str]) -> _Step:
         found = self._find(patch.path, access, held, parents=patch.kind == "Add")
         if patch.kind == "Add":
+            text = "".join(f"{line}\n" for line in patch.content)
             if found.file is not None:
-                raise ToolError(f"{found.shown} exists already: use *** Update File: to change it.")
-            return _Step(patch, found, TextFile("".join(f"{line}\n" for line in patch.content)))
+                self._demand_as_seen(found)
+                notes.append(f"{found.shown} existed: its text was replaced.")
+            after = TextFile(text) if found.file is None else found.file.rewritten(text)
+            encode(found.shown, after)
+            return _Step(patch, found, after)
         if found.file is None:
             raise ToolError(f"{found.shown} does not exist.")
-        if self._seen.knows(found.place.path):
-            self._seen.demand(found)
+        self._demand_as_seen(found)
         if (patch.kind == "Delete" or patch.moved_to) and (self._workspace.root / patch.path).is_symlink():
             raise ToolError(f"{patch.path} is a link: use the shell to move or delete it.")
         if patch.kind == "Delete":
@@ -137,8 +147,14 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         notes += [f"{found.shown}: {note}" for note in mine]
         target = self._find(patch.moved_to, access, held, parents=True) if patch.moved_to else None
         if target is not None and target.file is not None:
-            raise ToolError(f"{target.shown} exists already: nothing can be moved there.")
+            self._demand_as_seen(target)
+            notes.append(f"{target.shown} existed: it was replaced.")
         return _Step(patch, found, after, target)
+
+    def _demand_as_seen(self, found: FileBefore) -> None:
+        """Raises ToolError: the model has read the file, and it has changed since."""
+        if self._seen.knows(found.place.path):
+            self._seen.demand(found)
 
     def _find(self, path: str, access: Access, held: ExitStack, *, parents: bool) -> FileBefore:
         making = parents and access == "write"

@@ -107,7 +107,7 @@ def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> T
 
 
 def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
-    old, new = (text.replace("\r\n", "\n") for text in (edit.old_text, edit.new_text))
+    old, new = TextFile(edit.old_text).text, TextFile(edit.new_text).text
     if not old:
         raise ToolError("old_text is empty. To fill a file, use write; to insert, give the line before as old_text.")
     if old == new:

@@ -132,7 +132,7 @@ class FilesSeen:
             return data
         on_disk = decode(data)
         text = self._editor.read(path)
-        if text is None or text.replace("\r\n", "\n") == on_disk.text:
+        if text is None or TextFile(text).text == on_disk.text:
             return data
         return encode(workspace.shown(path), on_disk.rewritten(text))
 

@@ -50,7 +50,7 @@ class FilePatch:
 
 def parse_patch(text: str) -> list[FilePatch]:
     """The files of a patch. Raises ToolError: it does not follow the format; the message names the line."""
-    lines = text.replace("\r\n", "\n").strip("\n").split("\n")
+    lines = TextFile(text).text.strip("\n").split("\n")
     first, last = _bounds(lines)
     files: list[FilePatch] = []
     for number in range(first + 1, last):
@@ -138,14 +138,14 @@ def _wrong(number: int, line: str, expected: str) -> ToolError:
 
 
 def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
-    """`file` with its hunks applied; tolerated differences are added to `notes`.
+    """`file` with its hunks applied; tolerated differences are added to `notes`. A last line that is written ends.
 
     Raises:
         ToolError: a place cannot be found; the message shows the nearest lines.
     """
-    if file.text and not file.text.endswith("\n"):
-        ended = apply_hunks(replace(file, raw=file.raw + file.newline), hunks, notes)
-        return replace(file, raw=ended.raw.removesuffix("\n").removesuffix("\r"))
+    is_open = file.text != "" and not file.text.endswith("\n")
+    if is_open:
+        file = replace(file, raw=file.raw + file.newline)
     lines = file.text.split("\n")[:-1]
     spans: list[Span] = []
     taken: set[int] = set()
@@ -156,7 +156,9 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
         taken.update(range(first, first + size))
         spans += _spans(lines, hunk, first, size)
         at = first + size
-    return file.splice(_in_text(lines, spans))
+    after = file.splice(_in_text(lines, spans))
+    is_last_written = any(span.end == len(lines) for span in spans)
+    return replace(after, raw=after.raw.removesuffix(file.newline)) if is_open and not is_last_written else after
 
 
 def _after_headers(lines: list[str], hunk: Hunk, at: int) -> int:

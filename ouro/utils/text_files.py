@@ -51,13 +51,15 @@ class TextFile:
     @cached_property
     def text(self) -> str:
         """The text with `\\n` at the end of each line."""
-        return self.raw.replace("\r\n", "\n")
+        return self.raw.replace("\r" if self.newline == "\r" else "\r\n", "\n")
 
     @cached_property
     def newline(self) -> str:
         """The line ending that most lines have."""
-        windows = self.raw.count("\r\n")
-        return "\r\n" if windows * 2 > self.raw.count("\n") else "\n"
+        windows, lines = self.raw.count("\r\n"), self.raw.count("\n")
+        if not lines and "\r" in self.raw:  # as on a Mac before 2001
+            return "\r"
+        return "\r\n" if windows * 2 > lines else "\n"
 
     def splice(self, spans: Iterable[Span]) -> TextFile:
         """Replace the given spans of `text` (they do not overlap); everything else stays byte for byte."""

@@ -119,12 +119,14 @@ def test_lines_are_added_below_a_header():
     assert apply("import os\n\nx = 1\n", "@@ import os", "+import sys")[0] == "import os\nimport sys\n\nx = 1\n"
 
 
-def test_a_file_without_final_line_break_keeps_that():
-    assert apply("a\nb", "@@", " a", "-b", "+c")[0] == "a\nc"
-    assert apply("a\nb", "@@", " b", "+c")[0] == "a\nb\nc"
+def test_a_last_line_without_line_break_stays_so_where_it_is_not_written():
+    assert apply("a\nb", "@@", "-a", "+c")[0] == "c\nb"
+    assert apply("a\nb", "@@", " a", "-b", "+c")[0] == "a\nc\n"
+    assert apply("a\nb", "@@", " b", "+c")[0] == "a\nb\nc\n"
 
 
-def test_windows_line_endings_stay():
+def test_line_endings_stay():
+    assert apply("a\rb\rc\r", "@@", " a", "-b", "+B")[0] == "a\rB\rc\r"
     assert apply("a\r\nb\r\nc\r\n", "@@", " a", "-b", "+B", "+b2")[0] == "a\r\nB\r\nb2\r\nc\r\n"
 
 
@@ -234,12 +236,7 @@ async def test_a_failure_while_writing_puts_everything_back(tool, tmp_path, monk
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["*** Add File: a.py", "+x"], "a.py exists already: use *** Update File: to change it."),
         (["*** Delete File: none.py"], "none.py does not exist."),
-        (
-            ["*** Update File: a.py", "*** Move to: b.py", "-x", "+y"],
-            "b.py exists already: nothing can be moved",
-        ),
         (["*** Delete File: link.py"], "link.py is a link: use the shell to move or delete it."),
         (["*** Update File: a.py", "-x", "*** Delete File: ./a.py"], "The patch names one file under two names"),
     ],
@@ -279,3 +276,87 @@ def test_an_indented_header_is_a_header_but_inside_of_an_update(indent):
     assert [(file.kind, file.path) for file in added] == [("Add", "a.py"), ("Delete", "b.py")]
     (updated,) = parse_patch(patch(f"{indent}*** Update File: a.py", "-x", " *** Delete File: b.py"))
     assert updated.hunks[0].lines == [("-", "x"), (" ", "*** Delete File: b.py")]
+
+
+SCENARIOS = {
+    "add": ({}, ["*** Add File: bar.md", "+new"], {"bar.md": "new\n"}),
+    "several operations": (
+        {"change.txt": "1\n2\n", "delete.txt": "x\n"},
+        ["*** Add File: d/new.txt", "+new", "*** Delete File: delete.txt", "*** Update File: change.txt", "-2", "+3"],
+        {"d/new.txt": "new\n", "change.txt": "1\n3\n"},
+    ),
+    "several places": (
+        {"a.txt": "1\n2\n3\n4\n"},
+        ["*** Update File: a.txt", "@@", "-2", "+B", "@@", "-4", "+D"],
+        {"a.txt": "1\nB\n3\nD\n"},
+    ),
+    "move": (
+        {"old/name.txt": "old\n", "old/other.txt": "x\n"},
+        ["*** Update File: old/name.txt", "*** Move to: new/dir/name.txt", "@@", "-old", "+new"],
+        {"new/dir/name.txt": "new\n", "old/other.txt": "x\n"},
+    ),
+    "no file": ({"a.txt": "x\n"}, [], None),
+    "missing context": ({"a.txt": "1\n2\n"}, ["*** Update File: a.txt", "@@", "-none", "+x"], None),
+    "missing file deleted": ({"a.txt": "x\n"}, ["*** Delete File: none.txt"], None),
+    "empty update": ({"a.txt": "x\n"}, ["*** Update File: a.txt"], None),
+    "missing file changed": ({"a.txt": "x\n"}, ["*** Update File: none.txt", "@@", "-x", "+y"], None),
+    "moved over a file": (
+        {"old/name.txt": "from\n", "new/name.txt": "there\n"},
+        ["*** Update File: old/name.txt", "*** Move to: new/name.txt", "@@", "-from", "+new"],
+        {"new/name.txt": "new\n"},
+    ),
+    "added over a file": ({"a.txt": "old\n"}, ["*** Add File: a.txt", "+new"], {"a.txt": "new\n"}),
+    "folder deleted": ({"dir/a.txt": "x\n"}, ["*** Delete File: dir"], None),
+    "unknown header": ({"a.txt": "x\n"}, ["*** Frobnicate File: a.txt"], None),
+    "last line without line break": (
+        {"a.txt": "no end"}, ["*** Update File: a.txt", "@@", "-no end", "+1", "+2"], {"a.txt": "1\n2\n"}
+    ),
+    "one file fails (codex leaves the first)": (
+        {}, ["*** Add File: made.txt", "+x", "*** Update File: none.txt", "@@", "-x", "+y"], None
+    ),
+    "only additions": ({"a.txt": "1\n"}, ["*** Update File: a.txt", "@@", "+2", "+3"], {"a.txt": "1\n2\n3\n"}),
+    "indented header": ({"a.txt": "old\n"}, ["  *** Update File: a.txt", "@@", "-old", "+new"], {"a.txt": "new\n"}),
+    "unicode": (
+        {"a.txt": "1\n\u00ef\n"}, ["*** Update File: a.txt", " 1", "-\u00ef", "+\u2705"], {"a.txt": "1\n\u2705\n"}
+    ),
+    "delete": ({"a.txt": "x\n", "b.txt": "y\n"}, ["*** Delete File: b.txt"], {"a.txt": "x\n"}),
+    "only deletions": ({"a.txt": "1\n2\n3\n"}, ["*** Update File: a.txt", "@@", " 1", "-2", " 3"], {"a.txt": "1\n3\n"}),
+    "end of file": (
+        {"a.txt": "1\n2\n"}, ["*** Update File: a.txt", "@@", " 1", "-2", "+B", "*** End of File"], {"a.txt": "1\nB\n"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_the_scenarios_of_codex(tool, tmp_path, scenario, newline):
+    before, lines, after = SCENARIOS[scenario]
+    for name, content in before.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    text = f" {patch(*lines)} ".replace("\n", newline)  # spaces around the markers are allowed
+    if after is None:
+        await refusal(tool, tmp_path, text)
+    else:
+        await call(tool, input=text)
+        assert tree(tmp_path) == after
+
+
+async def test_what_is_replaced_is_shown_before_and_named_after(tool, tmp_path):
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_text(f"{name}\n")
+    text = patch("*** Add File: a.py", "+x", "*** Update File: b.py", "*** Move to: c.py", "-b.py", "+y")
+    shown = await tool.preview(parse_arguments(tool, {"input": text}))
+    assert [(change.path, change.before, change.after, change.moved_to) for change in shown.body.changes] == [
+        ("a.py", "a.py\n", "x\n", ""), ("c.py", "c.py\n", None, ""), ("b.py", "b.py\n", "y\n", "c.py"),
+    ]  # fmt: skip
+    result = await call(tool, input=text)
+    assert result.text.endswith("a.py existed: its text was replaced.\nc.py existed: it was replaced.")
+
+
+async def test_a_file_that_changed_since_it_was_read_is_not_replaced(tool, tmp_path):
+    (tmp_path / "a.py").write_text("mine\n")
+    tool._seen.note(tmp_path / "a.py", b"as it was read\n")
+    (tmp_path / "b.py").write_text("x\n")
+    for lines in (["*** Add File: a.py", "+x"], ["*** Update File: b.py", "*** Move to: a.py"]):
+        assert "has changed since it was last read" in await refusal(tool, tmp_path, patch(*lines))

@@ -38,7 +38,7 @@ def put(path: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "cp1252"])
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_a_text_comes_back_as_it_was(encoding, newline):
     data = f"one caf\u00e9{newline}two{newline}".encode(encoding)
     file = decode(data)
