@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
+import re
+import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from ouro.safety.sandbox import choose_sandbox
+
+sys.dont_write_bytecode = False
+"""Test modules with rewritten asserts are kept from run to run: compiling them takes five seconds."""
+
+_numbers = itertools.count()
 
 KEPT_VARIABLES = {
     "PATH",
@@ -34,10 +43,20 @@ def sandbox_works() -> bool:
         return choose_sandbox(Path(folder)).sandbox.tier != "none"
 
 
+@pytest.fixture
+def tmp_path(request, tmp_path_factory) -> Path:
+    """A folder for the test. pytest's own lists all folders of earlier tests to find the next number."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_numbers)}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory, monkeypatch) -> Path:
     """A home that is empty, an environment without keys, UTC."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = tmp_path_factory.getbasetemp() / f"home{next(_numbers)}"
+    folder.mkdir(mode=0o700)
     for name in list(os.environ):
         if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
             monkeypatch.delenv(name)
@@ -89,15 +108,24 @@ def no_rest(monkeypatch) -> None:
     monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
 
 
-@pytest.fixture
-def repository(tmp_path) -> Path:
-    """A git repository with one commit."""
-    folder = tmp_path / "repository"
+@pytest.fixture(scope="session")
+def repository_template(tmp_path_factory) -> Path:
+    """What `repository` copies: three processes of git take ten times as long."""
+    folder = tmp_path_factory.mktemp("template") / "repository"
     folder.mkdir()
     (folder / "api.py").write_text("import os\n\n\ndef hello(name):\n    return 'hello ' + name\n")
-    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.invalid"]
+    for arguments in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
         subprocess.run(["git", *arguments], cwd=folder, check=True)
+    for sample in (folder / ".git" / "hooks").glob("*.sample"):
+        sample.unlink()
     return folder
+
+
+@pytest.fixture
+def repository(tmp_path, repository_template) -> Path:
+    """A git repository with one commit."""
+    return shutil.copytree(repository_template, tmp_path / "repository", symlinks=True)
 
 
 @pytest.fixture

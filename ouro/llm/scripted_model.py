@@ -14,6 +14,8 @@ from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, Reason, TextCh
 from ouro.messages import Message, ToolCall, Usage
 
 PIECE = re.compile(r"\S+\s*|\s+")
+MAX_PIECES = 500
+"""Of a text; a longer one has several words in a piece."""
 ARGUMENT_PIECE = 24
 """Characters of a call's arguments per chunk: few, so that they come in several chunks as from a provider."""
 SCRIPTED = ModelSpec("scripted")
@@ -70,9 +72,9 @@ class ScriptedModel:
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
         reply = self._next(messages)
-        words: list[Chunk] = [ThinkingChunk(piece) for piece in PIECE.findall(reply.thinking)]
+        words: list[Chunk] = [ThinkingChunk(piece) for piece in _pieces(reply.thinking)]
         words += [ThinkingChunk("", reply.signature)] if reply.signature else []
-        words += [TextChunk(piece) for piece in PIECE.findall(reply.text)]
+        words += [TextChunk(piece) for piece in _pieces(reply.text)]
         for word in words:
             await asyncio.sleep(self._pace)
             yield word
@@ -110,6 +112,12 @@ class ScriptedModel:
         arguments = call.malformed or json.dumps(dict(call.arguments))
         for start in range(0, len(arguments), ARGUMENT_PIECE):
             yield CallChunk(index, arguments=arguments[start : start + ARGUMENT_PIECE])
+
+
+def _pieces(text: str) -> list[str]:
+    words = PIECE.findall(text)
+    step = len(words) // MAX_PIECES + 1
+    return ["".join(words[start : start + step]) for start in range(0, len(words), step)]
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
