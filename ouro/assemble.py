@@ -236,7 +236,7 @@ class _SessionBuilder:
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
             self.tasks.start("plan", plan_once_read(self.plan, self.transcript, self.tasks.emit))
-        self.tasks.start("orphans", tell_orphans(self.tasks.warn))
+        self.tasks.start("orphans", tell_orphans(self.tasks.warn, self.root))
         if isinstance(model := self.models.current()[0], Warmable):
             self.tasks.start("warm", model.warm())
 

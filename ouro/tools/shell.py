@@ -18,6 +18,8 @@ from ouro.safety import Confinement, Effect, Limits
 from ouro.tools.shell_process import ShellProcess, end_orphans, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
+from ouro.utils.files import sweep_temporary
+from ouro.utils.runtime import get_written_dirs
 from ouro.utils.text import plural
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
@@ -55,8 +57,9 @@ class _Job:
     watcher: asyncio.Task[None] | None = None
 
 
-async def tell_orphans(warn: Callable[[str], None]) -> None:
-    """End what commands of killed ouros have left running, and say so."""
+async def tell_orphans(warn: Callable[[str], None], project: Path) -> None:
+    """Remove temporary files of killed ouros in their folders; end what still runs of their commands, and say so."""
+    await asyncio.to_thread(lambda: [*map(sweep_temporary, get_written_dirs(project))])
     if ended := await asyncio.to_thread(end_orphans):
         left = plural(ended, "process", "processes")
         warn(f"An ouro that was killed had left {left} of its commands running. Ended.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +14,11 @@ from io import BufferedReader
 from pathlib import Path
 
 from ouro.errors import UsageError
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.runtime import ensure_private_dir, is_running
 
 _RETRY_SECONDS = 0.02
+_TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f]{8}(?:\.tmp)?")
+"""The last part is missing in the names that earlier versions gave in session folders."""
 
 
 def replace_file(
@@ -43,7 +46,7 @@ def replace_file(
         FileExistsError: `exclusive`, and the file exists.
         OSError: the file could not be written; the old one is untouched.
     """
-    temporary = f".{name[:100]}.{os.urandom(4).hex()}.tmp"
+    temporary = f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(temporary, flags, mode, dir_fd=folder)
@@ -69,6 +72,15 @@ def replace_file(
             os.unlink(temporary, dir_fd=folder)
     _sync_folder(folder)
     return status
+
+
+def sweep_temporary(folder: Path) -> None:
+    """Remove the temporary files that `replace_file` of a killed process has left in a folder."""
+    with suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 (10,000 of them)
+            found = _TEMPORARY.fullmatch(name)
+            if found and not is_running(int(found[1])):
+                (folder / name).unlink(missing_ok=True)
 
 
 def _path_in(folder: int, name: str) -> str:

@@ -74,6 +74,13 @@ def get_checkpoints_dir() -> Path:
     return get_home() / "checkpoints"
 
 
+def get_written_dirs(project: Path) -> list[Path]:
+    """The folders of ouro and of a project that ouro writes files into, but those of sessions."""
+    home = get_home()
+    own = (home, home / "cache", get_memory_dir(), *get_history_dir().glob("*.git/*/"))
+    return [*own, project, project / ".ouro", project / ".ouro" / "memory"]
+
+
 def is_running(pid: int) -> bool:
     """Whether a process with this number runs, also one of another user."""
     try:

@@ -11,6 +11,7 @@ from fakes.waiting import wait
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
+from ouro.tools.shell import tell_orphans
 from ouro.tools.shell_process import end_orphans
 
 _JOBS = """
@@ -19,18 +20,19 @@ from pathlib import Path
 from ouro.tools.shell import ShellJobs
 async def main():
     jobs = ShellJobs(Path(sys.argv[1]))
-    for line in ("sleep 91871", "setsid sleep 91872 & disown; sleep 91873"):
+    for line in (f"sleep {sys.argv[2]}", f"setsid sleep {sys.argv[3]} & disown; sleep {sys.argv[4]}"):
         await jobs.start(line, Path("/"), {"PATH": "/usr/bin:/bin"}, list)
     print("started", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """
-NUMBERS = ("91871", "91872", "91873")
+NUMBERS = tuple(f"{number}{os.getpid()}" for number in (871, 872, 873))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
 async def test_x11_commands_of_a_killed_ouro_are_ended_and_those_of_a_living_one_stay(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", _JOBS, str(tmp_path)], stdout=subprocess.PIPE, text=True) as ouro:
+    command = [sys.executable, "-c", _JOBS, str(tmp_path), *NUMBERS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ouro:
         assert ouro.stdout.readline() == "started\n"
         await until(lambda: all(map(living, NUMBERS)))
         assert end_orphans() == 0
@@ -47,6 +49,19 @@ def header(number: int) -> SessionHeader:
     return SessionHeader(f"{number}d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 
 
+async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, tmp_path):
+    memory, state = home / ".ouro" / "memory", home / ".ouro" / "history.git" / "user.git" / "ouro"
+    for folder in (memory, state, tmp_path):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (".facts.md.4190000.0123abcd.tmp", f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"):
+            (folder / name).touch()
+    await tell_orphans(lambda _text: None, tmp_path)
+    for folder in (memory, state, tmp_path):
+        assert sorted(path.name for path in folder.glob(".*.tmp")) == sorted(
+            [f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"]
+        )
+
+
 def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home):
     root = home / ".ouro" / "sessions"
     first = YamlFileMemoryStore()
@@ -58,12 +73,16 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     wait(first.save_message(header(2).id, MessageRecord(1, "", user("kept"))))
     wait(first.create_session(header(4)))  # it is open, and gets its message
     (hand / "notes.txt").write_text("put here by hand")
+    (said / "outputs").mkdir()
+    (said / "outputs" / ".01.txt.4190000.0123abcd.tmp").touch()
+    (said / ".session.yaml.4190000.0123abcd").touch()
     for name in (".unfinished-x.4190000.ab", f".unfinished-y.{os.getpid()}.ab"):
         (root / name).mkdir()
 
     wait(YamlFileMemoryStore().create_session(header(5)))
 
     assert not empty.exists()
+    assert [path for path in said.rglob(".*") if path.name != ".lock"] == []
     assert [folder.exists() for folder in (said, hand)] == [True, True]
     assert len(list(root.glob("2*_4*"))) == 1
     assert [path.name for path in root.glob(".unfinished-*")] == [f".unfinished-y.{os.getpid()}.ab"]

@@ -276,6 +276,7 @@ class Campaign:
         left += [folder for folder in sessions.glob("2*") if not (folder / "session.yaml").exists()]
         left += [path for path in (self._home / "ouro").rglob("*.lock") if path.parent.name == ".git"]
         left += (self._home / "ouro").rglob("tmp_obj_*")
+        left += [*(self._home / "ouro").rglob(".*.tmp"), *self._project.glob(".*.tmp")]
         return broken + [f"left behind: {path.relative_to(self._home)}" for path in left] + list(self._processes())
 
     def _processes(self) -> Iterator[str]:

@@ -24,7 +24,7 @@ import msgspec
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
-from ouro.utils.files import lock_descriptor
+from ouro.utils.files import lock_descriptor, replace_file
 from ouro.utils.runtime import is_running
 
 if TYPE_CHECKING:
@@ -109,20 +109,27 @@ def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) 
         place = data.find(b"\n" + begins, max(place, found.end() - 1 if found else place)) + 1 or -1
 
 
+def _open_folder(folder: Path) -> int:
+    """A descriptor of a folder; SessionError for a symlink, or where it belongs to another user."""
+    try:
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError as error:
+        raise SessionError(f"{folder} is not a folder that ouro made. It is left unchanged.") from error
+    if os.fstat(place).st_uid != os.getuid():
+        os.close(place)
+        raise SessionError(
+            f"{folder} belongs to another user; ouro does not use it.", "Move it away, or set OURO_HOME."
+        )
+    return place
+
+
 def _open_checked(folder: Path, name: str, flags: int) -> int:
     """A descriptor of the regular file `name` in `folder`, made private (0600).
 
     Raises SessionError for a symlink, a device, or a file or folder of another user.
     """
+    place = _open_folder(folder)
     try:
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError as error:
-        raise SessionError(f"{folder} is not a folder that ouro made. It is left unchanged.") from error
-    try:
-        if os.fstat(place).st_uid != os.getuid():
-            raise SessionError(
-                f"{folder} belongs to another user; ouro does not use it.", "Move it away, or set OURO_HOME."
-            )
         descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place)
     finally:
         os.close(place)
@@ -350,17 +357,12 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
 
 
 def replace(folder: Path, name: str, data: bytes) -> None:
-    """Replace a whole file: temporary file, flush, rename, flush of the folder."""
-    temporary = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+    """Replace a whole file, on disk when this returns. Raises as `opened`."""
+    place = _open_folder(folder)
     try:
-        with opened(folder, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
-            _write_all(descriptor, data)
-            os.fsync(descriptor)
-        (folder / temporary).replace(folder / name)
-    except OSError:
-        (folder / temporary).unlink(missing_ok=True)
-        raise
-    sync_folder(folder)
+        replace_file(place, name, data)
+    finally:
+        os.close(place)
 
 
 def sync_folder(folder: Path) -> None:

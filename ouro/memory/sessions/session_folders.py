@@ -26,6 +26,7 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Image
+from ouro.utils.files import sweep_temporary
 from ouro.utils.runtime import ensure_private_dir, is_running
 
 OUTPUTS = "outputs"
@@ -39,7 +40,7 @@ _UNFINISHED = ".unfinished-"
 _MAX_HEADER = 4 << 10
 """Bytes of a session file that may be a header alone."""
 _SWEPT = 50
-"""The newest sessions that are looked at for one without a message: older ones were looked at by earlier starts."""
+"""The newest sessions that are swept: older ones were by earlier starts."""
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
@@ -110,8 +111,10 @@ class SessionFolders:
         sync_folder(self.trash)
 
     def sweep(self) -> None:
-        """Remove what processes have left that were killed: unfinished folders, and sessions without any message."""
+        """Remove what killed processes have left: temporary files, unfinished folders, sessions without any message."""
         for name in sorted(folder_names(self.root), reverse=True)[:_SWEPT]:
+            for folder in (self.root / name, self.root / name / OUTPUTS):
+                sweep_temporary(folder)
             with suppress(OSError, SessionError):
                 self._remove_empty(self.root / name)
         for place, start in ((self.root, _UNFINISHED), (self.trash, ".removed-")):
