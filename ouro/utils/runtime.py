@@ -77,8 +77,9 @@ def get_checkpoints_dir() -> Path:
 def get_written_dirs(project: Path) -> list[Path]:
     """The folders of ouro and of a project that ouro writes files into, but those of sessions."""
     home = get_home()
-    own = (home, home / "cache", get_memory_dir(), *get_history_dir().glob("*.git/*/"))
-    return [*own, project, project / ".ouro", project / ".ouro" / "memory"]
+    memories = (get_memory_dir(), project / ".ouro" / "memory")
+    own = (home, home / "cache", *get_history_dir().glob("*.git/*/"), *(memory / ".git" for memory in memories))
+    return [*own, *memories, project, project / ".ouro"]
 
 
 def is_running(pid: int) -> bool:

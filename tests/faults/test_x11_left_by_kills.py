@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from fakes.shells import living, until
@@ -76,12 +77,16 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     (said / "outputs").mkdir()
     (said / "outputs" / ".01.txt.4190000.0123abcd.tmp").touch()
     (said / ".session.yaml.4190000.0123abcd").touch()
+    for name, age in (("2026-11-21_71111111", 99), ("2026-11-21_82222222", 0)):  # killed before the file was made
+        (root / name).mkdir()
+        os.utime(root / name, (time.time() - age,) * 2)
     for name in (".unfinished-x.4190000.ab", f".unfinished-y.{os.getpid()}.ab"):
         (root / name).mkdir()
 
     wait(YamlFileMemoryStore().create_session(header(5)))
 
     assert not empty.exists()
+    assert [path.name for path in root.glob("2026-11-21_[78]*")] == ["2026-11-21_82222222"]
     assert [path for path in said.rglob(".*") if path.name != ".lock"] == []
     assert [folder.exists() for folder in (said, hand)] == [True, True]
     assert len(list(root.glob("2*_4*"))) == 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing, asynccontextmanager
 
 import pytest
 from fakes.knowledge import git_held
 
 from ouro.assemble import Options, opener
-from ouro.events import CoreChanged, TurnFinished
+from ouro.events import CoreChanged, ToolFinished, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_history_dir, get_memory_dir
@@ -53,6 +53,18 @@ async def say(session, text):
     return [event async for event in session.send(text)]
 
 
+@asynccontextmanager
+async def said_while_held(session, text):
+    """After the first tool call another ouro commits, up to the end of the block."""
+    with ExitStack() as held:
+        events = []
+        async for event in session.send(text):
+            events.append(event)
+            if isinstance(event, ToolFinished):
+                held.enter_context(git_held(get_history_dir()))
+        yield events
+
+
 async def told(session):
     """What was told beside the turns, up to the end of the session."""
     return [event.summary async for event in session.events() if isinstance(event, CoreChanged)]
@@ -61,18 +73,24 @@ async def told(session):
 async def test_the_turn_is_over_while_memory_is_still_committed(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
     before = head()
-    with git_held(get_history_dir()):
-        events = await say(session, "be short")
+    async with said_while_held(session, "be short") as events:
         assert isinstance(events[-1], TurnFinished)
         assert (session.running, head()) == (False, before)
     await session.memory.settled()
     assert head() != before
 
 
-async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
-    session, model = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+async def test_a_turn_does_not_write_beside_the_commit_of_another_ouro(talk):
+    session, model = await talk(learns("Answer in German.\nBe short.\n"), "It failed.")
     with git_held(get_history_dir()):
         await say(session, "be short")
+    assert "another ouro is changing this memory" in str(model.requests[-1].messages[-1])
+    assert (get_memory_dir() / "preferences.md").read_text() == "Answer in German.\n"
+
+
+async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
+    session, model = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+    async with said_while_held(session, "be short"):
         asked = len(model.requests)
         following = asyncio.create_task(say(session, "and?"))
         await asyncio.wait([following], timeout=0.05)
@@ -84,9 +102,11 @@ async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
 async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_written(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
     before = head()
-    with git_held(get_history_dir()):
+    with ExitStack() as held:
         async with aclosing(session.send("be short")) as events:
             async for event in events:
+                if isinstance(event, ToolFinished):
+                    held.enter_context(git_held(get_history_dir()))
                 if getattr(event, "title", "").endswith("sleep 60"):
                     session.interrupt()
         assert event == TurnFinished("interrupted")
@@ -100,8 +120,7 @@ async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_wr
 
 async def test_going_back_waits_for_what_the_turn_taught(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
-    with git_held(get_history_dir()):
-        await say(session, "be short")
+    async with said_while_held(session, "be short"):
         last = session.rewind.points()[-1].number
         looking = asyncio.create_task(session.rewind.can_rewind(last))
         await asyncio.wait([looking], timeout=0.05)

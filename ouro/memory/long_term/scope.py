@@ -189,7 +189,7 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        with self._alone(PATIENCE):
+        with suppress(BlockingIOError), self._alone(PATIENCE):  # else the end of the turn decides
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
@@ -355,10 +355,17 @@ class ScopeMemory:
 
     @contextmanager
     def _alone(self, timeout: float | None = None) -> Iterator[None]:
-        """While inside, no other ouro writes here; a memory that cannot be written is read without that."""
+        """While inside, no other ouro writes here; a memory that cannot be written is read without that.
+
+        Raises BlockingIOError after `timeout` seconds.
+        """
         with ExitStack() as stack:
-            with suppress(OSError):
+            try:
                 stack.enter_context(self.store.repository.alone(timeout=timeout))
+            except BlockingIOError:
+                raise
+            except OSError:
+                pass
             yield
 
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:

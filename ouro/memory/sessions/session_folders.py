@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,6 +40,8 @@ _MAX_OUTPUT = 64 << 20
 _UNFINISHED = ".unfinished-"
 _MAX_HEADER = 4 << 10
 """Bytes of a session file that may be a header alone."""
+_MAKING = 60.0
+"""Seconds in which a session that is made gets its file, at most."""
 _SWEPT = 50
 """The newest sessions that are swept: older ones were by earlier starts."""
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -125,13 +128,19 @@ class SessionFolders:
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a session that has a header and nothing else. Raises SessionInUse if it is open: it gets a message."""
-        if (folder / FILE_NAME).stat().st_size > _MAX_HEADER:
+        names = {path.name for path in folder.iterdir()}
+        if FILE_NAME in names and (folder / FILE_NAME).stat().st_size > _MAX_HEADER:
+            return
+        if not names <= {FILE_NAME, LOCK_NAME} or (
+            FILE_NAME not in names and time.time() - folder.stat().st_mtime < _MAKING  # it may just be made
+        ):
             return
         lock = SessionLock(folder)
         try:
-            records, tail = split(read_file(folder))
-            if len(records) == 1 and not tail and {path.name for path in folder.iterdir()} <= {FILE_NAME, LOCK_NAME}:
-                header_from(load(records[0].data))  # a damaged one may have been more
+            records, tail = split(read_file(folder)) if FILE_NAME in names else ([], b"")
+            if len(records) <= 1 and not tail:
+                for record in records:
+                    header_from(load(record.data))  # a damaged one may have been more
                 doomed = self.root / f"{_UNFINISHED}{folder.name}.{os.getpid()}.{os.urandom(4).hex()}"
                 folder.rename(doomed)
                 shutil.rmtree(doomed)

@@ -257,7 +257,8 @@ class GitRepository:
     def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
         """While inside, no other ouro changes this history; with another `lock`, none does what that is for.
 
-        The thread that holds it may enter again. After `timeout` seconds it goes on beside the other ouro.
+        The thread that holds it may enter again. Raises BlockingIOError where another still has it after `timeout`
+        seconds.
         """
         if (holder := (lock, get_ident())) in self._held:
             yield
@@ -265,8 +266,12 @@ class GitRepository:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.own_dir / lock, flags, 0o600)
         try:
-            with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
+            try:
                 lock_descriptor(descriptor, timeout)
+            except BlockingIOError:
+                raise
+            except OSError:  # some network disks know no locks: git moves the branch only from old to new
+                pass
             self._held.add(holder)
             yield
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
@@ -12,8 +12,8 @@ from ouro.memory.long_term.git.values import FileEdit
 from ouro.utils.log import log
 
 _NAME = "writes"
-PATIENCE = 5.0
-"""Seconds that a turn waits for the commit of another ouro; after that it goes on beside it."""
+PATIENCE = 15.0
+"""Seconds that a turn waits for the commit of another ouro: what is written beside it would be approved with it."""
 
 
 class ToolWrite(msgspec.Struct, frozen=True):
@@ -36,9 +36,14 @@ class ToolWrites:
     def recording(self, session: str, edit: FileEdit) -> Iterator[None]:
         """Record a write that is done inside. No record if it fails.
 
-        Meanwhile no other ouro changes this memory; but a turn does not wait for a long commit.
+        Meanwhile no other ouro changes this memory. Raises OSError where one does so for `PATIENCE`.
         """
-        with self._repository.alone(timeout=PATIENCE), self._repository.alone("writes-lock"):
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._repository.alone(timeout=PATIENCE))
+            except BlockingIOError as error:
+                raise OSError(error.errno, "another ouro is changing this memory; try again") from error
+            held.enter_context(self._repository.alone("writes-lock"))
             before = self._stored()
             last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
             new = ToolWrite(session, edit)
