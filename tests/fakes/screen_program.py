@@ -26,8 +26,8 @@ if __name__ == "__main__":
     if SCENARIO == "fails":
         FRAME.restore()
         raise SystemExit("it failed")
-    if SCENARIO == "slow":
-        threading.Event().wait(1.0)
+    if SCENARIO in ("slow", "held"):
+        threading.Event().wait(0.4 if SCENARIO == "slow" else None)
 
 from fakes.fake_session import FakeSession, Wait, says
 from ouro.display import CommandOutput, Display

@@ -17,10 +17,11 @@ from ouro.frontends.tui import external
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.front_end import OpenSession, ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
-from ouro.frontends.tui.look import THEMES, Look, make_theme
+from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet, Picker
+from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
@@ -28,8 +29,6 @@ from ouro.session.opening import PICK, OpenRequest
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
-SECOND_CTRL_C = 2.0
-"""Seconds within which a second Ctrl+C quits."""
 SECOND_ESCAPE = 1.0
 """Seconds within which Esc Esc still belongs to an interrupt."""
 _NO_CARDS = "There is no tool call to unfold."
@@ -174,7 +173,7 @@ class KeyActions:
         self._cleared_at = now
         stopped = self._turns.interrupt()
         self._conversation.status.show_message(
-            f"{'interrupted · ' if stopped else ''}Ctrl+C again quits", seconds=SECOND_CTRL_C
+            f"{'interrupted · ' if stopped else ''}{AGAIN_QUITS}", seconds=SECOND_CTRL_C
         )
 
     def leave(self) -> None:

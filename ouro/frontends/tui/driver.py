@@ -27,14 +27,14 @@ _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with eight differences.
+    """LinuxDriver with seven differences.
 
-    It does not clear a first frame that is already there; passes on what was typed before it started; reads no key
-    before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in terminals
-    without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops
-    what is drawn while another program has the terminal, where its queue would fill and block the loop; and ends the
-    program when the terminal is gone, where LinuxDriver would read the end of the file for ever. Its thread ends at
-    once, where LinuxDriver looks every 0.1 s whether it should.
+    It leaves a first frame on the screen until the prompt has what was typed there, and holds what Textual draws; reads
+    no key before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in
+    terminals without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops what is drawn while
+    another program has the terminal, where its queue would fill and block the loop; and ends the program when the
+    terminal is gone, where LinuxDriver would read the end of the file for ever. Its thread ends at once, where
+    LinuxDriver looks every 0.1 s whether it should.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
@@ -42,12 +42,11 @@ class TerminalDriver(LinuxDriver):
         self._file = _Outlet(output)  # type: ignore[assignment]
         self._loop = asyncio.get_running_loop()
         self._frame = frame
-        self._has_first_frame = frame is not None
-        self._typed = frame.typed if frame else ""
+        self._held: list[str] | None = None if frame is None else []
         self.is_lent = False
         """Another program has the terminal."""
         self._listens = Event()
-        self.exit_event = self._exit = _ExitEvent()
+        self.exit_event = self._exit = _ExitEvent(self._listens)
 
     def listen(self) -> None:
         self._listens.set()
@@ -55,10 +54,19 @@ class TerminalDriver(LinuxDriver):
     def write(self, data: str) -> None:
         if self.is_lent and self._writer_thread is None:
             return
-        if self._has_first_frame and data == _ALTERNATE_SCREEN:
-            self._has_first_frame = False
-            return
-        super().write(data)
+        if self._held is None:
+            super().write(data)
+        elif data != _ALTERNATE_SCREEN:  # the first frame is on it
+            self._held.append(data)
+
+    def take_over(self) -> None:
+        """Draw what was held, over the first frame.
+
+        The terminal, too, gets Textual's modes only now: until then it sends keys that the first frame can read.
+        """
+        held, self._held = self._held, None
+        for data in held or ():
+            super().write(data)
 
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
@@ -68,6 +76,9 @@ class TerminalDriver(LinuxDriver):
             self.attrs_before = self._frame.attributes
 
     def stop_application_mode(self) -> None:
+        if self._frame is not None and self._held is not None:
+            self._frame.take_keys()  # the end came before the prompt
+        self.take_over()
         self.write(_PLAIN_KEYS)
         super().stop_application_mode()
 
@@ -80,17 +91,21 @@ class TerminalDriver(LinuxDriver):
         parser, splitter = KeyParser(self._debug), PasteSplitter()
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
-        def process(pieces: list[tuple[bool, str]]) -> None:
+        def process(pieces: list[tuple[bool, str]], at: float | None = None) -> None:
             for is_paste, text in pieces:
                 for event in [Paste(text.replace("\x00", ""))] if is_paste else parser.feed(text):
+                    event.time = event.time if at is None else at
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
 
-        while not self._listens.wait(0.1) and not self.exit_event.is_set():
-            pass
-        typed, self._typed = self._typed, ""
-        process(splitter.feed(typed))
+        self._listens.wait()
+        if self._frame is not None and not self.exit_event.is_set():
+            keys, rest = self._frame.take_keys()
+            for at, text in keys:
+                process(splitter.feed(text), at)
+            decode(rest)
+            self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             selector.register(self._exit.readable, selectors.EVENT_READ)
@@ -110,16 +125,23 @@ class TerminalDriver(LinuxDriver):
                     return
                 process(splitter.feed(decode(data)))
 
+    def _take_over_after_keys(self) -> None:
+        """Draw when the keys from before, which are in the queues of the widgets, have been handled and drawn."""
+        screen = self._app.screen
+        (self._app.focused or screen).call_later(screen.call_after_refresh, self.take_over)
+
 
 class _ExitEvent(Event):
-    """An event whose setting a selector notices."""
+    """An event whose setting a selector notices, and who waits for `listens`."""
 
-    def __init__(self) -> None:
+    def __init__(self, listens: Event) -> None:
         super().__init__()
+        self._listens = listens
         self.readable, self._written = os.pipe()
 
     def set(self) -> None:
         super().set()
+        self._listens.set()
         os.write(self._written, b"x")
 
     def clear(self) -> None:

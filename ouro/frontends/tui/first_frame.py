@@ -1,4 +1,4 @@
-"""The first frame: drawn by plain writes while Textual is imported; collects what is typed meanwhile."""
+"""The first frame: drawn by plain writes while Textual is imported, with what is typed meanwhile."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ import os
 import signal
 import sys
 import termios
-from dataclasses import dataclass
+import time
 from typing import Any
 
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, OPENING, Look, ThemeColors, placeholder
+from ouro.frontends.tui.look import (
+    AGAIN_QUITS,
+    BOX_FROM_HEIGHT,
+    HEADER_FROM_HEIGHT,
+    OPENING,
+    QUEUED,
+    ROOMY_FROM_HEIGHT,
+    Look,
+    placeholder,
+)
+from ouro.frontends.tui.type_ahead import SECOND_CTRL_C, LineEditor, TypeAhead, has_usual_keys
 from ouro.utils.text import clean
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
@@ -23,24 +33,46 @@ _LEAVE_SCREEN = (
 _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 
-@dataclass(frozen=True, slots=True)
 class FirstFrame:
-    """A terminal that shows the first frame and echoes nothing."""
+    """A terminal that shows the first frame, and in it what is typed.
 
-    attributes: list[Any]
-    """The terminal's modes before, to be restored."""
-    typed: str
-    """What was typed before the terminal was made raw; Enter is `\\r`."""
+    Args:
+        attributes: the terminal's modes before, to be restored.
+    """
+
+    def __init__(self, attributes: list[Any], picture: _Picture, typed: bytes) -> None:
+        self.attributes = attributes
+        self.has_left = False
+        """The user has quit."""
+        self._picture = picture
+        editor = LineEditor(follows=has_usual_keys(picture.look.keys))
+        self._type_ahead = TypeAhead(typed, editor, self._show, self._leave)
+        self.take_message = self._type_ahead.take_message
+        self.take_keys = self._type_ahead.take_keys
+        _restore_at_signals(self)
+
+    def start(self) -> None:
+        """Draw, and read keys from now on."""
+        _write(_ENTER_SCREEN + self._picture.empty())
+        self._type_ahead.start()
 
     def restore(self) -> None:
         """Leave the alternate screen and give the terminal its modes back; harmless when done twice."""
+        self._type_ahead.stop()
         with contextlib.suppress(OSError):  # the terminal is gone: nothing is left to restore
             os.write(1, _LEAVE_SCREEN.encode())
         self.restore_modes()
 
     def restore_modes(self) -> None:
-        with contextlib.suppress(termios.error):  # as above
-            termios.tcsetattr(0, termios.TCSANOW, self.attributes)
+        _restore_modes(self.attributes)
+
+    def _show(self, editor: LineEditor) -> None:
+        with contextlib.suppress(OSError):  # as above
+            _write(self._picture.typed(editor))
+
+    def _leave(self) -> None:
+        self.has_left = True
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def can_draw() -> bool:
@@ -53,27 +85,39 @@ def can_draw() -> bool:
 
 
 def draw(look: Look) -> FirstFrame:
-    """Draw the first frame and collect what is typed from now on for Textual.
+    """Draw the first frame, and read what is typed from now on, until Textual takes it.
 
     Raises:
         OSError: the terminal cannot be written to or its modes cannot be read.
     """
     try:
         attributes = termios.tcgetattr(0)
-        frame = FirstFrame(attributes, _make_raw(attributes))
+        typed = _make_raw(attributes)
     except termios.error as error:
         raise OSError(*error.args) from error
-    _restore_at_signals(frame)
     try:
         width, height = (size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True))
-        picture = _ENTER_SCREEN + "".join(_lines(look, width, height))
-        data = picture.encode()
-        while data:
-            data = data[os.write(1, data) :]
+    except OSError:
+        _restore_modes(attributes)
+        raise
+    frame = FirstFrame(attributes, _Picture(look, width, height), typed)
+    try:
+        frame.start()
     except OSError:
         frame.restore()
         raise
     return frame
+
+
+def _write(text: str) -> None:
+    data = text.encode(errors="replace")
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _restore_modes(attributes: list[Any]) -> None:
+    with contextlib.suppress(termios.error):  # the terminal is gone: nothing is left to restore
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
 
 
 def _restore_at_signals(frame: FirstFrame) -> None:
@@ -84,74 +128,124 @@ def _restore_at_signals(frame: FirstFrame) -> None:
 
     def end(number: int, _: object) -> None:
         frame.restore()
-        os._exit(128 + number)
+        os._exit(0 if frame.has_left else 128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, end)
 
 
-def _make_raw(attributes: list[Any]) -> str:
-    """Read key by key, without echo. Ctrl+C still ends the program until Textual is up: it could hang before that."""
+def _make_raw(attributes: list[Any]) -> bytes:
+    """Read key by key, without echo and signals; returns what was typed before.
+
+    Until then the terminal turned Enter into a line feed.
+    """
     changed = [*attributes[:_CC], list(attributes[_CC])]
-    changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
+    changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
     changed[_IFLAG] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
-    for name in ("VSUSP", "VQUIT", "VDSUSP"):
-        if hasattr(termios, name):
-            changed[_CC][getattr(termios, name)] = b"\0"
     changed[_CC][termios.VMIN], changed[_CC][termios.VTIME] = 1, 0
     termios.tcsetattr(0, termios.TCSANOW, changed)
-    return _typed_before()
-
-
-def _typed_before() -> str:
-    """Input typed before raw mode, where the terminal turned Enter into a line feed."""
     waiting = array.array("i", [0])
     fcntl.ioctl(0, termios.FIONREAD, waiting)
-    if not waiting[0]:
-        return ""
-    return os.read(0, waiting[0]).decode(errors="replace").replace("\n", "\r")
+    return os.read(0, waiting[0]).replace(b"\n", b"\r") if waiting[0] else b""
 
 
-def _lines(look: Look, width: int, height: int) -> list[str]:
-    """Every line of the first frame with its position, as the widgets of the same names draw it."""
-    colours, palette = _Colours(), look.colors
-    base = colours.of(palette.text, palette.background)
-    rows = dict.fromkeys(range(height), " " * width)
-    if height >= HEADER_FROM_HEIGHT:
-        rows[0] = _header(look, width, colours)
-    if height >= 2:
-        rows[height - 1] = colours.of(palette.muted, palette.background) + f" {OPENING}"[:width].ljust(width)
-    boxed = height >= BOX_FROM_HEIGHT
-    _place_prompt(rows, width, height - 3 if boxed else height - 2, boxed, (colours, palette))
-    return [f"\x1b[{row + 1};1H{base}{text}" for row, text in rows.items()]
+class _Picture:
+    """The first frame, drawn as the widgets draw the same."""
+
+    def __init__(self, look: Look, width: int, height: int) -> None:
+        self.look = look
+        self._width, self._height = width, height
+        self._colours = _Colours()
+        self._boxed = height >= BOX_FROM_HEIGHT
+        self._row = height - 3 if self._boxed else height - 2
+        self._base = self._of("text")
+        self._inner = max(0, width - (6 if self._boxed else 2))
+        self._queued = 0
+
+    def empty(self) -> str:
+        """Every line, with an empty prompt."""
+        width, height = self._width, self._height
+        rows = dict.fromkeys(range(height), " " * width)
+        if height >= HEADER_FROM_HEIGHT:
+            rows[0] = self._header()
+        if height >= 2:
+            rows[height - 1] = self._status(OPENING)
+        if width >= 8 and self._row >= 0:
+            rows[self._row] = self._prompt("")
+            if self._boxed:
+                edge = self._of("border")
+                rows[self._row - 1] = edge + "╭" + "─" * (width - 2) + "╮"
+                rows[self._row + 1] = edge + "╰" + "─" * (width - 2) + "╯"
+        return "".join(map(self._placed, rows, rows.values()))
+
+    def typed(self, editor: LineEditor) -> str:
+        """What has changed since the keys came that `editor` has handled."""
+        rows = {}
+        if self._width >= 8 and self._row >= 0:
+            rows[self._row] = self._prompt(editor.text)
+        if self._height >= 2:
+            asks = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
+            rows[self._height - 1] = self._status(AGAIN_QUITS if asks else OPENING)
+        top = (2 if self._height >= ROOMY_FROM_HEIGHT else self._height >= HEADER_FROM_HEIGHT) + 1
+        for row, message in enumerate(editor.messages[self._queued :], top + self._queued):
+            if row < self._row - 1:
+                rows[row] = self._message(message)
+                self._queued += 1
+        return "".join(map(self._placed, rows, rows.values()))
+
+    def _placed(self, row: int, text: str) -> str:
+        return f"\x1b[{row + 1};1H{self._base}{text}"
+
+    def _of(self, name: str, background: str = "background") -> str:
+        colours = self.look.colors
+        return self._colours.of(getattr(colours, name), getattr(colours, background))
+
+    def _status(self, text: str) -> str:
+        return self._of("text" if text == AGAIN_QUITS else "muted") + f" {text}"[: self._width].ljust(self._width)
+
+    def _header(self) -> str:
+        width = self._width
+        name = f" ouro {self.look.version}".rstrip()[:width]
+        rest = f" · {clean(self.look.folder)}"[: max(0, width - len(name) - 1)]
+        bold, muted = "\x1b[1m" + self._of("accent"), "\x1b[0m" + self._of("muted")
+        return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
+
+    def _message(self, message: str) -> str:
+        """A message that waits, where and as the transcript shows it."""
+        text, width = _fitting(" ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False)
+        padding = " " * max(0, self._width - len(QUEUED) - 2 - width)
+        return f"{self._of('warning')}  {QUEUED}{self._of('muted')}{text}{padding}"
+
+    def _prompt(self, typed: str) -> str:
+        """The line of the prompt: the end of what was typed, or a hint; with the cursor."""
+        if typed:
+            text, width = _fitting(typed.rpartition("\n")[2], self._inner - 1)
+            line = self._base + text + self._of("background", "text") + " "
+            line += self._base + " " * (self._inner - width - 1)
+        else:
+            hint = placeholder(self._inner).ljust(self._inner)
+            line = (self._of("background", "text") + hint[:1] if self._inner else "") + self._of("faint") + hint[1:]
+        edge = self._of("border")
+        line = self._of("accent") + "❯ " + line
+        return f"{edge}│ {line}{edge} │" if self._boxed else line
 
 
-def _header(look: Look, width: int, colours: _Colours) -> str:
-    palette = look.colors
-    name = f" ouro {look.version}".rstrip()[:width]
-    rest = f" · {clean(look.folder)}"[: max(0, width - len(name) - 1)]
-    bold = "\x1b[1m" + colours.of(palette.accent, palette.background)
-    muted = "\x1b[0m" + colours.of(palette.muted, palette.background)
-    return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
+def _fitting(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
+    """As much of one end of `text` as fits, and its width in columns."""
+    text = clean(text)
+    if text.isascii():
+        text = text[-columns:] if from_end else text[:columns]
+        return text, len(text)
+    from unicodedata import combining, east_asian_width  # 1 MB: only where it is needed
 
-
-def _place_prompt(rows: dict[int, str], width: int, row: int, boxed: bool, paint: tuple[_Colours, ThemeColors]) -> None:
-    """The empty prompt with its cursor on `row`, in a frame where there is room."""
-    colours, palette = paint
-    inner = max(0, width - (6 if boxed else 2))
-    hint = placeholder(inner).ljust(inner)
-    sign = colours.of(palette.accent, palette.background) + "❯ "
-    cursor = colours.of(palette.background, palette.text) + hint[:1] if inner else ""
-    line = sign + cursor + colours.of(palette.faint, palette.background) + hint[1:]
-    edge = colours.of(palette.border, palette.background)
-    if width < 8 or row < 0:
-        return
-    if not boxed:
-        rows[row] = line
-        return
-    rows[row - 1] = edge + "╭" + "─" * (width - 2) + "╮"
-    rows[row] = edge + "│ " + line + edge + " │"
-    rows[row + 1] = edge + "╰" + "─" * (width - 2) + "╯"
+    width, fitting = 0, []
+    for character in reversed(text) if from_end else text:
+        width += 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+        if width > columns:
+            width -= 2 if east_asian_width(character) in "WF" else 1
+            break
+        fitting.append(character)
+    return "".join(reversed(fitting) if from_end else fitting), width
 
 
 class _Colours:

@@ -14,6 +14,10 @@ STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost", "memorie
 """The items of the status line, in order."""
 OPENING = "opening the session …"
 """The status line before there is a session."""
+AGAIN_QUITS = "Ctrl+C again quits"
+"""Shown after Ctrl+C on empty input."""
+QUEUED = "⋯ next turn: "
+"""Before a message that waits for its turn."""
 PLACEHOLDERS = ("Ask for anything · / commands · @ files · ! shell · ? help", "Ask for anything · ? help", "Ask")
 """Hints of the empty prompt; the first that fits is shown."""
 HEADER_FROM_HEIGHT = 14

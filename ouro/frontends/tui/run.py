@@ -111,7 +111,7 @@ def _end(app: OuroApp, frame: FirstFrame | None, number: int) -> None:
     """End after a signal: in good order, or by force after EXIT_TIMEOUT."""
     if app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
         return  # Ctrl+C reaches every process of the terminal, and is meant for the editor or the pager
-    code = 128 + number
+    code = 0 if frame is not None and frame.has_left else 128 + number
 
     def force() -> None:
         if frame is not None:

@@ -77,15 +77,6 @@ def test_what_is_typed_while_textual_comes_up_arrives_in_the_prompt(start):
     terminal.until(lambda: terminal.shows("❯ and more"))
 
 
-def test_nothing_that_is_typed_is_echoed_over_the_picture(start):
-    terminal = start("slow")
-    terminal.until(lambda: terminal.shows(OPENING))
-    before = terminal.lines()
-    terminal.send("secret")
-    terminal.read()
-    assert terminal.lines() == before
-
-
 def test_the_terminal_is_given_back_when_starting_fails(start):
     terminal = start("fails")
     before = termios.tcgetattr(terminal.child.child_fd)

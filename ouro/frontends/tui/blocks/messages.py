@@ -15,6 +15,7 @@ from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad,
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces, StreamCleaner
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.look import QUEUED
 from ouro.utils.text import plural
 
 MARGIN = "  "
@@ -236,7 +237,7 @@ class RetryBlock(NoticeBlock):
 def queued_lines(steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
     """The messages that were not delivered yet: those that steer the turn, then those for the next one."""
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
-    for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}⋯ next turn: ", queued)):
+    for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED}", queued)):
         for text in texts:
             words = crop(tidy(text), max(1, width - len(mark) - 1))
             lines.append(StyledLine([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))

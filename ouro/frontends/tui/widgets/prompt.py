@@ -17,12 +17,11 @@ from textual.widgets import Static, TextArea
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
+from ouro.frontends.tui.type_ahead import PASTE_GAP, pasted_text
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.messages import Image
 from ouro.session.turn_queue import Draft
 
-PASTE_GAP = 0.05
-"""Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
 CHORD_GAP = 1.0
 """Seconds between the keys of a chord whose first key does something of its own, as Esc in Esc Esc."""
 
@@ -32,7 +31,6 @@ _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """What some of them do if there is text."""
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 
@@ -45,7 +43,7 @@ class Attachments:
 
     def fold(self, pasted: str) -> str:
         """A pasted text without control characters; a placeholder if it is long."""
-        text = _CONTROL.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
+        text = pasted_text(pasted)
         lines = text.count("\n") + 1
         if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
             return text

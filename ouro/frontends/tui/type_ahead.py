@@ -1,0 +1,198 @@
+"""TypeAhead: reads what is typed before Textual is there; LineEditor: what those keys make of the prompt."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping, Sequence
+from select import select
+
+SECOND_CTRL_C = 2.0
+"""Seconds within which a second Ctrl+C quits."""
+PASTE_GAP = 0.05
+"""Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_TOKEN = re.compile(
+    r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O]"
+    r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|[\x00-\x1a\x1c-\x1f\x7f-\x9f]",
+    re.DOTALL,
+)
+"""A paste, the sequence of a key, a run of characters, or a control character."""
+
+
+_ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
+_KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
+
+
+def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
+    """Whether `tui.keys` changes nothing that LineEditor knows."""
+    named = {key for chosen in keys.values() for key in ([chosen] if isinstance(chosen, str) else chosen)}
+    return _ACTIONS.isdisjoint(keys) and all(len(key) > 1 and key not in _KEYS for key in named)
+
+
+def pasted_text(pasted: str) -> str:
+    """A pasted text without control characters, with `\\n` between its lines."""
+    return _CONTROL.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+class LineEditor:
+    """The prompt before Textual: characters, backspace, Enter, pastes, Ctrl+C and Ctrl+D.
+
+    After any other key it follows no longer, but keeps all: Textual handles the same keys again, from the first one.
+    """
+
+    def __init__(self, *, follows: bool = True) -> None:
+        self.text = ""
+        """The text in the prompt."""
+        self.follows = follows
+        self.leaves = False
+        """The user has quit."""
+        self.cleared_at = float("-inf")
+        """When Ctrl+C was last pressed on empty input."""
+        self._keys: list[tuple[float, str]] = []
+        self._messages: list[tuple[str, int]] = []
+        self._rest = ""
+        self._pasted_at = float("-inf")
+        self._has_paste = False
+
+    @property
+    def messages(self) -> list[str]:
+        """The messages that were entered, and not taken yet."""
+        return [message for message, _ in self._messages]
+
+    def feed(self, typed: str, now: float) -> None:
+        self._rest += typed
+        while match := _TOKEN.match(self._rest):
+            self._rest = self._rest[match.end() :]
+            self._keys.append((now, match[0]))
+            self._press(match, now)
+
+    def take_message(self) -> str:
+        """Remove the keys of the first message that was entered, and return it.
+
+        Empty: there is none, or it is more than text: a command, or with a file that Enter may complete.
+        """
+        if not self._messages or self._messages[0][0].startswith(("/", "#", "!")) or "@" in self._messages[0][0]:
+            return ""
+        message, count = self._messages.pop(0)
+        self._keys = self._keys[count:]
+        self._messages = [(text, end - count) for text, end in self._messages]
+        return message
+
+    def take_keys(self) -> list[tuple[float, str]]:
+        """Remove all keys; returns when each came, and its input."""
+        keys = [*self._keys, *([(time.monotonic(), self._rest)] if self._rest else [])]
+        self._keys, self._messages, self._rest = [], [], ""
+        return keys
+
+    def _press(self, match: re.Match[str], now: float) -> None:
+        key, paste, text = match[0], match["paste"], match["text"]
+        is_pasted = now - self._pasted_at < PASTE_GAP
+        if key == "\x03":
+            self._clear(now)
+        elif not self.follows:
+            pass
+        elif paste is not None or is_pasted:
+            self._pasted_at, self._has_paste = now, True
+            self.text += pasted_text(paste or text or (key if key in "\r\n" else ""))
+        elif text and (self.text or not text.startswith("?")):
+            self.text += text
+        elif key == "\r":
+            self._enter()
+        elif key == "\n":
+            self.text += "\n"
+        elif key in "\x7f\x08" and not self._has_paste:  # a long paste is deleted as a whole
+            self.text = self.text[:-1]
+        elif key == "\x04":
+            self.leaves = not self.text
+        else:
+            self.follows = False
+
+    def _clear(self, now: float) -> None:
+        if self.text and self.follows:
+            self.text = ""
+        elif now - self.cleared_at < SECOND_CTRL_C:
+            self.leaves = True
+        else:
+            self.cleared_at = now
+
+    def _enter(self) -> None:
+        if self.text.endswith("\\"):
+            self.text = self.text[:-1] + "\n"
+            return
+        if message := self.text.strip():
+            self._messages.append((message, len(self._keys)))
+            self.text, self._has_paste = "", False
+
+
+class TypeAhead:
+    """Reads keys in a thread, until they are taken.
+
+    Args:
+        typed: what was typed before.
+        editor: handles what is read.
+        show: draws the prompt; called after each change.
+        leave: called once, when the user quits.
+    """
+
+    def __init__(
+        self, typed: bytes, editor: LineEditor, show: Callable[[LineEditor], None], leave: Callable[[], None]
+    ) -> None:
+        self._editor = editor
+        self._show = show
+        self._leave = leave
+        self._decoder = getincrementaldecoder("utf-8")(errors="replace")
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._readable, self._written = os.pipe()
+        self._thread = threading.Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def take_message(self) -> str:
+        """As `LineEditor.take_message`."""
+        with self._lock:
+            return self._editor.take_message()
+
+    def take_keys(self) -> tuple[list[tuple[float, str]], bytes]:
+        """Stop reading. Returns the time and input of each key, and the bytes of a character that is not complete."""
+        if not self._is_stopped:
+            self.stop()
+            os.write(self._written, b"x")
+            self._thread.join()
+            os.close(self._written)
+            os.close(self._readable)
+        rest, _ = self._decoder.getstate()
+        self._decoder.reset()
+        return self._editor.take_keys(), rest
+
+    def stop(self) -> None:
+        """Draw nothing more."""
+        with self._lock:
+            self._is_stopped = True
+
+    def _read(self, typed: bytes) -> None:
+        while not self._handle(typed):
+            ready, _, _ = select([0, self._readable], [], [])
+            if self._readable in ready:
+                return
+            try:
+                typed = os.read(0, 65536)
+            except OSError:  # the terminal is gone; Textual notices, too
+                return
+            if not typed:
+                return
+
+    def _handle(self, typed: bytes) -> bool:
+        """Take in what was typed; returns whether the user has quit."""
+        with self._lock:
+            self._editor.feed(self._decoder.decode(typed), time.monotonic())
+            if typed and self._editor.follows and not self._is_stopped:
+                self._show(self._editor)
+        if self._editor.leaves:
+            self._leave()
+        return self._editor.leaves
