@@ -13,8 +13,9 @@ from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.assemble_mcp import McpBuilder, prompt_commands
 from ouro.config import project_hooks, save_setting
-from ouro.errors import TrustNeeded
+from ouro.errors import ConfigError, TrustNeeded
 from ouro.extensions import (
+    Checks,
     CommandRegistry,
     ExtensionFile,
     FileKind,
@@ -135,7 +136,12 @@ class ExtensionBuilder:
         self.problems += problems
         folder = {"CLAUDE_PROJECT_DIR": str(self.root), "OURO_PROJECT_DIR": str(self.root)}
         environment = child_environment(os.environ, secrets=self.mcp.secrets) | folder
-        return Hooks(found, self.cwd, environment, warn)
+        hooks = Hooks(found, Checks(self.root), self.cwd, environment, warn)
+        try:
+            hooks.change_checks(lambda _checks: None)
+        except ConfigError as error:
+            self.problems.append(error.message)
+        return hooks
 
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:

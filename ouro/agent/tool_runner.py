@@ -56,9 +56,9 @@ class ToolVerdict(msgspec.Struct, frozen=True):
 
 
 class ToolHooks(Protocol):
-    async def before(self, call: ToolCall, targets: Sequence[str]) -> ToolVerdict: ...
+    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> ToolVerdict: ...
 
-    async def after(self, call: ToolCall, targets: Sequence[str], result: ToolResult) -> str:
+    async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
         """What is added to the result."""
         ...
 
@@ -164,20 +164,24 @@ class ToolBatch:
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
             tool, args = self._runner.parse(call)
+            if tool.name != call.name:  # mcp_call: hooks and questions are about the tool that it calls
+                call = replace(call, name=tool.name, arguments=tool.given(args))
             verdict = ToolVerdict()
             if hooks := self._runner.hooks:
-                verdict = await hooks.before(call, tool.targets(args))
+                verdict = await hooks.before(call, tool.effect, tool.targets(args))
                 if verdict.decision == "deny":
                     raise RefusedError(f"A hook refused this: {verdict.reason}")
                 if verdict.arguments is not None:
                     call = replace(call, arguments=verdict.arguments)
-                    tool, args = self._runner.parse(call)
+                    args = parse_arguments(tool, call.arguments)
             comment, limits = await self._permit(call, tool, args, verdict)
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
             self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
             result = await tool.run(args, self._context(call, limits))
-            added = [verdict.context, await hooks.after(call, tool.targets(args), result) if hooks else ""]
+            added = [verdict.context]
+            if hooks:
+                added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
         except OuroError as error:
             return _failure(str(error), type(error) is RefusedError)
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
@@ -219,8 +223,7 @@ class ToolBatch:
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
-        called = replace(call, name=tool.name)  # mcp_call is shown as the tool that it calls
-        question = PermissionAsked(self._question_id(call), called, tool.title(args), display, ask.reason, ask.rule)
+        question = PermissionAsked(self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule)
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)

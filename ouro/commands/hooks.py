@@ -1,16 +1,26 @@
-"""Hooks: list them with their last runs, and try one."""
+"""Hooks: list them with their last runs, try one, and make a check of a correction."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.render import CodeSpan, Quote, Title, View, ViewItem, line, table
+from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.extensions import EVENTS, Hook, HookRun, names_elsewhere, tool_data
+from ouro.extensions import EVENTS, Check, Hook, HookRun, names_elsewhere, tool_data
+from ouro.memory import long_term
+from ouro.session import CheckDraft, checked_draft, draft_check
 from ouro.utils.text import cut, one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.commands.slash import SessionContext
+    from ouro.session import Session
 
 NONE = "No hooks. Write them into config.yaml: docs/hooks.md has recipes."
 SHOWN_RUNS = 20
@@ -27,8 +37,9 @@ _SAMPLES: dict[str, dict[str, Any]] = {
 async def hooks(context: ActionContext) -> Answer:
     async with context.open_session() as session:
         known, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
+        checks = {check.number: check for check in await asyncio.to_thread(_checks, session)}
     counts = {hook: [run for run in runs if run.hook == hook] for hook in known}
-    view: list[ViewItem] = table([_row(hook, counts[hook]) for hook in known]) or [line(NONE)]
+    view: list[ViewItem] = table([_row(hook, counts[hook], checks.get(hook.check)) for hook in known]) or [line(NONE)]
     if runs:
         view += [Title("Last runs"), *table(map(_run_row, runs[-SHOWN_RUNS:]))]
     data = [
@@ -41,6 +52,7 @@ async def hooks(context: ActionContext) -> Answer:
             "file": hook.place,
             "runs": len(counts[hook]),
             "refused": sum(run.outcome.verdict == "deny" for run in counts[hook]),
+            "check": checks.get(hook.check),
         }
         for hook in known
     ]
@@ -61,9 +73,11 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         runner, names = session.turn.hooks.hooks, (tool, *names_elsewhere(tool))
         data = {"session_id": session.id, "cwd": str(session.cwd), **_SAMPLES.get(event, {}), **given}
         if event in ("before-tool", "after-tool"):
-            path = given.get("file_path") or given.get("path")
+            known = session.turn.commands.tools.tools.get(tool)
+            target = next((str(given[key]) for key in ("file_path", "path", "command", "url") if given.get(key)), "")
             data = {"session_id": session.id, "cwd": str(session.cwd)}
-            data |= tool_data(tool, given, (str(path),) if path else (), session.cwd)
+            effect = known.effect if known else "none"
+            data |= tool_data(tool, effect, given, (target,) if target else (), session.cwd)
             data |= {"tool_response": {"text": "", "failed": False}} if event == "after-tool" else {}
         before = len(runner.runs)
         outcome = await runner.run(event, data, names if "tool" in event else ())
@@ -75,10 +89,60 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
     return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
 
 
-def _row(hook: Hook, runs: list[HookRun]) -> tuple[str, ...]:
+async def check(context: SessionContext, text: Sequence[str]) -> None:
+    """Draft a check from a correction or the id of its note, and save it where the user says; or remove one."""
+    session, said = context.session, " ".join(text)
+    hooks = session.turn.hooks.hooks
+    verb, _, number = said.partition(" ")
+    if verb == "remove" and number.isdecimal():
+        await asyncio.to_thread(hooks.change_checks, methodcaller("remove", int(number)))
+        context.say(f"Check {number} was removed.")
+        return
+    if verb.startswith("mem_"):
+        said = (await context.memory(lambda memory: long_term.find_entry(memory.editor, said))).text
+    context.say("The model writes a draft …")
+    draft = await draft_check(session, said)
+    choices = [
+        Choice("project", "Enforce it in this project"),
+        Choice("everywhere", "Enforce it in all projects"),
+        Choice("edit", "Edit it first"),
+        Choice("drop", "Drop it"),
+    ]
+    while True:
+        context.show(_draft_view(draft))
+        chosen = await context.choose("Make this a check?", choices)
+        if chosen == "edit":
+            draft = checked_draft(session, await context.front_end.edit(draft.text), said)
+            continue
+        if chosen not in ("project", "everywhere"):
+            context.say("The draft was dropped.")
+            return
+        add = methodcaller("add", draft.check, chosen == "everywhere")
+        saved: Check = await asyncio.to_thread(hooks.change_checks, add)
+        context.say(f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove ends it.")
+        return
+
+
+def _draft_view(draft: CheckDraft) -> View:
+    view: list[ViewItem] = [line(f"From: {draft.check.text}"), Quote(draft.text)]
+    if draft.refused:
+        some = ", ".join(one_line(title, 80) for title in draft.refused[:5])
+        view.append(line(f"It would have refused {len(draft.refused)} of the last {draft.calls} calls: {some}"))
+    elif draft.check.rule:
+        view.append(line(f"It would have refused none of the last {plural(draft.calls, 'call')} of this session."))
+    return view
+
+
+def _checks(session: Session) -> list[Check]:
+    return session.turn.hooks.hooks.checks.here()
+
+
+def _row(hook: Hook, runs: list[HookRun], check: Check | None) -> tuple[str, ...]:
     what = f"{hook.event}{f' ({hook.matcher})' if hook.matcher else ''}"
     refused = sum(run.outcome.verdict == "deny" for run in runs)
     used = f"ran {plural(len(runs), 'time')}{f', refused {refused}' if refused else ''}" if runs else ""
+    if check:
+        used = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
     return what, CodeSpan(hook.label), hook.place, used
 
 

@@ -219,6 +219,9 @@ async def receipt(context: SessionContext) -> Answer:
         view.append(line("Nothing is remembered yet."))
     if found.changes:
         view += [Title("Changed since"), *table((change,) for change in found.changes)]
+    if checks := context.session.turn.hooks.hooks.checks.here():
+        counts = ((f"check {item.number}", item.text, f"refused {plural(item.fired, 'time')}") for item in checks)
+        view += [Title("Corrections that are enforced"), *table(counts)]
     if found.waiting:
         view.append(line(f"Waiting for approval: {', '.join(found.waiting)}. ", CommandText("memory accept ID")))
     return Answer(found, [*view, *_recalled_view(context.session.memory.recalled)])

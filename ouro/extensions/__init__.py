@@ -8,9 +8,20 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.extensions.agents import load_agents
+    from ouro.extensions.checks import Check, Checks
     from ouro.extensions.commands import CommandPrompt, CommandRegistry, CustomCommand, Insert, command_of, prompt_of
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
-    from ouro.extensions.hooks import EVENTS, Hook, HookOutcome, HookRun, Hooks, load_hooks, own_arguments, tool_data
+    from ouro.extensions.hooks import (
+        EVENTS,
+        Hook,
+        HookOutcome,
+        HookRun,
+        Hooks,
+        forbids,
+        load_hooks,
+        own_arguments,
+        tool_data,
+    )
     from ouro.extensions.plugins import (
         HOOKS_FILE,
         SERVERS_FILE,

@@ -9,20 +9,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from ouro.errors import ConfigError
+from ouro.extensions.checks import Check, Checks
 from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
 from ouro.extensions.plugins import HOOKS_FILE, installed_plugins, plugin_folder, plugin_table
 from ouro.extensions.tool_names import names_elsewhere
+from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import HookEvent, HookSettings
 from ouro.utils.files import open_regular
 from ouro.utils.log import log
 from ouro.utils.runtime import tilde
 from ouro.utils.text import cut, one_line
 
+T = TypeVar("T")
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 CLAUDE_EVENTS: Mapping[str, HookEvent] = {
     "SessionStart": "session-start",
@@ -63,10 +66,16 @@ class Hook(msgspec.Struct, frozen=True):
     """`~/.ouro/config.yaml`."""
     is_project: bool
     """It may refuse, and permits nothing."""
+    rule: str = ""
+    """What it refuses, as a permission rule; then it runs no command."""
+    reason: str = ""
+    """Of a refusal by the rule."""
+    check: int = 0
+    """The number of the check that it is."""
 
     @property
     def label(self) -> str:
-        return one_line(self.command or self.url, 80)
+        return one_line(self.command or self.url or f"refuses {self.rule}", 80)
 
     def matches(self, names: Sequence[str]) -> bool:
         """Whether it is about one of these names; without names it is."""
@@ -192,22 +201,48 @@ def _claude_hook(
     return Hook(event, command, url, matcher, seconds, place, is_project)
 
 
+def _hook_of(check: Check) -> Hook:
+    """The hook that enforces a check. It permits nothing."""
+    place, reason = f"check {check.number}: {check.text}", f"The user has corrected this before: {check.text}"
+    return Hook(
+        check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, True, check.rule, reason, check.number
+    )
+
+
+def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path) -> bool:
+    """Whether a permission rule would refuse a call. Raises ConfigError: it cannot be read."""
+    judge = Permissions(Workspace(cwd), "auto", deny=[rule])
+    return isinstance(judge.decide(tool, Effect(effect), targets), Deny)
+
+
 class Hooks:
-    """Runs the hooks of one session, and records each run."""
+    """Runs the hooks of one session, and records each run.
+
+    Args:
+        checks: those of the user; they hold besides `hooks`, and what they refuse is counted.
+    """
 
     def __init__(
         self,
         hooks: Sequence[Hook],
+        checks: Checks,
         cwd: Path,
         environment: Mapping[str, str],
         on_failure: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.hooks = tuple(hooks)
+        self.checks = checks
         self.runs: deque[HookRun] = deque(maxlen=MAX_RUNS)
         self._cwd = cwd
         self._environment = environment
         self._on_failure = on_failure
         self._failed: set[Hook] = set()
+
+    def change_checks(self, change: Callable[[Checks], T]) -> T:
+        """Change the checks, and enforce them as they are saved then. Blocks. Raises as `change`, and ConfigError."""
+        changed = change(self.checks)
+        self.hooks = (*(hook for hook in self.hooks if not hook.check), *map(_hook_of, self.checks.here()))
+        return changed
 
     def has(self, event: HookEvent) -> bool:
         return any(hook.event == event for hook in self.hooks)
@@ -225,26 +260,44 @@ class Hooks:
         wanted = dict.fromkeys(hook for hook in self.hooks if hook.event == event and hook.matches(names))
         if not wanted:
             return HookOutcome()
-        text = json.dumps({**data, "hook_event_name": _NAMES[event], "event": event}, default=str).encode()
-        return merged(await asyncio.gather(*(self._run_one(hook, text, most) for hook in wanted)))
+        given = {**data, "hook_event_name": _NAMES[event], "event": event}
+        return merged(await asyncio.gather(*(self._run_one(hook, given, most) for hook in wanted)))
 
-    async def _run_one(self, hook: Hook, data: bytes, most: float | None) -> HookOutcome:
+    async def _run_one(self, hook: Hook, given: Mapping[str, Any], most: float | None) -> HookOutcome:
         at, began = time.time(), time.monotonic()
-        seconds = min(hook.seconds, most or hook.seconds)
-        if hook.command:
-            answer = await run_command(hook.command, data, self._cwd, self._environment, seconds)
-        elif is_loopback(hook.url):
-            answer = await post(hook.url, data, seconds)
-        else:
-            answer = HookAnswer(None, "", "its address is not on this machine")
+        answer = await self._answer(hook, given, min(hook.seconds, most or hook.seconds))
         outcome, failure = read_answer(hook, answer)
         took = time.monotonic() - began
+        if hook.check and outcome.verdict == "deny":
+            await asyncio.to_thread(self._count, hook.check)
+        elif hook.rule and not failure:
+            return outcome  # it is compared with every call
         self.runs.append(HookRun(hook, at, took, answer, outcome, failure))
         log.info("hook %s %r: %s in %.2f s", hook.event, hook.label, failure or outcome.verdict or "done", took)
         if failure and hook not in self._failed:  # once each: a hook may fail at every call
             self._failed.add(hook)
             self._on_failure(f"The hook `{hook.label}` ({hook.event}, {hook.place}) failed: {failure}")
         return outcome
+
+    def _count(self, number: int) -> None:
+        try:
+            self.checks.count(number)
+        except (ConfigError, OSError) as error:
+            log.warning("check %s: its count is not saved: %s", number, error)
+
+    async def _answer(self, hook: Hook, given: Mapping[str, Any], seconds: float) -> HookAnswer:
+        if hook.rule:
+            try:
+                is_refused = forbids(hook.rule, given["tool"], given["effect"], given["targets"], self._cwd)
+            except ConfigError as error:
+                return HookAnswer(None, "", error.message)
+            return HookAnswer(BLOCKS, "", hook.reason) if is_refused else HookAnswer(0, "", "")
+        data = json.dumps(given, default=str).encode()
+        if hook.command:
+            return await run_command(hook.command, data, self._cwd, self._environment, seconds)
+        if is_loopback(hook.url):
+            return await post(hook.url, data, seconds)
+        return HookAnswer(None, "", "its address is not on this machine")
 
 
 def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
@@ -305,12 +358,15 @@ def _outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
     )
 
 
-def tool_data(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path) -> dict[str, Any]:
+def tool_data(
+    tool: str, effect: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
+) -> dict[str, Any]:
     """The fields about a tool call: the names of Claude Code for tool and file, and ouro's own."""
     given = dict(arguments)
     if targets and tool in ("read", "write", "edit", "apply_patch"):
         given.setdefault("file_path", str(cwd / Path(targets[0]).expanduser()))
-    return {"tool_name": names_elsewhere(tool)[0], "tool": tool, "tool_input": given, "targets": list(targets)}
+    names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
+    return {**names, "tool_input": given, "targets": list(targets)}
 
 
 def own_arguments(

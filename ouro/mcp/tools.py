@@ -75,6 +75,9 @@ class McpTool(Tool[McpArguments]):
     def parse(self, arguments: Mapping[str, Any]) -> McpArguments:
         return McpArguments(dict(arguments))
 
+    def given(self, args: McpArguments) -> dict[str, Any]:
+        return args.values
+
     def title(self, args: McpArguments) -> str:
         values = ", ".join(f"{name}: {value}" for name, value in args.values.items())
         return one_line(f"{self._server}.{self._tool} {values}", 160)

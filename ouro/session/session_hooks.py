@@ -13,7 +13,7 @@ from ouro.extensions import HookOutcome, Hooks, names_elsewhere, own_arguments, 
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall
-from ouro.safety import Permissions
+from ouro.safety import Effect, Permissions
 from ouro.session.turn import SessionTasks
 from ouro.settings import HookEvent
 from ouro.tools.tool import ToolResult
@@ -83,10 +83,8 @@ class SessionHooks:
         if self._is_started:
             await self._run("session-end", {"reason": "exit"}, most=MAX_END)
 
-    def tools(self, cwd: Path, agent: str = "") -> ToolEvents | None:
-        """For the tools of an agent, by the name of a subagent; None if no hook is about tools."""
-        if not (self.hooks.has("before-tool") or self.hooks.has("after-tool")):
-            return None
+    def tools(self, cwd: Path, agent: str = "") -> ToolEvents:
+        """For the tools of an agent, by the name of a subagent."""
         return ToolEvents(self, cwd, agent)
 
     def asking(self, ask_user: AskUser) -> AskUser:
@@ -146,16 +144,22 @@ class ToolEvents:
         self._cwd = cwd
         self._agent = agent
 
-    async def before(self, call: ToolCall, targets: Sequence[str]) -> ToolVerdict:
-        data, names = tool_data(call.name, call.arguments, targets, self._cwd), (call.name, *names_elsewhere(call.name))
+    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> ToolVerdict:
+        if not self._hooks.hooks.has("before-tool"):
+            return ToolVerdict()
+        data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
+        names = (call.name, *names_elsewhere(call.name))
         outcome = await self._hooks.run_tool_event("before-tool", data, names, self._agent)
         changed = outcome.input
         arguments = None if changed is None else own_arguments(call.arguments, changed, targets, self._cwd)
         return ToolVerdict(outcome.verdict, outcome.reason, arguments, outcome.context)
 
-    async def after(self, call: ToolCall, targets: Sequence[str], result: ToolResult) -> str:
+    async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
         """What hooks add to the result."""
-        data, names = tool_data(call.name, call.arguments, targets, self._cwd), (call.name, *names_elsewhere(call.name))
+        if not self._hooks.hooks.has("after-tool"):
+            return ""
+        data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
+        names = (call.name, *names_elsewhere(call.name))
         answer = {"tool_response": {"text": cut(result.text, MAX_RESULT), "failed": result.failed}}
         outcome = await self._hooks.run_tool_event("after-tool", {**data, **answer}, names, self._agent)
         return "\n\n".join(filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context)))

@@ -75,6 +75,11 @@ class Tool(Protocol, Generic[A]):
         """The tool that does the work, and its arguments: another one where this tool only passes a call on."""
         return self, args
 
+    def given(self, args: A) -> dict[str, Any]:
+        """The arguments as hooks and questions show them."""
+        found: dict[str, Any] = msgspec.to_builtins(args)
+        return found
+
     async def preview(self, args: A) -> Display:
         return Display(self.title(args))
 

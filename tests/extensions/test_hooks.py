@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.extensions import Hooks, fetched, install, load_hooks, own_arguments, tool_data
+from ouro.extensions import Checks, Hooks, fetched, install, load_hooks, own_arguments, tool_data
 from ouro.extensions.hook_process import MAX_OUTPUT
 from ouro.settings import HookSettings
 
@@ -22,7 +22,7 @@ def hooks_of(folder, *commands, event="before-tool", project=False, seconds=20, 
     given = [HookSettings(event, command, timeout_seconds=seconds, **fields) for command in commands]
     found, problems = load_hooks(() if project else given, given if project else (), {})
     failures: list[str] = list(problems)
-    return Hooks(found, folder, ENVIRONMENT, failures.append), failures
+    return Hooks(found, Checks(folder), folder, ENVIRONMENT, failures.append), failures
 
 
 def says(**answer) -> str:
@@ -165,7 +165,7 @@ async def test_a_server_on_this_machine_is_asked_and_no_other(tmp_path):
     urls = [f"http://127.0.0.1:{server.server_port}/hook", "http://192.0.2.1/hook", "http://127.0.0.1.example.com/"]
     found, problems = load_hooks([HookSettings("before-tool", url=url) for url in urls], (), {})
     failures: list[str] = []
-    outcome = await Hooks(found, tmp_path, ENVIRONMENT, failures.append).run(
+    outcome = await Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT, failures.append).run(
         "before-tool", {"tool_name": "Edit"}, ("edit",)
     )
     server.shutdown()
@@ -186,7 +186,7 @@ async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
         install(name, files, plugin)
     found, problems = load_hooks((), (), {})
     assert problems == ()
-    hooks = Hooks(found, tmp_path, ENVIRONMENT)
+    hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
     assert (tmp_path / "ran").exists()
     assert "check.sh" in found[0].command
@@ -220,7 +220,7 @@ async def test_the_settings_of_claude_code_are_read_as_they_are(tmp_path):
         "ouro has no event SubagentStop: its hooks do not run.",
         "`async` of a hook for Stop has no effect here.",
     ]
-    hooks = Hooks(found, tmp_path, ENVIRONMENT)
+    hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)
     assert (await hooks.run("before-tool", {}, ("shell", "Bash"))).verdict == "deny"
 
 
@@ -236,9 +236,9 @@ def test_a_broken_file_costs_its_hooks_and_no_more(tmp_path, text):
 
 
 def test_the_fields_of_a_call_are_those_of_claude_code():
-    data = tool_data("edit", {"path": "a.py", "edits": []}, ("a.py",), Path("/project"))
+    data = tool_data("edit", "write", {"path": "a.py", "edits": []}, ("a.py",), Path("/project"))
     assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/project/a.py", "edit")
-    assert tool_data("mcp__x__y", {}, (), Path("/project"))["tool_name"] == "mcp__x__y"
+    assert tool_data("mcp__x__y", "mcp", {}, (), Path("/project"))["tool_name"] == "mcp__x__y"
     changed = own_arguments(
         {"path": "a.py", "content": "x"}, {"file_path": "/project/b.py", "content": "y"}, ("a.py",), Path("/project")
     )

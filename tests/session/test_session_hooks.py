@@ -266,3 +266,22 @@ async def test_an_interrupt_ends_a_hook(repository, home):
     with pytest.raises(ProcessLookupError):
         os.kill(int((repository / "pid").read_text()), 0)
     await session.close()
+
+
+async def test_a_tool_that_is_called_by_search_has_its_own_name_and_arguments(repository, home):
+    """`mcp_call` passes a call on: a matcher for the tool fits, and may change its arguments."""
+    fake = Path(__file__).parents[1] / "fakes" / "mcp_stdio_server.py"
+    server = {"command": sys.executable, "args": [str(fake)]}
+    change = json.dumps({"hookSpecificOutput": {"updatedInput": {"text": "changed"}, "permissionDecision": "allow"}})
+    hooks = [
+        {"event": "before-tool", "matcher": "mcp__demo__echo", "command": f"cat > seen.json; echo '{change}'"},
+        {"event": "before-tool", "matcher": "mcp__demo__fail", "command": "echo Never. >&2; exit 2"},
+    ]
+    write_config(home, yaml.safe_dump({"hooks": hooks, "mcp": {"servers": {"demo": server}}}))
+    calls = [call("mcp_call", tool=f"demo.{tool}", arguments={"text": "hi"}) for tool in ("echo", "fail")]
+    session, _ = await opened(repository, *calls, "Done.")
+    await play(session)
+    await session.close()
+    assert results(session) == ["changed", "A hook refused this: Never."]
+    seen = json.loads((repository / "seen.json").read_text())
+    assert (seen["tool_name"], seen["tool_input"], seen["effect"]) == ("mcp__demo__echo", {"text": "hi"}, "mcp")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import NoteKept, Reply
+from ouro.events import NoteKept, Reply, Said
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import CaptureBacklog, turns_since, uncaptured
 from ouro.memory.long_term.git.values import Scope
@@ -23,7 +23,7 @@ from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, 
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.log import log
-from ouro.utils.text import escaped
+from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
@@ -35,6 +35,8 @@ IDLE_SECONDS = 20.0
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
 )  # fmt: skip
+_REPEATS = ("confirm", "supersede", "refine")
+"""What capture makes of a correction that it has captured before."""
 _MAX_CADENCE = 10
 _MAX_SKIPPED = 7
 """Triggers that are ignored after several failures in a row."""
@@ -159,6 +161,9 @@ class CaptureObserver:
         for written in captured.written:
             if written.change == "contradict":
                 self.channel.start("ask about notes", self._ask(written.note))
+            elif written.change in _REPEATS and written.note.category == "corrections":
+                text = f"You have corrected this before: {one_line(clean(written.note.text), 200)}"
+                self.channel.emit(Said(f"{text} To have it enforced: /check {written.note.id[:12]}"))
 
     async def _ask(self, new: Note) -> None:
         """Ask which of two notes holds; without an answer both stay."""

@@ -9,7 +9,7 @@ import pytest
 from fakes.classifier import Two, add, news, quiet, say
 
 from ouro.errors import ModelUnavailable
-from ouro.events import NoteKept, QuestionAsked, Reply
+from ouro.events import NoteKept, QuestionAsked, Reply, Said
 from ouro.llm import ScriptedReply, call
 from ouro.memory.backend import CapturedRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, parse_note
@@ -100,6 +100,22 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
     records = (await session.transcript._store.load_session(session.id, read_only=True)).records
     assert [each.purpose for each in records if isinstance(each, CostRecord)] == ["capture", "capture"]
     assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
+
+
+async def test_a_correction_that_is_captured_again_is_offered_as_a_check(repository, settings, repo_notes):
+    text = "Use pnpm, never npm."
+    two = Two([add(text, "corrections")], [{"op": "confirm", "target": 1}])
+    session = await two.open(repository)
+    await say(session, "no, use pnpm, never npm", "thank you very much")
+    await quiet_capture(session, two)
+    assert [event for event in news(session) if isinstance(event, Said)] == []
+    await say(session, "again: use pnpm, never npm", "and that is all")
+    await quiet_capture(session, two, 2)
+    [offer] = [event for event in news(session) if isinstance(event, Said)]
+    [note] = repo_notes()
+    command = f"/check {note.id[:12]}"
+    assert offer.text == f"You have corrected this before: {text} To have it enforced: {command}"
+    await session.close()
 
 
 async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answers(repository, settings):

@@ -1,0 +1,89 @@
+"""Checks: corrections of the user that are enforced by a permission rule or a hook, with a count of refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import ConfigError, UsageError
+from ouro.settings import HookEvent
+from ouro.utils.files import lock_file, open_regular, write_private
+from ouro.utils.runtime import ensure_private_dir, get_home, tilde
+
+
+class Check(msgspec.Struct, frozen=True):
+    text: str
+    """The correction, as the user is shown it."""
+    rule: str = ""
+    """What is refused, as permission rules are written: `shell(npm *)`; empty for a hook."""
+    event: HookEvent = "before-tool"
+    matcher: str = ""
+    command: str = ""
+    number: int = 0
+    project: str = ""
+    """The root of the project that it holds in; empty: everywhere."""
+    added_at: str = ""
+    fired: int = 0
+    """How often it has refused."""
+
+
+class Checks:
+    """The checks of all projects, in `~/.ouro/checks.json`, and those that hold here. Every method blocks.
+
+    Args:
+        root: of the project.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.path = get_home() / "checks.json"
+        self._project = str(root.resolve())
+
+    def here(self) -> list[Check]:
+        """Those that hold in this project, oldest first. Raises ConfigError: the file cannot be read."""
+        return [check for check in self._read() if check.project in ("", self._project)]
+
+    def add(self, check: Check, everywhere: bool) -> Check:
+        """Save a check; returns it with its number. Raises ConfigError, OSError."""
+        at, project = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "" if everywhere else self._project
+
+        def added(checks: Sequence[Check]) -> list[Check]:
+            number = max((known.number for known in checks), default=0) + 1
+            return [*checks, replace(check, number=number, project=project, added_at=at)]
+
+        return self._change(added)[-1]
+
+    def remove(self, number: int) -> None:
+        """Raises UsageError: there is no such check here. Raises ConfigError, OSError."""
+        known = [check.number for check in self.here()]
+        if number not in known:
+            listed = ", ".join(map(str, known)) or "none"
+            raise UsageError(f"There is no check {number} here. There are: {listed}.")
+        self._change(lambda checks: [check for check in checks if check.number != number])
+
+    def count(self, number: int) -> None:
+        """Record that a check has refused something. Raises ConfigError, OSError."""
+        self._change(
+            lambda checks: [
+                replace(check, fired=check.fired + 1) if check.number == number else check for check in checks
+            ]
+        )
+
+    def _change(self, change: Callable[[Sequence[Check]], list[Check]]) -> list[Check]:
+        ensure_private_dir(self.path.parent)
+        with lock_file(self.path.with_suffix(".lock")):
+            checks = change(self._read())
+            write_private(self.path, msgspec.json.format(msgspec.json.encode(checks), indent=2))
+        return checks
+
+    def _read(self) -> list[Check]:
+        try:
+            with open_regular(self.path) as file:
+                return msgspec.json.decode(file.read(), type=list[Check])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"{tilde(self.path)} cannot be read, so no check holds: {error}.") from error

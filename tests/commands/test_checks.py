@@ -1,0 +1,104 @@
+"""A correction becomes a check: offered, drafted, tried, saved, enforced, counted, removed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+
+from ouro.assemble import opener
+from ouro.commands.slash import dispatch
+from ouro.llm import ScriptedModel, call
+from ouro.messages import ToolReply
+from ouro.options import Options
+from ouro.session import OpenRequest
+
+RULE = '```json\n{"rule": "shell(npm *)"}\n```'
+NPM = call("shell", command="cd . && npm install left-pad")
+
+
+async def opened(folder, *script):
+    model = ScriptedModel(script)
+    return await opener(Options(folder, ready_model=model, mode="auto"))(OpenRequest()), model
+
+
+async def play(session):
+    async for _event in session.send("go"):
+        pass
+    replies = [part.text for message in session.transcript.messages() for part in message.parts_of(ToolReply)]
+    return replies[-1] if replies else ""
+
+
+async def run(session, line, *picks):
+    front_end = FakeFrontEnd(session, picks)
+    assert await dispatch(front_end, line)
+    return front_end
+
+
+def saved(home):
+    return json.loads((home / ".ouro" / "checks.json").read_text())
+
+
+async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(repository, home):
+    session, model = await opened(repository, NPM, "Done.", RULE, NPM, "Ok.")
+    await play(session)
+    front_end = await run(session, "/check Use pnpm, not npm", "project")
+    assert "It would have refused 1 of the last 1 call" in front_end.shown[0]
+    assert "npm install left-pad" in model.requests[2].messages[-1].text
+    told = await play(session)
+    assert told == "A hook refused this: The user has corrected this before: Use pnpm, not npm"
+    await session.close()
+    assert [(check["rule"], check["fired"], check["project"]) for check in saved(home)] == [
+        ("shell(npm *)", 1, str(repository))
+    ]
+
+    session, _ = await opened(repository, NPM, "Ok.", call("shell", command="echo npm"), "Ok.")
+    assert "corrected this before" in await play(session)
+    assert "npm\n" in await play(session)
+    listed = (await run(session, "/hooks")).shown[0]
+    assert "check 1: Use pnpm, not npm" in listed
+    assert "refused 2 times since" in listed
+    assert "refused 2 times" in (await run(session, "/memory receipt")).shown[0]
+    assert "There is no check 7 here. There are: 1." in (await run(session, "/check remove 7")).said[0][1]
+    await run(session, "/check remove 1")
+    assert saved(home) == []
+    assert session.turn.hooks.hooks.hooks == ()
+    await session.close()
+
+
+async def test_it_may_be_a_hook_and_be_edited_and_holds_where_the_user_says(repository, home, tmp_path):
+    hook = {"event": "after-tool", "matcher": "write", "command": "echo 'Add a licence.' >&2; exit 2"}
+    session, _ = await opened(repository, json.dumps(hook), call("write", path="a.py", content="x"), "Ok.")
+    front_end = FakeFrontEnd(session, ["edit", json.dumps({**hook, "matcher": "write|edit"}), "everywhere"])
+    await dispatch(front_end, "/check Add a licence to new files")
+    assert "A hook adds: Add a licence." in await play(session)
+    await session.close()
+    [check] = saved(home)
+    assert (check["matcher"], check["project"], check["fired"]) == ("write|edit", "", 1)
+    other, _ = await opened(tmp_path, "Ok.")
+    assert [hook.check for hook in other.turn.hooks.hooks.hooks] == [1]
+    await other.close()
+
+
+@pytest.mark.parametrize(("answer", "told"), [
+    ('{"none": "It is a matter of taste."}', "no program can check this: It is a matter of taste."),
+    ("I would rather not.", "A check has a `rule` or a `command`"),
+    ('{"rule": "shell(", "event": "x"}', "This is not a check"),
+    ('{"rule": "shell("}', "This is not a check"),
+])  # fmt: skip
+async def test_an_answer_that_is_no_check_is_not_saved(repository, home, answer, told):
+    session, _ = await opened(repository, answer)
+    [(_, _), (level, said)] = (await run(session, "/check Write better")).said
+    assert (level, told in said) == ("error", True)
+    assert not (home / ".ouro" / "checks.json").exists()
+    await session.close()
+
+
+async def test_a_broken_file_is_a_notice_and_the_session_works(repository, home):
+    (home / ".ouro").mkdir(exist_ok=True)
+    (home / ".ouro" / "checks.json").write_text("{")
+    session, _ = await opened(repository, "Ok.")
+    assert any("checks.json cannot be read, so no check holds" in notice for notice in session.notices)
+    await play(session)
+    await session.close()
