@@ -150,6 +150,8 @@ class CompactionSettings:
     """Tokens of the window that stay free for the answer, whatever `at` says; never more than a quarter of it."""
     keep: int = 20_000
     """Tokens of user messages that stay verbatim; never more than a quarter of the window."""
+    review: bool = True
+    """`/compact` shows its summary before it counts, to use, edit or discard it."""
 
 
 @dataclass(frozen=True, slots=True)

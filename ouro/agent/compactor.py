@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ouro.agent.compaction_probe import CompactionProbe
 from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Compacting, Emit, Event, Retrying, Said, UsageUpdated
@@ -43,6 +44,14 @@ GROWTH_BEFORE_RETRY = 1.1
 """The request must grow by this factor before the next automatic attempt: none follows another at once."""
 DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
+
+
+Review = Callable[[str], Awaitable[str]]
+"""Takes the text of a summary and returns what counts in place of it; empty: nothing is compacted."""
+
+
+async def _accept(summary: str) -> str:
+    return summary
 
 
 async def _no_wishes(_trigger: CompactionTrigger) -> str:
@@ -123,15 +132,28 @@ class Compactor(msgspec.Struct, eq=False):
         if self.memory.context() == before:
             raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
 
-    async def compact(self, focus: str, emit: Emit) -> None:
-        """Compact because the user asked; `focus` is what they want to keep."""
+    async def compact(self, focus: str, emit: Emit, review: Review = _accept, *, probe: bool = False) -> None:
+        """Compact because the user asked; `focus` is what they want to keep.
+
+        Args:
+            focus: what the user wants to keep.
+            emit: takes the events.
+            review: sees the summary before it counts.
+            probe: ask the model afterwards about what was cut, and report what was lost.
+        """
         await self.memory.pager.loaded()
         plan = self.plan()
         if plan is None:
             emit(Said("Nothing to compact: the newest messages stay as they are."))
             return
         try:
-            await self._summarise(plan, "manual", focus, emit)
+            asked = CompactionProbe(self.summarisers(), self.requests)
+            if probe:
+                await asked.prepare(self.memory.context(), plan)
+            if await self._summarise(plan, "manual", focus, emit, review) and probe:
+                emit(Said(await asked.report(self.memory.context())))
+            if asked.usage is not None:
+                self.memory.note(CostRecord("probe", self.memory.now(), asked.model, asked.usage))
         except ModelError as error:
             emit(Said(f"Nothing was compacted. {error}", "error"))
 
@@ -146,8 +168,13 @@ class Compactor(msgspec.Struct, eq=False):
         if self.memory.context() == before:
             await self._drop(trigger, emit)
 
-    async def _summarise(self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit) -> None:
-        """Raises ModelError if there is no summary. Nothing changes before the record is saved."""
+    async def _summarise(
+        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit, review: Review = _accept
+    ) -> bool:
+        """Returns whether it is compacted. Raises ModelError if there is no summary.
+
+        Nothing changes before the record is saved.
+        """
         focus = "\n".join(filter(None, (focus, await self.before_summary(trigger))))
         summariser = Summariser(self.summarisers(), self.requests, focus, emit)
         record = None
@@ -156,17 +183,22 @@ class Compactor(msgspec.Struct, eq=False):
             is_same = model.name == self.models()[0].spec.name
             room = self._room(model.window, trigger) if is_same else model.window
             await summariser.run(self.memory.context(), self._size(trigger), room)
+            summariser.text = await review(summariser.text)
+            if not summariser.text.strip():
+                emit(Said("Nothing was compacted: the summary was discarded."))
+                return False
             record = await self._summary_record(plan, trigger, focus, summariser)
         finally:
             if record is None and summariser.usage is not None:
                 self.memory.note(CostRecord("compaction", self.memory.now(), summariser.model, summariser.usage))
         if record is None:
             emit(Said("Nothing was compacted: the summary would not have made the request smaller."))
-            return
+            return False
         await self.save(record, emit)
         if lost := plan.lost(self.memory.context()):
             numbers = ", ".join(map(str, lost))
             emit(Said(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
+        return True
 
     async def _summary_record(
         self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summariser

@@ -96,6 +96,10 @@ class FrontEnd(Protocol):
         """Open the memory browser; False if there is no screen for it."""
         ...
 
+    async def edit_context(self) -> bool:
+        """Open the list of what is sent, to drop and restore items; False if there is no screen for it."""
+        ...
+
     def copy(self, text: str) -> str:
         """Copy to the clipboard; returns what is known of it: `with wl-copy`."""
         ...

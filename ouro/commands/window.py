@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ouro.commands.action import places_in
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.session import Pinnable, WindowReport
-from ouro.utils.text import clean, cut
+from ouro.session import ContextItem, Pinnable, WindowReport
+from ouro.utils.text import clean, cut, one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.session.context_window import ContextWindow
 
 BAR = 24
 LISTED = 30
-"""The length of the list of messages to pin; older ones need their number."""
+"""The length of the lists of messages to pin and of items; others need their number."""
+
+REVIEWS = (Choice("use", "Use it"), Choice("edit", "Edit it"), Choice("discard", "Discard it", "nothing changes"))
 
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
-    await front_end.run(front_end.session.window.compact(argument))
+    keep = argument.removeprefix("--probe").strip()
+
+    async def review(summary: str) -> str:
+        return await _reviewed(front_end, summary)
+
+    await front_end.run(front_end.session.window.compact(keep, review, probe=argument.startswith("--probe")))
+
+
+async def _reviewed(front_end: FrontEnd, summary: str) -> str:
+    """The summary as the user wants it; empty: discarded."""
+    while True:
+        front_end.show(f"**Summary**\n\n{summary}")
+        answer = await front_end.choose("Use this summary in place of the older messages?", REVIEWS)
+        if answer != "edit":
+            return summary if answer == "use" else ""
+        try:
+            summary = await front_end.edit(summary)
+        except UsageError as error:
+            front_end.say(str(error), "error")
 
 
 async def pin(front_end: FrontEnd, argument: str) -> None:
@@ -39,7 +66,59 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
     front_end.say(f"Message {number} is {'no longer pinned' if was_pinned else 'pinned: it stays word for word'}.")
 
 
-async def context(front_end: FrontEnd, _argument: str) -> None:
+async def context(front_end: FrontEnd, argument: str) -> None:
+    verb, _, numbers = argument.partition(" ")
+    if argument:
+        await _change_context(front_end, verb, numbers)
+        return
+    _show_report(front_end)
+    if await front_end.edit_context():
+        return
+    items = largest_items(front_end.session.window)
+    if items:
+        head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
+        rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:LISTED], 1)]
+        more = [f"{len(items) - LISTED} smaller items are not listed."] if len(items) > LISTED else []
+        front_end.show("\n\n".join([head, block("\n".join(rows)), *more]))
+
+
+def largest_items(window: ContextWindow) -> list[ContextItem]:
+    """The messages, tool outputs and notes of the request, the largest first; dropped ones keep their place."""
+    return sorted(window.items(), key=lambda item: -item.tokens)
+
+
+def item_line(item: ContextItem) -> str:
+    """Tokens, state, kind and first words of an item, in columns."""
+    state = "dropped" if item.is_dropped else "pinned" if item.is_pinned else ""
+    return f"{item.tokens:>9,}  {state:<7}  {item.kind:<6}  {one_line(item.text, 80)}"
+
+
+async def change_item(window: ContextWindow, item: ContextItem, verb: str) -> str:
+    """Drop, restore or pin an item; returns what to tell the user. Pinning a pinned message unpins it."""
+    return await _change(window, [item], verb)
+
+
+async def _change_context(front_end: FrontEnd, verb: str, numbers: str) -> None:
+    window = front_end.session.window
+    items = largest_items(window)
+    places = places_in(numbers, len(items))
+    if verb not in ("drop", "restore", "pin") or not places:
+        raise UsageError("Usage: /context [drop|restore|pin NUMBERS]", commands=["context", "context drop 1 3-5"])
+    front_end.say(await _change(window, [items[place] for place in places], verb))
+    front_end.redraw()
+
+
+async def _change(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
+    if verb == "pin":
+        for item in items:
+            await window.pin(item.number, not item.is_pinned)
+        return f"Pinned or unpinned: {plural(len(items), 'message')}."
+    before, after = await window.drop([item.id for item in items], restore=verb == "restore")
+    done = "Restored" if verb == "restore" else "Dropped"
+    return f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache from there on."
+
+
+def _show_report(front_end: FrontEnd) -> None:
     report = front_end.session.window.report()
     names = [*(name for name, _ in report.parts), "free"]
     sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]

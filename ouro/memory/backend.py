@@ -118,6 +118,21 @@ class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"messag
     pinned: bool = True
 
 
+class DropRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "drop"}):
+    """The user took items out of what is sent, or put them back. The session keeps them.
+
+    An item is the number of a message, `12:mem_3f6c1e` (a note sent with message 12), or `call:ID` (a tool output).
+    """
+
+    number: int
+    """In one sequence with the numbers of messages: a rewind to before it undoes it."""
+    at: str
+    items: tuple[str, ...]
+    restored: bool = False
+    tokens: tuple[int, int] = (0, 0)
+    """Of what is sent, before and after."""
+
+
 class RecalledItem(msgspec.Struct, frozen=True):
     """A note, and why it was sent to the model or not."""
 
@@ -169,6 +184,7 @@ ChangeRecord = (
     | ModelRecord
     | ModeRecord
     | CompactionRecord
+    | DropRecord
     | RewindRecord
     | ForkRecord
     | PinRecord
@@ -178,6 +194,8 @@ ChangeRecord = (
     | SummaryRecord
 )
 Record = MessageRecord | ChangeRecord
+NumberedRecord = MessageRecord | CompactionRecord | DropRecord
+"""The records that a rewind can name."""
 CHANGES: Mapping[str, type[ChangeRecord]] = {kind.__struct_encode_fields__[0]: kind for kind in get_args(ChangeRecord)}
 """By the key that a record of that kind begins with."""
 Reach = Literal["screen", "context", "whole"]

@@ -12,13 +12,13 @@ import msgspec
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import (
     ChangeRecord,
-    CompactionRecord,
     CostRecord,
     DailyUsage,
     ForkRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
+    NumberedRecord,
     Progress,
     Reach,
     Record,
@@ -154,7 +154,7 @@ class DictMemoryStore(MemoryStore):
 
 
 def _number(record: Record) -> int:
-    return record.number if isinstance(record, MessageRecord | CompactionRecord) else 0
+    return record.number if isinstance(record, NumberedRecord) else 0
 
 
 def _refuse_if_open(session: _StoredSession) -> None:

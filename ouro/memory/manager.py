@@ -14,6 +14,7 @@ from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
     CostRecord,
+    DropRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
@@ -296,7 +297,7 @@ class MemoryManager:
         self._saver.unsaved.append(record)
         if isinstance(record, MessageRecord):
             self._size.add(record.message)
-        elif isinstance(record, CompactionRecord | RewindRecord | ModelRecord):
+        elif isinstance(record, CompactionRecord | DropRecord | RewindRecord | ModelRecord):
             self._count()
 
     def _fold(self, loaded: LoadedSession) -> None:

@@ -7,11 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.backend import CompactionRecord
+from ouro.memory.backend import CompactionRecord, DropRecord
 from ouro.messages import Message
 
 _UNKNOWN = -1
 """In place of the number before: what precedes it is not loaded."""
+
+
+OUTPUT = "call:"
+"""The beginning of an item that is a tool output."""
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True):
@@ -30,7 +34,7 @@ class TranscriptBranch(msgspec.Struct, frozen=True):
     """Its own messages, oldest first; a rewind to the last one restores the branch."""
 
 
-TreeItem = TranscriptEntry | CompactionRecord
+TreeItem = TranscriptEntry | CompactionRecord | DropRecord
 
 
 class _Node(msgspec.Struct, frozen=True):
@@ -45,17 +49,24 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     version: int
     entries: tuple[TranscriptEntry, ...]
     compactions: tuple[CompactionRecord, ...]
+    dropped: frozenset[str]
+    """The items that are not sent, as a DropRecord names them."""
 
 
 def branch_of(tree: MessageTree) -> CurrentBranch:
     entries = tuple(item for item in tree.items if isinstance(item, TranscriptEntry))
-    return CurrentBranch(
-        tree.version, entries, tuple(item for item in tree.items if isinstance(item, CompactionRecord))
-    )
+    compactions = tuple(item for item in tree.items if isinstance(item, CompactionRecord))
+    dropped: set[str] = set()
+    for item in tree.items:
+        if isinstance(item, CompactionRecord):
+            dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
+        elif isinstance(item, DropRecord):
+            dropped = dropped.difference(item.items) if item.restored else dropped.union(item.items)
+    return CurrentBranch(tree.version, entries, compactions, frozenset(dropped))
 
 
 class MessageTree:
-    """Messages and compactions, each with its number and its predecessor.
+    """Messages, compactions and drops, each with its number and its predecessor.
 
     Args:
         is_whole: nothing precedes the first item.
@@ -69,7 +80,8 @@ class MessageTree:
         """In `items`, by number."""
         self.version = 0
         """Changes with `items`."""
-        self._start = 0 if is_whole else _UNKNOWN
+        self._start = self._next_root = 0 if is_whole else _UNKNOWN
+        """What the first item follows; what the next one follows where the current branch is empty."""
 
     @property
     def last(self) -> int:
@@ -94,7 +106,8 @@ class MessageTree:
         return node.item if node else None
 
     def append(self, item: TreeItem) -> None:
-        self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
+        self._nodes[item.number] = _Node(item, self.last or self._next_root)
+        self._next_root = 0
         self._places[item.number] = len(self.items)
         self.items.append(item)
         self.version += 1
@@ -134,6 +147,7 @@ class MessageTree:
 
     def go_to(self, number: int) -> None:
         """Continue after that number, on any branch (0: from the start)."""
+        self._next_root = 0
         path, since = self._path(number, self._places)
         kept = self._places[since] + 1 if since in self._places else 0
         for item in self.items[kept:]:
@@ -143,6 +157,11 @@ class MessageTree:
         for item in path:
             self._places[item.number] = len(self.items)
             self.items.append(item)
+
+    def go_to_unloaded(self) -> None:
+        """Continue after an item that is not loaded."""
+        self._put([])
+        self._next_root = _UNKNOWN
 
     def nearest(self, number: int) -> int | None:
         """That number, or where it is missing the next lower one (0: the start); None where that is not known."""

@@ -7,13 +7,9 @@ from collections.abc import Callable, Sequence
 
 from ouro.errors import SessionError
 from ouro.memory.backend import (
-    CompactionRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
-    ModelRecord,
-    RecalledRecord,
-    RewindRecord,
 )
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.session_reader import MIN_SHOWN
@@ -199,4 +195,4 @@ def _is_tool_result(item: ShownItem) -> bool:
 def _shown_item(record: object) -> ShownItem | None:
     if isinstance(record, MessageRecord):
         return TranscriptEntry(record.number, record.at, record.message)
-    return record if isinstance(record, CompactionRecord | RecalledRecord | ModelRecord | RewindRecord) else None
+    return record if isinstance(record, ShownItem) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -11,11 +11,13 @@ from ouro.memory.backend import (
     CapturedRecord,
     CompactionRecord,
     CostRecord,
+    DropRecord,
     ForkRecord,
     LoadedSession,
     MessageRecord,
     ModelRecord,
     ModeRecord,
+    NumberedRecord,
     PinRecord,
     RecalledRecord,
     Record,
@@ -24,6 +26,7 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.message_tree import (
+    OUTPUT,
     CurrentBranch,
     MessageTree,
     TranscriptBranch,
@@ -31,7 +34,7 @@ from ouro.memory.message_tree import (
     TreeItem,
     branch_of,
 )
-from ouro.memory.short_term import compacted, with_answers, without_outputs
+from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
 from ouro.messages import Message, PerMessage, Usage
 from ouro.utils.text import clean
@@ -47,7 +50,7 @@ def title_of(text: str) -> str:
     return (shortened.rpartition(" ")[0] or shortened).rstrip(",;:") + "…"
 
 
-ShownItem = TranscriptEntry | CompactionRecord | RecalledRecord | ModelRecord | RewindRecord
+ShownItem = TranscriptEntry | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
 """What a user is shown of a session, in its order."""
 
 
@@ -114,7 +117,7 @@ class Transcript:
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
-        numbered = (record for record in loaded.records if isinstance(record, MessageRecord | CompactionRecord))
+        numbered = (record for record in loaded.records if isinstance(record, NumberedRecord))
         above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
         transcript.lacks_branches |= loaded.is_gapped
@@ -141,7 +144,12 @@ class Transcript:
     @property
     def dropped(self) -> frozenset[str]:
         """The calls whose outputs are not sent."""
-        return frozenset(call for item in self._current.compactions for call in item.dropped)
+        return frozenset(item.removeprefix(OUTPUT) for item in self.dropped_items if item.startswith(OUTPUT))
+
+    @property
+    def dropped_items(self) -> frozenset[str]:
+        """What is not sent of the loaded branch, as a DropRecord names it."""
+        return self._current.dropped
 
     @property
     def _current(self) -> CurrentBranch:
@@ -171,22 +179,33 @@ class Transcript:
 
     def sent_entries(self) -> list[TranscriptEntry]:
         """The messages that are sent, oldest first: those that the compaction keeps, and those after it."""
+        dropped = self.dropped_items
+        return [entry for entry in self.sendable_entries() if str(entry.number) not in dropped]
+
+    def sendable_entries(self) -> list[TranscriptEntry]:
+        """As `sent_entries`, with those that the user dropped."""
         kept, following = self._sent()
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
-        """The context before `sendable`: kept messages, summary, newer messages; without dropped outputs.
+        """The context before `sendable`: kept messages, summary, newer messages; without what was dropped.
 
         What was there before is the same object again, so that nothing is made anew for each request.
         """
         kept, following = self._sent()
-        compaction, dropped = self.compaction, self.dropped
+        compaction, dropped = self.compaction, self.dropped_items
+        kept = [entry for entry in kept if str(entry.number) not in dropped]
         if compaction is not self._head[0] or kept != self._head[1]:
             summary = compaction.summary if compaction else ""
             self._head = compaction, kept, compacted([item.message for item in kept], summary, [])
-        messages = [*self._head[2], *(item.message for item in following)]
+        messages = list(self._head[2])
+        for entry in following:
+            if str(entry.number) not in dropped:
+                messages.append(entry.message)
+            elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
+                messages.append(DROPPED)  # a request begins with the user, and two answers need a message between them
         if dropped != self._shortened[0]:
-            self._shortened = dropped, PerMessage(lambda message: without_outputs([message], dropped)[0])
+            self._shortened = dropped, PerMessage(self._shortener(following))
         return self._shortened[1](messages) if dropped else messages
 
     def before(self, number: int) -> int:
@@ -221,7 +240,7 @@ class Transcript:
             following = self.sent()
         else:
             item = items[begin]
-            count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else reported_tokens(item.message))
+            count.reset(reported_tokens(item.message) if isinstance(item, TranscriptEntry) else item.tokens[1])
             following = [item.message for item in items[begin + 1 :] if isinstance(item, TranscriptEntry)]
         for message in following:
             count.add(message, is_measured=False)
@@ -269,6 +288,8 @@ class Transcript:
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
                 self._take_compaction(record)
+            case DropRecord():
+                self._tree.append(self._numbered(record))
             case RewindRecord():
                 self._take_rewind(record)
             case TitleRecord(title):
@@ -296,7 +317,7 @@ class Transcript:
         items: list[TreeItem] = []
         for record in records:
             match record:
-                case MessageRecord() | CompactionRecord():
+                case MessageRecord() | CompactionRecord() | DropRecord():
                     items.append(self._numbered(record))
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(record))
@@ -334,6 +355,8 @@ class Transcript:
         if target is None:
             if self.is_whole:
                 self.notices.append(f"A rewind to message {record.to}, which does not exist, is skipped.")
+            elif 0 <= record.to < self.next_number:
+                self._tree.go_to_unloaded()
             return
         left = self._tree.last
         if self.undone and self.undone[-1] == target:
@@ -343,7 +366,7 @@ class Transcript:
         self._tree.go_to(target)
         self._marks.setdefault(target, []).append(_Mark(record, left))
 
-    def _numbered(self, record: MessageRecord | CompactionRecord) -> TreeItem:
+    def _numbered(self, record: NumberedRecord) -> TreeItem:
         number = record.number
         if number <= 0 or number in self._tree:
             number = self.next_number
@@ -366,13 +389,28 @@ class Transcript:
         kept = (self._entry(number) for number in compaction.kept if number not in seen)
         return [item for item in kept if item is not None], following
 
+    def _shortener(self, following: Sequence[TranscriptEntry]) -> Callable[[Message], Message]:
+        """Takes what was dropped out of a message: outputs, and notes that were sent with it."""
+        calls = self.dropped
+        notes: dict[int, frozenset[str]] = {}
+        for entry in following:
+            begin = f"{entry.number}:"
+            found = [item.removeprefix(begin) for item in self.dropped_items if item.startswith(begin)]
+            if found:
+                notes[id(entry.message)] = frozenset(found)
+
+        def shorten(message: Message) -> Message:
+            return without_notes(without_outputs([message], calls)[0], notes.get(id(message), frozenset()))
+
+        return shorten
+
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
         return (item.record for item in self._marks.get(number, ()) if not item.left or not self._tree.has(item.left))
 
     def _has_figure(self, item: TreeItem) -> bool:
         if item.number < self._asked_since:
             return False
-        return bool(item.tokens[1] if isinstance(item, CompactionRecord) else reported_tokens(item.message))
+        return bool(reported_tokens(item.message) if isinstance(item, TranscriptEntry) else item.tokens[1])
 
     def _entry(self, number: int) -> TranscriptEntry | None:
         item = self._tree.get(number) or self._kept.get(number)

@@ -24,6 +24,7 @@ from ouro.memory.backend import (
     LoadedSession,
     MemoryStore,
     MessageRecord,
+    NumberedRecord,
     Progress,
     Reach,
     Record,
@@ -365,7 +366,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
         notices += (f"The incomplete record was moved to {saved}.",)
     if unnumbered := without_number(found.messages):
         numbers = [number for _, number in found.messages]
-        numbers += [record.number for record in found.session.records if isinstance(record, CompactionRecord)]
+        numbers += [record.number for record in found.session.records if isinstance(record, NumberedRecord)]
         await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
         found = await read_session(folder, reach)
     return replace(found, session=replace(found.session, notices=notices))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit
     from ouro.memory.sessions.turn_evidence import TurnEvidence
     from ouro.session.check_writer import CheckDraft, checked_draft, draft_check
-    from ouro.session.context_window import Outlook, Pinnable, WindowReport
+    from ouro.session.context_window import ContextItem, Outlook, Pinnable, WindowReport
     from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question
     from ouro.session.resume import RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import Branch, Point, Rewind, Rewound

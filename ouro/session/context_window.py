@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from itertools import takewhile
+from typing import Literal
 
 import msgspec
 
-from ouro.agent.compactor import Compactor
+from ouro.agent.compactor import Compactor, Review
 from ouro.agent.instructions import Environment, prompt_parts
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
-from ouro.memory.backend import PinRecord
+from ouro.memory.backend import DropRecord, PinRecord, RecalledItem
 from ouro.memory.compaction import is_own_words
+from ouro.memory.message_tree import OUTPUT, TranscriptEntry
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
+from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.todo_plan import plan_in_words
 from ouro.session.turn import SessionTasks
@@ -59,6 +64,21 @@ class Pinnable(msgspec.Struct, frozen=True):
     pinned: bool
 
 
+class ContextItem(msgspec.Struct, frozen=True):
+    """A message, a tool output or a recalled note that is sent, or was until the user dropped it."""
+
+    id: str
+    """As a DropRecord names it."""
+    number: int
+    """Of its message."""
+    kind: Literal["you", "ouro", "output", "note"]
+    text: str
+    tokens: int
+    """About how many it takes, without its outputs and notes."""
+    is_dropped: bool
+    is_pinned: bool = False
+
+
 class SentContext(msgspec.Struct, frozen=True, eq=False):
     """What the model is sent once beside the messages: again when older messages are gone from the request."""
 
@@ -96,11 +116,18 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         limit, outlook = self.compactor.limit, self._outlook(tokens)
         return WindowReport(parts, tokens, self.compactor.window, limit, outlook, self._largest(whole))
 
-    def compact(self, keep: str) -> AsyncGenerator[Event, None]:
-        """The events of a compaction, as a turn; `keep` is what the user wants to keep in particular."""
+    def compact(self, keep: str, review: Review | None = None, *, probe: bool = False) -> AsyncGenerator[Event, None]:
+        """The events of a compaction, as a turn.
+
+        Args:
+            keep: what the user wants to keep in particular.
+            review: sees the summary before it counts, if `compaction.review` is on.
+            probe: ask the model about what was cut, and report what was lost.
+        """
+        seen = {"review": review} if review is not None and self.compactor.settings.review else {}
 
         async def work(emit: Emit) -> TurnFinished:
-            await self.compactor.compact(keep, emit)
+            await self.compactor.compact(keep, emit, **seen, probe=probe)
             return TurnFinished("answered")
 
         return self.tasks.run(work)
@@ -125,6 +152,89 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(f"Message {number} is not among those that are sent. `/pin` shows them.")
         await self.compactor.memory.record(PinRecord(number, self.compactor.memory.now(), pinned))
+
+    def items(self) -> tuple[ContextItem, ...]:
+        """What is sent of the session, and what the user dropped of it; in order."""
+        return tuple(item for entry in self._transcript.sendable_entries() for item in self._items_of(entry))
+
+    async def drop(self, ids: Collection[str], *, restore: bool = False) -> tuple[int, int]:
+        """Send these items no longer, or again; the session keeps them. An answer goes with its calls and outputs.
+
+        Returns:
+            The tokens of the request before and after.
+
+        Raises:
+            UsageError: an item is not among `items`, the agent is at work, or the session is read-only.
+            SaveFailed: it is not on disk yet.
+        """
+        memory, items = self.compactor.memory, {item.id: item for item in self.items()}
+        if self.tasks.running:
+            raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done.")
+        if memory.read_only:
+            raise UsageError("This session is open read-only.", "/fork continues in a copy.")
+        for unknown in (given for given in ids if given not in items):
+            raise UsageError(f"`{unknown}` is not in the request.", commands=["context"])
+        chosen = {item for given in ids for item in self._with_results(items[given])}
+        changed = [
+            item
+            for item in items.values()
+            if item.is_dropped == restore and (item.id in chosen or str(item.number) in chosen)
+        ]
+        before = memory.tokens
+        if not changed:
+            return before, before
+        whole = memory.constant + estimate_messages(memory.context())
+        change = sum(item.tokens for item in changed) * (1 if restore else -1)
+        after = before * max(0, whole + change) // max(1, whole)
+        record = DropRecord(memory.next_number, memory.now(), tuple(sorted(chosen)), restore, (before, after))
+        await memory.record(record)
+        if not restore:
+            self.compactor.on_compacted()
+        return before, after
+
+    def _with_results(self, item: ContextItem) -> set[str]:
+        """The item; of an answer also its tool results; of what went with its message also that."""
+        entries = self._transcript.sendable_entries()
+        numbers = [entry.number for entry in entries]
+        chosen, place = {item.id}, numbers.index(item.number)
+        is_part = item.kind in ("output", "note")
+        if is_part and str(item.number) not in self._transcript.dropped_items:
+            return chosen
+        while is_part and entries[place].message.role == "tool":
+            place -= 1
+        results = takewhile(lambda entry: entry.message.role == "tool", entries[place + 1 :])
+        return chosen | {str(entry.number) for entry in (entries[place], *results)}
+
+    def _items_of(self, entry: TranscriptEntry) -> Iterator[ContextItem]:
+        message, dropped = entry.message, self._transcript.dropped_items
+        is_gone = str(entry.number) in dropped
+        notes = [item for item in self._recalled(entry) if item.state == "loaded"]
+        if message.role != "tool":
+            calls = ", ".join(call.name for call in message.tool_calls)
+            text = message.text.strip() or (f"calls {calls}" if calls else "added by ouro")
+            size = max(0, estimate_messages([message]) - sum(note.tokens for note in notes))
+            kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
+            pinned = entry.number in self._transcript.pins
+            yield ContextItem(str(entry.number), entry.number, kind, text, size, is_gone, pinned)
+        context = "\n".join(part.text for part in message.parts_of(Context))
+        for note in notes:
+            found = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
+            text, item = (found[1] if found else note.id), f"{entry.number}:{note.id}"
+            yield ContextItem(item, entry.number, "note", text, note.tokens, is_gone or item in dropped)
+        for reply in message.parts_of(ToolReply):
+            summary = reply.display.summary if reply.display else reply.text
+            size, item = estimate_messages([Message("tool", (reply,))]), f"{OUTPUT}{reply.call_id}"
+            is_out = is_gone or item in dropped
+            yield ContextItem(item, entry.number, "output", f"{reply.name}: {summary}", size, is_out)
+
+    def _recalled(self, entry: TranscriptEntry) -> tuple[RecalledItem, ...]:
+        """The notes that are sent with a message: none with one that a compaction keeps."""
+        record, compaction = self._transcript.recalled.get(entry.number), self._transcript.compaction
+        return record.items if record and not (compaction and entry.number in compaction.kept) else ()
+
+    @property
+    def _transcript(self) -> Transcript:
+        return self.compactor.memory.transcript
 
     def _estimates(self) -> Mapping[str, int]:
         sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.requests.instructions)}

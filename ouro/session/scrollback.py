@@ -21,11 +21,12 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
-from ouro.memory.backend import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
+from ouro.memory.backend import CompactionRecord, DropRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import ShownItem
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+from ouro.utils.text import plural
 
 PAGE = 100
 """Messages that are read when the user scrolls to the top."""
@@ -115,6 +116,9 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
                 yield from _message_events(item.message, title)
             case CompactionRecord():
                 yield compaction_event(item)
+            case DropRecord(items=dropped, restored=restored, tokens=(before, after)):
+                done = "put back into the request" if restored else "left out of the request"
+                yield Said(f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens.")
             case RecalledRecord(items=notes, way=way):
                 # The record holds the ids of notes, not their texts.
                 yield NotesRecalled(

@@ -26,6 +26,44 @@ async def test_compact_waits_until_the_agent_is_at_rest():
     assert "waits for the agent" in front_end.said[0][1]
 
 
+async def test_compact_shows_the_summary_before_it_counts_and_lets_the_user_edit_it():
+    front_end = FakeFrontEnd(picks=["edit", "## Goal\nMine.", "use"])
+    front_end.session.window.summary = "## Goal\nMend it."
+    await dispatch(front_end, "/compact --probe the parser")
+    assert front_end.session.window.keeps == ["--probe the parser"]
+    assert front_end.session.window.summary == "## Goal\nMine."
+    assert [shown.partition("\n\n")[2] for shown in front_end.shown] == ["## Goal\nMend it.", "## Goal\nMine."]
+
+
+async def test_compact_discards_a_summary_that_the_user_does_not_want():
+    front_end = FakeFrontEnd(picks=[None])
+    front_end.session.window.summary = "## Goal\nMend it."
+    await dispatch(front_end, "/compact")
+    assert not any(isinstance(event, Compacted) for event in front_end.events)
+
+
+async def test_context_lists_items_by_size_and_drops_restores_and_pins_them_by_number():
+    front_end = await run("/context", "/context drop 1", "/context restore 2", "/context pin 3")
+    listed = front_end.shown[1].splitlines()
+    assert [" ".join(line.split()) for line in listed if line[3:4] == "."] == [
+        "1. 5,000 output shell: 900 lines",
+        "2. 9 dropped note Use tabs.",
+        "3. 4 pinned you Never push.",
+    ]
+    assert front_end.session.window.changes == [(["call:c1"], False), (["5:mem_a"], True)]
+    assert front_end.session.window.pins == [(1, False)]
+    assert front_end.said[0][1].startswith("Dropped: 6,000 → 1,000 tokens.")
+
+
+async def test_context_refuses_what_is_no_number_or_no_action():
+    front_end = await run("/context drop 9", "/context drop", "/context burn 1")
+    assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.said] == [
+        "`9` is not a number from 1 to 3",
+        "Usage: /context [drop|restore|pin NUMBERS]",
+        "Usage: /context [drop|restore|pin NUMBERS]",
+    ]
+
+
 async def test_pin_takes_a_number_or_last_and_lets_go_of_what_was_pinned():
     front_end = await run("/pin 2", "/pin last", "/pin 1")
     assert front_end.session.window.pins == [(2, True), (5, True), (1, False)]

@@ -68,6 +68,9 @@ class FakeFrontEnd:
     async def browse_memory(self):
         return False
 
+    async def edit_context(self):
+        return False
+
     def copy(self, text):
         self.copied.append(text)
         return "with xclip"

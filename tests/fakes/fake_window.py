@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ouro.events import Compacted, Compacting, TurnFinished
-from ouro.session import Outlook, Pinnable, WindowReport
+from ouro.session import ContextItem, Outlook, Pinnable, WindowReport
 
 
 class FakeWindow:
@@ -18,6 +18,14 @@ class FakeWindow:
             Pinnable(5, "you", "Go on.", False),
         )
         self.keeps = []
+        self.summary = ""
+        """Shown before it counts, where it is not empty; then what the user made of it."""
+        self.contents = (
+            ContextItem("1", 1, "you", "Never\x1b[2J push.", 4, False, True),
+            ContextItem("call:c1", 3, "output", "shell: 900 lines", 5_000, False),
+            ContextItem("5:mem_a", 5, "note", "Use tabs.", 9, True),
+        )
+        self.changes = []
         self.pins = []
         self.told = WindowReport(
             (("system prompt", 900), ("your messages", 300)),
@@ -31,11 +39,23 @@ class FakeWindow:
     def report(self):
         return self.told
 
-    async def compact(self, keep):
-        self.keeps.append(keep)
+    async def compact(self, keep, review=None, *, probe=False):
+        self.keeps.append(f"--probe {keep}".strip() if probe else keep)
+        if self.summary and not (summary := await review(self.summary)):
+            yield TurnFinished("answered")
+            return
+        elif self.summary:
+            self.summary = summary
         yield Compacting()
         yield Compacted(80_000, 9_000, 40, 3, 0, "## Goal\nMend it.")
         yield TurnFinished("answered")
+
+    def items(self):
+        return self.contents
+
+    async def drop(self, ids, *, restore=False):
+        self.changes.append((list(ids), restore))
+        return 6_000, 1_000
 
     def pinnable(self):
         return self.messages

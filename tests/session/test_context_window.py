@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
-from ouro.events import Compacted, TurnFinished
+from ouro.events import Compacted, Said, TurnFinished
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
-from ouro.messages import Image, Usage
+from ouro.memory.backend import RewindRecord
+from ouro.memory.short_term import DROPPED, without_notes
+from ouro.messages import Image, Usage, user
 from ouro.session import OpenRequest
 
 SUMMARY = "## Goal\nMend the greeting."
@@ -132,4 +136,109 @@ async def test_compacting_is_a_turn_and_two_are_not_run_at_once(repository):
     with pytest.raises(UsageError):
         assert [event async for event in session.window.compact("")]
     await stream.aclose()
+    await session.close()
+
+
+async def test_a_dropped_output_and_answer_are_not_sent_and_calls_keep_their_results(repository):
+    (repository / "long.txt").write_text("a line of text\n" * 2_000)
+    script = [call("read", path="long.txt"), "Long.", "Yes.", "Sure."]
+    session, model = await opened(repository, *script)
+    await say(session, "Look at it.")
+    await say(session, "Sure?")
+    before = session.transcript.context()
+    items = {item.text.partition(":")[0]: item for item in session.window.items()}
+    assert [(item.kind, item.is_dropped) for item in items.values()] == [
+        ("you", False), ("ouro", False), ("output", False), ("ouro", False), ("you", False), ("ouro", False)
+    ]  # fmt: skip
+    tokens, fewer = await session.window.drop([items["read"].id])
+    assert fewer < tokens / 2
+    assert session.status().context == fewer
+    await session.window.drop([items["calls read"].id])
+    await say(session, "And now?")
+    sent = model.requests[-1].messages
+    assert not any(message.tool_calls or message.role == "tool" for message in sent)
+    assert "a line of text" not in str(sent)
+    with pytest.raises(UsageError, match="`9:x` is not in the request"):
+        await session.window.drop(["9:x"])
+    await session.close()
+
+    again, _ = await opened(repository, resume="latest")
+    assert again.transcript.context()[: len(sent) - 1] == list(sent[1:])
+    restored = [item.id for item in again.window.items() if item.is_dropped]
+    await again.window.drop(restored, restore=True)
+    assert again.transcript.context()[: len(before)] == before
+    await again.close()
+
+
+async def test_a_dropped_message_of_the_user_leaves_a_note_and_is_not_summarized(repository):
+    session, model = await opened(repository, "Fine.", "Yes.", SUMMARY)
+    await say(session, "The word is heron. " * 200)
+    await say(session, "Sure?")
+    [first, *_] = session.window.items()
+    await session.window.drop([first.id])
+    assert session.transcript.context()[0] == DROPPED
+    assert [event async for event in session.window.compact("")]
+    assert "heron" not in str(model.requests[-1].messages)
+    assert "heron" not in str(session.transcript.context())
+    await session.close()
+
+
+async def test_rewinding_to_before_a_drop_undoes_it(repository):
+    session, _ = await opened(repository, "Fine.", "Yes.")
+    await say(session, "One.")
+    [first, *_] = session.window.items()
+    await session.window.drop([first.id])
+    await say(session, "Two.")
+    await session.rewind.rewind(1)
+    await session.rewind.redo()
+    assert session.transcript.context()[0] == DROPPED
+    [one, *_] = session.transcript.transcript.entries
+    await session.transcript.record(RewindRecord(one.number + 1, session.transcript.now()))
+    assert session.transcript.context()[0].text == "One."
+    await session.close()
+
+
+async def test_a_recalled_note_is_dropped_from_the_message_that_it_came_with():
+    note, other = "| [mem_aa] (user · x) Use tabs.\n|   before: spaces\n", "| [mem_bb] (user) No.\n</memory-1>"
+    context = '<memory-1 recalled="mem_aa:1 mem_bb:2">\nNotes.\n'
+    left = without_notes(user("Go.", context=context + note + other), frozenset(["mem_aa"]))
+    assert left == user("Go.", context=context + other)
+
+
+async def test_the_summary_is_reviewed_before_it_counts(repository):
+    session, _ = await opened(repository, "Fine. " * 400, "Yes.", SUMMARY, SUMMARY)
+    await say(session, "Never push.")
+    await say(session, "Sure?")
+    shown = []
+
+    async def discard(summary):
+        shown.append(summary)
+        return ""
+
+    async def edit(summary):
+        return f"{summary}\nAnd mind the heron."
+
+    before = session.transcript.context()
+    assert [event async for event in session.window.compact("", discard)]
+    assert (shown, session.transcript.context()) == ([SUMMARY], before)
+    assert [event async for event in session.window.compact("", edit)]
+    assert "And mind the heron." in str(session.transcript.context())
+    await session.close()
+
+
+async def test_the_probe_asks_what_was_cut_and_says_what_was_lost(repository):
+    questions = [
+        {"question": "Which port?", "answer": "Port 8443"},
+        {"question": "Which branch?", "answer": "release-7"},
+        {"question": "Which colour?", "answer": "invented"},
+    ]
+    asked = "\n".join(map(json.dumps, questions))
+    script = ["Port 8443 it is, on release-7. " * 90, "Yes.", asked, SUMMARY, "1. It is port 8443.\n2. unknown"]
+    session, model = await opened(repository, *script)
+    await say(session, "Which port?")
+    await say(session, "Sure?")
+    seen = [event async for event in session.window.compact("", probe=True)]
+    [report] = [event.text for event in seen if isinstance(event, Said)]
+    assert report == "Probe: 1 of 2 questions answered.\nLost: Which branch? — release-7"
+    assert "release-7 it" not in str(model.requests[-1].messages)
     await session.close()

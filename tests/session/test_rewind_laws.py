@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import UsageError
-from ouro.memory.backend import CompactionRecord
+from ouro.memory.backend import CompactionRecord, DropRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
@@ -75,6 +75,19 @@ class Story:
             await self.memory.pager.earlier(self.chance.randrange(1, 9))
         assert self.memory.context() == sent
         self._come_to(number, self.line)
+
+    async def drop(self):
+        entries = self.memory.transcript.sendable_entries()
+        calls = [reply.call_id for entry in entries for reply in entry.message.parts_of(ToolReply)]
+        items = [*(str(entry.number) for entry in entries), *(f"call:{call}" for call in calls)]
+        if items:
+            number, chosen = self.memory.next_number, tuple(self.chance.sample(items, min(2, len(items))))
+            await self.memory.record(DropRecord(number, self.memory.now(), chosen, self.chance.random() < 0.4))
+            self._come_to(number, self.line)
+            calls = [call.id for message in self.memory.context() for call in message.tool_calls]
+            results = [reply.call_id for sent in self.memory.context() for reply in sent.parts_of(ToolReply)]
+            assert calls == results
+            assert [sent.role for sent in self.memory.context()][:1] in ([], ["user"])
 
     async def rewind(self):
         points = self.past.points()
@@ -159,7 +172,7 @@ class Story:
 
 async def play(story: Story) -> None:
     ways = {story.say: 6, story.rewind: 2, story.undo: 2, story.redo: 2, story.visit: 1, story.compact: 1,
-            story.resume: 2, story.fork: 0.4}  # fmt: skip
+            story.drop: 2, story.resume: 2, story.fork: 0.4}  # fmt: skip
     for _ in range(STEPS):
         [step] = story.chance.choices(list(ways), list(ways.values()))
         await step()

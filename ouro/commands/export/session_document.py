@@ -15,6 +15,7 @@ from ouro.display import CommandOutput, Diff, Plain, Todo, Todos
 from ouro.memory.backend import (
     CompactionRecord,
     CostRecord,
+    DropRecord,
     ForkRecord,
     MessageRecord,
     ModelRecord,
@@ -26,7 +27,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.text import clean, one_line
+from ouro.utils.text import clean, one_line, plural
 
 _NOTHING = Message("user", ())
 _EMBEDDABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -261,6 +262,8 @@ def _mark_text(record: Record, last_title: str) -> str:
             if not summary:
                 return f"Compacted: {len(dropped)} old outputs were no longer sent."
             return f"Compacted: in place of messages {first} to {last} a summary was sent from here on."
+        case DropRecord(items=items, restored=restored):
+            return f"{plural(len(items), 'item')} {'put back into' if restored else 'left out of'} the request."
         case RewindRecord(to):
             return f"Went back to message {to}." if to else "Went back to the start."
         case ForkRecord(session, number):

@@ -102,6 +102,9 @@ class EditorFrontEnd:
     async def browse_memory(self) -> bool:
         return False
 
+    async def edit_context(self) -> bool:
+        return False
+
     def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)
         raise UsageError("Copy it in the editor.")
 

@@ -145,6 +145,9 @@ class ReplFrontEnd:
     async def browse_memory(self) -> bool:
         return False
 
+    async def edit_context(self) -> bool:
+        return False
+
     def redraw(self) -> None:
         self._repl.redraw()
 

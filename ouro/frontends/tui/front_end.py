@@ -142,6 +142,13 @@ class ScreenFrontEnd:
             await self.open(request)
         return True
 
+    async def edit_context(self) -> bool:
+        from ouro.frontends.tui.screens.context_editor import ContextSheet  # rarely used
+
+        await self.result_of(ContextSheet(self.session.window, self.keymap))
+        self.redraw()
+        return True
+
     def copy(self, text: str) -> str:
         return external.copy(self._app, text)
 

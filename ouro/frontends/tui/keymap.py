@@ -9,7 +9,7 @@ from typing import Literal
 
 from ouro.errors import ConfigError
 
-Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory"]
+Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory", "context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,8 @@ ACTIONS: tuple[KeyAction, ...] = (
     ),
     KeyAction("accept", ("y",), "memory: accept a proposal", "memory"),
     KeyAction("reject", ("n",), "memory: reject a proposal", "memory"),
+    KeyAction("drop_item", ("d", "space"), "context: drop or restore", "context"),
+    KeyAction("pin_item", ("p",), "context: pin or unpin a message", "context"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
@@ -124,6 +126,7 @@ _PLACES: Mapping[Place, str] = {
     "sheet": "Keys in the list of /rewind",
     "sessions": "Keys in the list of sessions",
     "memory": "Keys in the memory browser",
+    "context": "Keys in the list of /context",
 }
 _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 _NAMED = {
@@ -167,7 +170,7 @@ class Keymap:
         for action in ACTIONS:
             if (title := _PLACES.get(action.place)) and (keys := self._keys[action.name]):
                 _, _, rest = action.help.partition(": ")
-                text = rest if action.place in ("answer", "sheet", "sessions", "memory") else action.help
+                text = rest if action.place in ("answer", "sheet", "sessions", "memory", "context") else action.help
                 sections[title].append((", ".join(map(shown, keys)), text))
         return list(sections.items())
 
@@ -180,7 +183,8 @@ class Keymap:
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """One key may have different actions in the prompt and in a question, but not two in one place."""
-        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), ("sessions",), ("memory",)):
+        lists: tuple[tuple[Place, ...], ...] = (("sessions",), ("memory",), ("context",))
+        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), *lists):
             taken: dict[str, str] = {}
             for action in (item for item in ACTIONS if item.place in places):
                 for key in self._keys[action.name]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ouro.errors import SessionError, SessionLost
-from ouro.memory.backend import CompactionRecord, MessageRecord, Record
+from ouro.memory.backend import NumberedRecord, Record
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,
@@ -89,7 +89,7 @@ class OpenFile:
 
 def _before(data: bytes, records: Sequence[Record]) -> bytes:
     """The records that are left of a file, from behind its header to those that are in memory."""
-    in_memory = {record.number for record in records if isinstance(record, MessageRecord | CompactionRecord)}
+    in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
     left = [record for record in split(data)[0] if record.is_whole][1:]
     end = next((place for place, record in enumerate(left) if number_of(record) in in_memory), len(left))
     return b"".join(_whole(data, record) for record in left[:end])

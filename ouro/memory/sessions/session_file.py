@@ -39,7 +39,7 @@ END = b"\n...\n"
 _START_MARK = re.compile(rb"^---[ \t\r]*$", re.MULTILINE)
 _END_MARK = re.compile(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 _KIND = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
-_NUMBER = re.compile(rb"^(?:message|compaction): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
+_NUMBER = re.compile(rb"^(?:message|compaction|drop): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
 _ROLE = re.compile(rb"^role:", re.MULTILINE)
 _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
@@ -90,7 +90,7 @@ def kind_of(record: RawRecord) -> str:
 
 
 def number_of(record: RawRecord) -> int:
-    """The number of a message or a compaction; 0 where it has none."""
+    """The number of a message, a compaction or a drop; 0 where it has none."""
     found = _NUMBER.search(record.data)
     return int(found[1]) if found else 0
 

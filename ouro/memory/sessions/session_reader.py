@@ -341,9 +341,9 @@ def _listed(names: Counter[str]) -> str:
 class _Step(msgspec.Struct, frozen=True):
     record: RawRecord
     number: int = 0
-    """Of a message or a compaction; 0: it has none."""
+    """Of a message, a compaction or a drop; 0: it has none."""
     change: Record | None = None
-    """The parsed compaction or rewind, where it could be read."""
+    """The parsed compaction, drop or rewind, where it could be read."""
     is_message: bool = False
     is_marker: bool = False
     """Shown between messages; does not change what is sent."""
@@ -351,7 +351,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 def _step(record: RawRecord) -> _Step:
     kind = kind_of(record)
-    if kind in ("compaction", "rewind"):
+    if kind in ("compaction", "drop", "rewind"):
         change = parsed_record(record)
         return _Step(record, number_of(record) if change is not None else 0, change)
     if kind not in CHANGES and is_message(record):

@@ -1,0 +1,88 @@
+"""ContextSheet: what is sent to the model, the largest first; a key drops, restores or pins an item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from ouro.commands.window import change_item, item_line, largest_items
+from ouro.display import Choice
+from ouro.errors import OuroError
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.widgets.row_list import STEPS, PickList
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import ContextItem
+    from ouro.session.context_window import ContextWindow
+
+
+class ContextSheet(Sheet[None]):
+    """The list, and below it the beginning of the marked item."""
+
+    def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
+        super().__init__()
+        self._window = window
+        self._keys = keymap.of("context")
+        self._shown_keys = f"{keymap.shown('drop_item')} drops or restores · {keymap.shown('pin_item')} pins"
+        self._items: dict[str, ContextItem] = {}
+        self._list = PickList(nothing="Nothing was sent yet.")
+        self._preview = Static(markup=False, id="context-preview")
+        self._state = Static(markup=False, classes="sheet--title")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="sheet", id="context"):
+            yield self._state
+            yield self._list
+            yield self._preview
+            yield Static(f"↑↓ · {self._shown_keys} · Esc closes", classes="sheet--keys", markup=False)
+
+    def on_mount(self) -> None:
+        self._fill()
+        self._say("")
+        self.watch(self._list, "place", self._show_marked)
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in STEPS:
+            event.stop()
+            self._list.action_move(STEPS[event.key])
+        elif action := self._keys.get(event.key):
+            event.stop()
+            await self._change(action)
+        elif event.key in ("q", "enter"):
+            event.stop()
+            self.dismiss(None)
+
+    @on(PickList.Marked)
+    def _show_marked(self) -> None:
+        item = self._marked()
+        self._preview.update(clean(item.text)[:400].strip() if item else "")
+
+    async def _change(self, action: str) -> None:
+        item = self._marked()
+        if item is None:
+            return
+        verb = "pin" if action == "pin_item" else "restore" if item.is_dropped else "drop"
+        try:
+            self._say(await change_item(self._window, item, verb))
+        except OuroError as error:
+            self._say(str(error))
+        self._fill()
+
+    def _fill(self) -> None:
+        items = largest_items(self._window)
+        self._items = {item.id: item for item in items}
+        self._list.change([Choice(item.id, item_line(item)) for item in items])
+
+    def _say(self, text: str) -> None:
+        report = self._window.report()
+        self._state.update(text or f"Context: {report.tokens:,} of {report.window:,} tokens")
+
+    def _marked(self) -> ContextItem | None:
+        chosen = self._list.marked
+        return self._items[chosen.value] if chosen is not None else None

@@ -1,0 +1,27 @@
+"""The list of what is sent: keys drop, restore and pin."""
+
+from fakes.fake_session import FakeSession
+from fakes.screens import opened, screen_of, screen_text, until
+
+from ouro.frontends.tui.screens.context_editor import ContextSheet
+
+
+async def test_keys_of_the_list_drop_restore_and_pin_the_marked_item():
+    session = FakeSession()
+    async with screen_of(session).run_test(size=(90, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"/context", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ContextSheet))
+        await pilot.pause()
+        rows = [" ".join(line.strip("│▏▕ ").split()) for line in screen_text(pilot.app).splitlines()]
+        assert [row for row in rows if " output " in row or " note " in row] == [
+            "❯ 5,000 output shell: 900 lines",
+            "9 dropped note Use tabs.",
+        ]
+        await pilot.press("d", "down", "d", "down", "p")
+        await until(pilot, lambda: session.window.pins)
+        assert session.window.changes == [(["call:c1"], False), (["5:mem_a"], True)]
+        assert session.window.pins == [(1, False)]
+        assert "Pinned or unpinned: 1 message." in screen_text(pilot.app)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
