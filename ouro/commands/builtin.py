@@ -261,7 +261,7 @@ COMMANDS: tuple[Action, ...] = (
     Action("status", "info.status", "Show the model, mode, folder and session"),
     _USAGE,
     Action("context", "window.context", "Show what fills the model's window; drop, restore, pin what is sent",
-           None, ("context drop 1 3",), "session", "[drop|restore|pin NUMBERS]"),
+           None, ("context drop 1 3",), "session", "[drop|restore|pin N]"),
     Action("instructions", "extensions.instructions", "List the loaded files of instructions, and their sizes",
            (), ("instructions",)),
     Action("skills", "skills.skills", "List the skills and what each costs, or switch one on or off",

@@ -11,6 +11,8 @@ from ouro.events import Event, Level
 from ouro.messages import Image
 from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 
+Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
+
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
@@ -92,12 +94,11 @@ class FrontEnd(Protocol):
         """Show events like a turn, which the user can interrupt. Raises UsageError: something is running."""
         ...
 
-    async def browse_memory(self) -> bool:
-        """Open the memory browser; False if there is no screen for it."""
-        ...
+    async def browse(self, page: Page) -> bool:
+        """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to drop and restore.
 
-    async def edit_context(self) -> bool:
-        """Open the list of what is sent, to drop and restore items; False if there is no screen for it."""
+        Returns whether there is a screen for it.
+        """
         ...
 
     def copy(self, text: str) -> str:

@@ -86,7 +86,7 @@ async def run_command(front_end: FrontEnd, command: Action, argument: str) -> No
 async def _memory(front_end: FrontEnd, argument: str) -> None:
     if not argument:
         await front_end.session.memory.required().settled()
-        if await front_end.browse_memory():
+        if await front_end.browse("notes"):
             return
     await _run_word(front_end, "memory", MEMORY_WORDS, argument or "files")
 

@@ -72,7 +72,7 @@ async def context(front_end: FrontEnd, argument: str) -> None:
         await _change_context(front_end, verb, numbers)
         return
     _show_report(front_end)
-    if await front_end.edit_context():
+    if await front_end.browse("context"):
         return
     items = largest_items(front_end.session.window)
     if items:
@@ -103,7 +103,7 @@ async def _change_context(front_end: FrontEnd, verb: str, numbers: str) -> None:
     items = largest_items(window)
     places = places_in(numbers, len(items))
     if verb not in ("drop", "restore", "pin") or not places:
-        raise UsageError("Usage: /context [drop|restore|pin NUMBERS]", commands=["context", "context drop 1 3-5"])
+        raise UsageError("Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"])
     front_end.say(await _change(window, [items[place] for place in places], verb))
     front_end.redraw()
 

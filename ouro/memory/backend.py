@@ -119,7 +119,7 @@ class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"messag
 
 
 class DropRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "drop"}):
-    """The user took items out of what is sent, or put them back. The session keeps them.
+    """The user took items out of what is sent, or restored them. The session keeps them.
 
     An item is the number of a message, `12:mem_3f6c1e` (a note sent with message 12), or `call:ID` (a tool output).
     """

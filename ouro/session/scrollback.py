@@ -117,7 +117,7 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
             case CompactionRecord():
                 yield compaction_event(item)
             case DropRecord(items=dropped, restored=restored, tokens=(before, after)):
-                done = "put back into the request" if restored else "left out of the request"
+                done = "restored to the request" if restored else "left out of the request"
                 yield Said(f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens.")
             case RecalledRecord(items=notes, way=way):
                 # The record holds the ids of notes, not their texts.

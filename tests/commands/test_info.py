@@ -40,7 +40,7 @@ async def test_status_and_context_tell_the_figures():
     front_end = FakeFrontEnd()
     for line in ("/status", "/context"):
         await dispatch(front_end, line)
-    status, context = front_end.shown
+    status, context, _items = front_end.shown
     assert "- **Model**: `fake/one`" in status
     assert "1,200 of 128,000 tokens (1 %)" in context
     assert "system prompt        900    1%" in context

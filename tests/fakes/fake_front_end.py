@@ -65,10 +65,7 @@ class FakeFrontEnd:
     async def run(self, events):
         self.events.extend([event async for event in events])
 
-    async def browse_memory(self):
-        return False
-
-    async def edit_context(self):
+    async def browse(self, page):
         return False
 
     def copy(self, text):

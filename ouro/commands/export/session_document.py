@@ -263,7 +263,7 @@ def _mark_text(record: Record, last_title: str) -> str:
                 return f"Compacted: {len(dropped)} old outputs were no longer sent."
             return f"Compacted: in place of messages {first} to {last} a summary was sent from here on."
         case DropRecord(items=items, restored=restored):
-            return f"{plural(len(items), 'item')} {'put back into' if restored else 'left out of'} the request."
+            return f"{plural(len(items), 'item')} {'restored to' if restored else 'left out of'} the request."
         case RewindRecord(to):
             return f"Went back to message {to}." if to else "Went back to the start."
         case ForkRecord(session, number):

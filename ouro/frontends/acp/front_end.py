@@ -99,10 +99,7 @@ class EditorFrontEnd:
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         await self._turns.run(events)
 
-    async def browse_memory(self) -> bool:
-        return False
-
-    async def edit_context(self) -> bool:
+    async def browse(self, page: str) -> bool:  # noqa: ARG002 (there are no screens)
         return False
 
     def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)

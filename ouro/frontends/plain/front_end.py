@@ -142,10 +142,7 @@ class ReplFrontEnd:
         else:
             self._turns.start(events)
 
-    async def browse_memory(self) -> bool:
-        return False
-
-    async def edit_context(self) -> bool:
+    async def browse(self, page: str) -> bool:  # noqa: ARG002 (there are no screens)
         return False
 
     def redraw(self) -> None:

@@ -241,7 +241,7 @@ class KeyActions:
     async def receipt(self) -> None:
         if self._front_end.session.memory.manager is None:
             raise UsageError("Long-term memory is off for this session.")
-        await self._front_end.browse_memory("receipt")
+        await self._front_end.browse("receipt")
 
     def memory(self) -> None:
         self._turns.say(Draft("/memory"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from textual.app import App
 
@@ -127,10 +127,16 @@ class ScreenFrontEnd:
             raise UsageError("A turn is running. Try again when it has ended.")
         await self._turns.run(events)
 
-    async def browse_memory(self, tab: Tab = "notes") -> bool:
+    async def browse(self, page: Tab | Literal["context"]) -> bool:
+        if page == "context":
+            from ouro.frontends.tui.screens.context_editor import ContextSheet  # rarely used
+
+            await self.result_of(ContextSheet(self.session.window, self.keymap))
+            self.redraw()
+            return True
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
 
-        browser = MemoryBrowser(self.session, self.keymap, tab)
+        browser = MemoryBrowser(self.session, self.keymap, page)
         self._conversation.browser = browser
         try:
             request = await self.result_of(browser)
@@ -140,13 +146,6 @@ class ScreenFrontEnd:
             await self.go_to(request.message)
         elif request is not None:
             await self.open(request)
-        return True
-
-    async def edit_context(self) -> bool:
-        from ouro.frontends.tui.screens.context_editor import ContextSheet  # rarely used
-
-        await self.result_of(ContextSheet(self.session.window, self.keymap))
-        self.redraw()
         return True
 
     def copy(self, text: str) -> str:

@@ -481,7 +481,7 @@ async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_person():
         await opened(pilot)
         await pilot.press("f8")
         await until(pilot, lambda: "↑↓ PageUp F9 · Esc closes" in screen_text(pilot.app))
-        await pilot.press("f9")
+        await pilot.press("f9", "f9")
         await until(pilot, lambda: "Commands · Memory" in screen_text(pilot.app))
         await pilot.press("f8")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
