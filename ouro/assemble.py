@@ -29,13 +29,7 @@ from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
-from ouro.memory.long_term import (
-    GitMemoryStore,
-    MemoryScopes,
-    SessionMemory,
-    open_scopes,
-    search_for,
-)
+from ouro.memory.long_term import GitMemoryStore, MemoryScopes, SessionMemory, open_scopes, search_for
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -457,6 +451,7 @@ class _SessionBuilder:
             lambda: steering.take() or subagents.take_reports(),
             self.extensions.instructions.for_paths,
             self.budget.check,
+            self.memory.touched,
         )
 
         async def after_turn() -> None:

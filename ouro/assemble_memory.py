@@ -35,6 +35,7 @@ from ouro.memory.long_term import (
     TurnMarks,
     TurnRecall,
     categories_with,
+    ledger_of,
     make_lookup,
     mark_of,
     repo_store,
@@ -119,7 +120,11 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             settings.retrieval_hypothesis_count,
             has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
         )
-        return TurnRecall(self.memory, finder, self.channel, settings.retrieval, hypotheses if has_model else None)
+        repo = next((scope for scope in self.scopes.opened if scope.scope == "repo"), None)
+        is_recorded = repo is not None and settings.commands and not self.memory.read_only
+        commands = ledger_of(repo, self.finds_secret, self.cwd) if repo and is_recorded else None
+        way = settings.retrieval
+        return TurnRecall(self.memory, finder, self.channel, way, hypotheses if has_model else None, commands)
 
     def _capture(self, manager: LongTermMemoryManager) -> CaptureObserver | None:
         memory, settings = self.memory, self.settings.memory

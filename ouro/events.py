@@ -204,11 +204,11 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class NotesRecalled(EventStruct, frozen=True):
-    """The receipt of recall: notes that were sent to the model with the last message."""
+    """The receipt of recall: notes that were sent to the model with the last message, or with the results of tools."""
 
     items: tuple[Remembered, ...]
     way: str
-    """`local` or `hyde`."""
+    """`local`, `hyde`, or `touch`: notes about files that tools have used."""
     milliseconds: float = 0.0
 
 

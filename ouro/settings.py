@@ -170,6 +170,8 @@ class MemorySettings:
     """Tokens of core memory above which it is merged and compressed."""
     capture: bool = True
     """Make notes of what is said, in the background."""
+    commands: bool = True
+    """Record which commands of the agent passed or failed in a project, and tell it those that bear on a message."""
     cadence_turns: int = 5
     """Turns between two captures: 1 to 10."""
     classifier_model: str = ""

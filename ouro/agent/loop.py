@@ -70,6 +70,10 @@ class Repetition:
         return ""
 
 
+async def _no_notes(_paths: Sequence[str]) -> str:
+    return ""
+
+
 class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Asks the model, runs its tools, repeats until it answers."""
 
@@ -88,6 +92,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     Returns a warning, or raises LimitReached.
     """
+    notes_about: Callable[[Sequence[str]], Awaitable[str]] = _no_notes
+    """Returns the notes about paths that tools have used, each note once."""
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
@@ -206,7 +212,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         finally:
             await self._save_results(batch, emit)
         warning = repetition.observe(calls, batch.results())
-        texts = (warning, self.instructions_for(batch.touched()))
+        paths = batch.touched()
+        texts = (warning, self.instructions_for(paths), await self.notes_about(paths))
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)
 

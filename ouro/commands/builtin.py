@@ -93,6 +93,8 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            ("memory edit preferences", "memory edit repo/facts.md", "memory edit mem_3f6c1e"), "both"),
     Action("memory stats", "memory_notes.stats", "Count notes and core lines by kind, source and age", (),
            ("memory stats",), "both"),
+    Action("memory commands", "memory_notes.commands", "List the commands that passed or failed in this project", (),
+           ("memory commands",), "both"),
     Action("memory confirm", "memory_notes.confirm", "Confirm that a note still holds", (_NOTE,),
            ("memory confirm mem_3f6c1e",), "both"),
     Action("memory archive", "memory_notes.archive", "Stop recalling a note", (_NOTE,),

@@ -79,6 +79,7 @@ async def status(front_end: FrontEnd, _argument: str) -> None:
             ("Thinking", now.effort),
             ("Mode", now.mode),
             ("Context", f"{now.context:,} of {now.window:,} tokens ({percent} %)"),
+            ("Last recall", session.memory.last_recalled),
             ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
         )
     )

@@ -117,6 +117,7 @@ async def stats(context: ActionContext) -> Answer:
         ("Tokens in each prompt", found.prompt_tokens),
         ("Bytes", found.sizes),
         ("Recalled most often", found.recalled),
+        ("Used most often", _most_used(recall_log, found.recalled)),
     )
     view: list[ViewItem] = [
         *table(
@@ -129,6 +130,19 @@ async def stats(context: ActionContext) -> Answer:
         view.append(line(f"Last recalled: {found.last_recalled[:16].replace('T', ' ')} UTC"))
     rest = f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
     return Answer(found, [*view, line(rest)])
+
+
+async def commands(context: ActionContext) -> Answer:
+    def work(memory: MemoryAccess) -> dict[str, long_term.CommandRecord]:
+        scope = next((scope for scope in memory.editor.scopes if scope.scope == "repo"), None)
+        return long_term.ledger_of(scope, lambda _text: "", context.cwd).records() if scope else {}
+
+    found = await context.memory(work)
+    rows = [
+        (CodeSpan(name), record.result, f"{record.seconds:g} s", record.at[:16].replace("T", " "), record.branch)
+        for name, record in reversed(found.items())
+    ]
+    return Answer(found, table(rows) or [line("No commands were recorded in this project.")])
 
 
 async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
@@ -148,6 +162,11 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
     undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
     replaced = [line(f"Replaces: {one_line(old.text, 100)}") for old in done.replaced]
     return Answer(done, [line(what[done.state], *undo), *replaced])
+
+
+def _most_used(recall_log: long_term.RecallLog, ids: Mapping[str, int]) -> dict[str, int]:
+    used = recall_log.counts().used
+    return {note: int(used[note]) for note in ids if used.get(note, 0) >= 1}
 
 
 async def _asked_scope(context: ActionContext, words: str) -> Scope | None:

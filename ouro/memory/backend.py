@@ -134,7 +134,7 @@ class DropRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"numbe
 
 
 class RecalledItem(msgspec.Struct, frozen=True):
-    """A note, and why it was sent to the model or not."""
+    """A note or a command (`$ make test`), and why it was sent to the model or not."""
 
     id: str
     state: Literal["loaded", "cut", "skipped"]
@@ -150,7 +150,7 @@ class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"m
     at: str
     items: tuple[RecalledItem, ...]
     way: str = ""
-    """How notes were searched: `local`, `hyde`."""
+    """How notes were found: `local`, `hyde`, `touch`."""
 
 
 class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):

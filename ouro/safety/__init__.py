@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from ouro.safety.sandbox import Confinement, Sandbox, SandboxPolicy, choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values, shared_scanner
+    from ouro.safety.shell.parse import parse_line
     from ouro.safety.trust import TrustStore
     from ouro.safety.trust_scope import (
         CLAUDE_SETTINGS,

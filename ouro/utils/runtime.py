@@ -40,6 +40,11 @@ def get_recall_log_path() -> Path:
     return get_home() / "cache" / "recalled.json"
 
 
+def get_command_ledger_dir() -> Path:
+    """Which commands passed or failed, a file for each project."""
+    return get_home() / "command_ledger"
+
+
 def get_index_path() -> Path:
     """The search index over memory and sessions; derived, may be deleted."""
     return get_home() / "cache" / "index.db"

@@ -110,6 +110,8 @@ def says(text: str, usage: Usage | None = None) -> list[Event]:
 class FakeSessionMemory(SessionMemory):
     """Long-term memory of a FakeSession; a test sets what was recalled."""
 
+    last_recalled = ""
+
     recalled = NotesRecalled((), "local")
 
     def __init__(self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None) -> None:

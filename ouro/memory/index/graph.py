@@ -96,6 +96,14 @@ class Graph:
     def anchors_of(self, path: str) -> list[Anchor]:
         return [Anchor(*row) for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))]
 
+    def anchored_to(self, files: Collection[str], project: str) -> list[str]:
+        """The notes that any of these files anchors, newest first."""
+        question = (
+            f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN} AND project IN ('', ?)"
+            " AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
+        )
+        return [note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))]
+
     def naming(self, entities: Collection[str]) -> dict[str, float]:
         """The notes that name any of `entities`, with a weight: an entity that many notes name weighs little."""
         found: dict[str, float] = {}

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
     from ouro.memory.long_term.proposed_text import ProposedText, propose_text
+    from ouro.memory.long_term.recall.command_ledger import CommandLedger, CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, RecallSettings, TurnRecall

@@ -90,7 +90,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
     used = [note for note in notes if {"archived", "replaced"}.isdisjoint(note.badges)]
     ids = {note.id for note in notes}
     badges = Counter(badge for note in notes for badge in note.badges)
-    counts, times = recall_log.counts()
+    recalls = recall_log.counts()
     ages = Counter(_age(entry.at) for entry in [*core, *used])
     return MemoryStats(
         core=_count(f"{item.scope}/{item.category}" for item in core),
@@ -104,8 +104,8 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
         # A fingerprint is `inode:size:…`.
         sizes={scope.scope: sum(int(p.split(":")[1]) for p in scope.loaded.files.values()) for scope in editor.scopes},
-        recalled=dict(Counter({note: count for note, count in counts.items() if note in ids}).most_common(10)),
-        last_recalled=max((at for note, at in times.items() if note in ids), default=""),
+        recalled=dict(Counter({note: count for note, count in recalls.counts.items() if note in ids}).most_common(10)),
+        last_recalled=max((at for note, at in recalls.last.items() if note in ids), default=""),
     )
 
 

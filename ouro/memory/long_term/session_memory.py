@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import CoreChanged, Event, NotesRecalled, Prompted
+from ouro.events import CoreChanged, Event, NotesRecalled
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
@@ -73,7 +73,6 @@ class SessionMemory:
         self.half_life_days = half_life_days
         self._memory = memory
         self._recall = recall
-        self._is_recall_shown = False
 
     def start(self) -> None:
         for service in (self.manager, self._recall, self.capture, self.maintenance):
@@ -96,13 +95,18 @@ class SessionMemory:
         return self._recall.count if self._recall else 0
 
     @property
+    def last_recalled(self) -> str:
+        """When a note last went to a model in this session; empty if none did."""
+        times = [record.at for record in self._memory.transcript.recalled.values()]
+        return max(times, default="")[:16].replace("T", " ")
+
+    @property
     def rewind(self) -> MemoryRewind | None:
         """Undoes what turns wrote into memory; None where memory is off."""
         return MemoryRewind(self._memory, self.manager) if self.manager else None
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: changes of the core, then recalled notes."""
-        self._is_recall_shown = False
         changes = await self.manager.context(self._memory.context()) if self.manager else ""
         notes = await self._recall.before(text) if self._recall else ""
         return "\n\n".join(filter(None, (changes, notes)))
@@ -124,22 +128,21 @@ class SessionMemory:
             is_whole = not self._memory.pager.has_earlier
             await self.manager.tool_ended(self._memory.known(), is_whole, self._last_prompt())
 
+    async def touched(self, paths: Sequence[str]) -> str:
+        """The text to send with the results of tools that used these files: the notes about them."""
+        return await self._recall.touched(paths) if self._recall else ""
+
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the events to show after it."""
-        recall = self._recall
-        if recall is None or self._is_recall_shown or not isinstance(event, Prompted):
-            return []
-        self._is_recall_shown = True
-        if not recall.last.items:
-            return []
-        recall.record(self._memory.transcript.last_number)
-        return [recall.last]
+        return self._recall.on_event(event) if self._recall else []
 
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
             is_whole, turn = not self._memory.pager.has_earlier, self._memory.transcript.turns
             self.manager.turn_ended(self._memory.known(), is_whole, turn, self._last_prompt())
+        if self._recall:
+            self._recall.turn_ended()
         if self.capture:
             self.capture.turn_ended()
         if self.maintenance:

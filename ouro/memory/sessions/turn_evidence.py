@@ -61,7 +61,7 @@ def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> Tur
     messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
     first = messages[0]
     changes = [match[2] for part in first.message.parts_of(Context) for match in _CHANGES.finditer(part.text)]
-    record = transcript.recalled.get(first.number)
+    records = [record for entry in messages if (record := transcript.recalled.get(entry.number))]
     return TurnEvidence(
         session_id=header.id,
         title=transcript.title,
@@ -70,8 +70,8 @@ def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> Tur
         at=first.at,
         words=tuple((entry.message.role, entry.message.text) for entry in messages if entry.message.text),
         told=tuple(line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")),
-        recalled=record.items if record else (),
-        way=record.way if record else "",
+        recalled=tuple(item for record in records for item in record.items),
+        way=records[0].way if records else "",
         began_with={scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory},
         is_left=is_left,
     )

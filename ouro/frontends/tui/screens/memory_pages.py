@@ -94,9 +94,10 @@ def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[Memory
     """The notes considered for the last message, the core in every prompt, and its changes since."""
     rows = []
     for note in recalled.items:
-        text = _line(note.text) or f"{note.id[:12]} (deleted since)"
+        gone = f"{note.id[:12]} (deleted since)" if note.id.startswith("mem_") else note.id
+        text = _line(note.text) or gone
         searched = f"{text} {note.id} {note.state} {note.reason} {note.scope}".lower()
-        link = PageLink("note", note.id) if note.text else None
+        link = PageLink("note", note.id) if note.text and note.id.startswith("mem_") else None
         shown, about = f"{SIGNS[note.state]} {text}", f"{note.state}: {note.reason}"
         rows.append(MemoryRow(link, note.scope, shown, "", about, searched, "recalled", item=note))
     for line in receipt.lines:

@@ -1,15 +1,16 @@
-"""RecallLog: how often and when each note was sent to a model, for ranking and statistics."""
+"""RecallLog: how often and when each note was sent to a model and was used, for ranking and statistics."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.utils.files import lock_file, write_private
@@ -20,13 +21,19 @@ _LOADED = re.compile(rb"^- \{id: (mem_[0-9a-f]{8,32}), state: loaded", re.MULTIL
 _MAX_BYTES = 16 << 20
 """Of one session: its end."""
 _LOCK_TIMEOUT = 1.0
+_SPAN = 0.1
+"""A note that is always used weighs at most that much more, one that never is at most that much less."""
 
 
-class _Counts(msgspec.Struct, frozen=True):
+class RecallCounts(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
     """By note id: with how many messages it went."""
     last: Mapping[str, str] = {}
     """By note id: the time of the last one."""
+    judged: Mapping[str, float] = {}
+    """By note id: the turns after which it was looked whether the note was used; an anchored file counts half."""
+    used: Mapping[str, float] = {}
+    """Those of them that used it, or found the anchored file unchanged."""
 
 
 @dataclass(eq=False)
@@ -37,34 +44,50 @@ class RecallLog:
     sessions: Path
     """The folder of sessions, counted when the file does not exist."""
 
-    def count(self, note_id: str) -> int:
-        """With how many messages the note went, as known when this session first asked."""
-        return self._latest.counts.get(note_id, 0)
+    def usefulness(self, note_id: str) -> float:
+        """The weight of a note in ranking, around 1, as known when this session first asked."""
+        share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
+        return 1 + _SPAN * (2 * share - 1)
 
     def add(self, note_ids: Iterable[str]) -> None:
         """Count that these notes went with a message."""
-        note_ids, now = list(note_ids), timestamp()
+        sent, now = list(note_ids), timestamp()
+
+        def counted(known: RecallCounts) -> RecallCounts:
+            return replace(
+                known, counts=Counter(known.counts) + Counter(sent), last={**known.last, **dict.fromkeys(sent, now)}
+            )
+
+        self._change(counted)
+
+    def judge(self, weights: Mapping[str, float], used: Collection[str]) -> None:
+        """Count that of these notes some were of use."""
+        of_use = Counter({note_id: weight for note_id, weight in weights.items() if note_id in used})
+
+        def counted(known: RecallCounts) -> RecallCounts:
+            return replace(known, judged=Counter(known.judged) + Counter(weights), used=Counter(known.used) + of_use)
+
+        self._change(counted)
+
+    def counts(self) -> RecallCounts:
+        """What is known by now."""
+        return self._read() or RecallCounts(recall_counts(self.sessions))
+
+    def _change(self, change: Callable[[RecallCounts], RecallCounts]) -> None:
         try:
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
-                before = self._read() or _Counts(recall_counts(self.sessions))
-                counts = {**before.counts, **{note_id: before.counts.get(note_id, 0) + 1 for note_id in note_ids}}
-                self._latest = _Counts(counts, {**before.last, **dict.fromkeys(note_ids, now)})
+                self._latest = change(self.counts())
                 write_private(self.path, msgspec.json.encode(self._latest))
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             log.warning("recall is not counted: %s", error)
 
-    def counts(self) -> tuple[Mapping[str, int], Mapping[str, str]]:
-        """Counts and last times, by note id."""
-        read = self._read() or _Counts(recall_counts(self.sessions))
-        return read.counts, read.last
-
     @cached_property
-    def _latest(self) -> _Counts:
-        return self._read() or _Counts()
+    def _latest(self) -> RecallCounts:
+        return self._read() or RecallCounts()
 
-    def _read(self) -> _Counts | None:
+    def _read(self) -> RecallCounts | None:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=_Counts)
+            return msgspec.json.decode(self.path.read_bytes(), type=RecallCounts)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:

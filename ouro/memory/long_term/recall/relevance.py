@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ouro.memory.index import MemoryHit, question_of, stem
+from ouro.memory.long_term.notes.entities import entities_in
 
 MIN_SHARE = 0.3
 """A note is relevant when it has this share of the message's words, weighted by rarity;"""
@@ -25,6 +26,8 @@ MIN_FOR_GENERAL = 0.9
 NEAR_BEST, NEAR_BEST_OF_BOTH = 0.6, 0.9
 """Share of the best score that others need, and those that are relevant only by share and cosine together."""
 MAX_SENTENCES = 4
+_MAX_DONE = 20_000
+"""Characters of what was done in a turn: the end."""
 _GIST = 400
 """Characters of the beginning and of the end of a long message."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
@@ -85,6 +88,22 @@ def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
         if reason:
             found[hit.id] = reason
     return found
+
+
+def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> bool:
+    """Whether what was done in a turn shows a note: a name of it, or half of its words, that are not in the prompt.
+
+    Args:
+        note: its text.
+        done: what the assistant said, and what it gave to tools.
+        is_of_file: the note came because a file was used, whose name shows nothing.
+    """
+    done = done[-_MAX_DONE:]
+    names = {entity for entity in entities_in(note) if not (is_of_file and entity.startswith("file:"))}
+    if any(entity.partition(":")[2] in done for entity in names.difference(entities_in(prompt))):
+        return True
+    own = stems(note) - stems(prompt) - _STEMS_OF_TASKS - _STEMS_OF_CODE
+    return len(own & stems(done)) >= max(2, len(own) / 2)
 
 
 def _both(hit: MemoryHit) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +13,23 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import ModelError, OuroError, SearchUnavailable
-from ouro.events import NotesRecalled, Remembered, Said
+from ouro.events import Event, NotesRecalled, Prompted, Remembered, Said
 from ouro.memory.backend import RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
 from ouro.memory.long_term.git.values import LoadedScope
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
+from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
+from ouro.memory.transcript import is_turn
 from ouro.messages import Context, Message, system, user
 from ouro.utils.git import git_branch
 from ouro.utils.log import log
@@ -46,6 +51,8 @@ FILL_TIMEOUT = 0.15
 _FILL_BATCH = 8
 FOLLOW_TIMEOUT = 0.4
 """Seconds of a turn for the index to read changed notes; the rest is read in later turns."""
+_WEIGHT_OF_FILE = 0.5
+"""Of a file that a tool used, against that of a turn, in what is known of a note."""
 RESERVED_TOKENS = 2_000
 """Of the model's window: the instructions and the answer."""
 _NO_REPOSITORY = "-"
@@ -157,6 +164,33 @@ class NoteFinder:
         self.lookup.fill_notes()
         return self.recall.by_hypotheses(hypotheses, self.situation(sent))
 
+    def about_files(self, paths: Sequence[str], cwd: Path) -> list[str]:
+        """The ids of the notes about these files, which are relative to `cwd`."""
+        places = [Path(os.path.realpath(cwd / path)) for path in paths]
+        root = self.root.resolve()
+        inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
+        return self.recall.anchored_to(inside, self.situation(frozenset()).project) if inside else []
+
+    def touching(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
+        """As `Recall.touching`; an unchanged file confirms the notes about it a little, a changed one does not."""
+        found = self.recall.touching(note_ids, self.situation(sent), room)
+        read = {item.id: "stale" not in item.reason for item in found.items if item.state == "loaded"}
+        if read:
+            holding = [note_id for note_id, holds in read.items() if holds]
+            self.recall_log.judge(dict.fromkeys(read, _WEIGHT_OF_FILE), holding)
+        return found
+
+    def judge(self, notes: Sequence[Remembered], turn: Sequence[Message]) -> None:
+        """Count which of the notes of a turn were of use in it."""
+        from ouro.memory.long_term.recall.recall import ABOUT_FILE
+        from ouro.memory.long_term.recall.relevance import is_used
+
+        prompt, answers = turn[0].text, [message for message in turn if message.role == "assistant"]
+        given = [str(value) for answer in answers for call in answer.tool_calls for value in call.arguments.values()]
+        done = " ".join([*given, *(answer.text for answer in answers)])
+        used = {note.id for note in notes if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)}
+        self.recall_log.judge({note.id: 1.0 for note in notes}, used)
+
     def texts(self, note_ids: Sequence[str]) -> dict[str, str]:
         """The texts of these notes as of now; a deleted note is left out."""
         return Timeline([scope.store for scope in self.scopes]).texts_of(note_ids)
@@ -169,7 +203,7 @@ class NoteFinder:
 
         notebook = Notebook({scope.scope: scope.store for scope in self.scopes})
         search, anchors = self.lookup.search(), Anchors(self.root)
-        return Recall(search, notebook, self.mark, self.settings, anchors, self.recall_log.count)
+        return Recall(search, notebook, self.mark, self.settings, anchors, self.recall_log.usefulness)
 
     def situation(self, sent: frozenset[str]) -> Situation:
         from ouro.memory.index import project_of
@@ -194,10 +228,12 @@ class TurnRecall:
     retrieval: Retrieval
     hypotheses: HypothesisModel | None
     """None when no model is configured for it."""
-    _last: NotesRecalled | None = field(default=None, init=False)
-    """The receipt of the last message sent in this process."""
-    _recorded: int = field(default=0, init=False)
-    """The number of that message, once its receipt is saved."""
+    commands: CommandLedger | None = None
+    """None where no project has memory here, or by `memory.commands`."""
+    _receipts: dict[int, NotesRecalled] = field(default_factory=dict, init=False)
+    """Of this turn, by the number of the message that the notes went with."""
+    _unsaved: NotesRecalled | None = field(default=None, init=False)
+    """The receipt of notes that go with the next message."""
     _missing: str = field(default="", init=False)
     """The setting that `hyde` lacks."""
 
@@ -208,33 +244,93 @@ class TurnRecall:
 
     @property
     def last(self) -> NotesRecalled:
-        """The receipt of the last message, also after a resume or a rewind."""
-        transcript = self.memory.transcript
-        number = next((entry.number for entry in reversed(transcript.entries) if entry.message.role == "user"), 0)
-        record = transcript.recalled.get(number)
-        if record is not None and number != self._recorded:
-            texts = self.finder.texts([item.id for item in record.items])
-            items = (
-                Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
-                for item in record.items
-            )
-            return NotesRecalled(tuple(items), record.way)
-        is_of_it = record is not None or not self._recorded  # no record yet: the message was just sent
-        return self._last if self._last is not None and is_of_it else NotesRecalled((), "local")
+        """The receipt of the last turn, also after a resume or a rewind."""
+        turn = [] if self._unsaved and not self._receipts else self._turn()  # the message was not sent yet
+        found = [self._receipt_of(entry.number) for entry in turn if entry.message.role == "user"]
+        receipts = [receipt for receipt in (*found, self._unsaved) if receipt]
+        items = tuple(item for receipt in receipts for item in receipt.items)
+        return replace(receipts[0], items=items) if receipts else NotesRecalled((), "local")
+
+    def _receipt_of(self, number: int) -> NotesRecalled | None:
+        record = self.memory.transcript.recalled.get(number)
+        if record is None or number in self._receipts:
+            return self._receipts.get(number)
+        texts = self.finder.texts([item.id for item in record.items])
+        items = (
+            Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
+            for item in record.items
+        )
+        return NotesRecalled(tuple(items), record.way)
+
+    def _turn(self) -> list[TranscriptEntry]:
+        """The messages of the last turn, oldest first."""
+        found: list[TranscriptEntry] = []
+        for entry in reversed(self.memory.transcript.entries):
+            found.append(entry)
+            if is_turn(entry.message):
+                break
+        return found[::-1]
+
+    def _loaded(self) -> list[Remembered]:
+        """What went to the model in this turn."""
+        receipts = (*self._receipts.values(), *([self._unsaved] if self._unsaved else []))
+        return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
 
     @property
     def count(self) -> int:
-        """Notes that went to the model with the last message."""
-        return sum(item.state == "loaded" for item in self._last.items) if self._last else 0
+        """Memories that went to the model in the last turn."""
+        return len(self._loaded())
 
     async def before(self, text: str) -> str:
         """What goes to the model with `text`; empty when nothing is relevant, or recall failed."""
-        self._last, self._recorded = NotesRecalled((), "local"), 0
-        found = await self._search(text, self._sent)
-        if found is None:
+        self._receipts, self._unsaved = {}, None
+        found, (commands, block) = await self._search(text, self._sent), await self._commands(text)
+        items = (*(found.items if found else ()), *commands)
+        if items:
+            way, milliseconds = (found.way, found.milliseconds) if found else ("local", 0.0)
+            self._unsaved = NotesRecalled(items, way, milliseconds)
+        return "\n\n".join(filter(None, (found.text if found else "", block)))
+
+    async def touched(self, paths: Sequence[str]) -> str:
+        """What goes to the model with the results of tools that used these files: notes about them, each once."""
+        room = self.finder.settings.budget - sum(item.tokens for item in self._loaded())
+        if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return ""
-        self._last = NotesRecalled(found.items, found.way, found.milliseconds)
+        try:
+            async with asyncio.timeout(LOCAL_TIMEOUT):
+                found = await self._about_files(paths, room)
+        except (TimeoutError, OuroError, OSError, ValueError) as error:
+            log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
+            return ""
+        if found is None or not found.text:
+            return ""
+        self._unsaved = NotesRecalled(found.items, found.way, found.milliseconds)
         return found.text
+
+    async def _about_files(self, paths: Sequence[str], room: int) -> Recalled | None:
+        note_ids = await asyncio.to_thread(self.finder.about_files, paths, Path(self.memory.project))
+        return await asyncio.to_thread(self.finder.touching, note_ids, self._sent(), room) if note_ids else None
+
+    def on_event(self, event: Event) -> list[Event]:
+        """React to an event of the turn; returns the receipt, once its notes were sent."""
+        if self.commands:
+            self.commands.observe(event)
+        receipt = self._unsaved
+        if receipt is None or not (isinstance(event, Prompted) or receipt.way == "touch"):
+            return []
+        self._unsaved = None
+        self._record(receipt)
+        return [receipt]
+
+    def turn_ended(self) -> None:
+        """Learn from the turn which notes were of use and which commands passed, in the background; returns at once."""
+        if self.commands:
+            _begin(self.commands.save)
+        turn = [entry.message for entry in self._turn()]
+        notes = [item for item in self._loaded() if item.id.startswith("mem_")]
+        is_answered = turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
+        if notes and is_answered:
+            _begin(self.finder.judge, notes, turn)
 
     async def find(self, text: str) -> str:
         """The notes that bear on a text, for an agent that was sent none of them; empty as in `before`."""
@@ -254,14 +350,15 @@ class TurnRecall:
             log.warning("recall: the turn begins without notes (%s): %s", way, error)
         return None
 
-    def record(self, number: int) -> None:
-        """Save the receipt with the session, for message `number`, and count the recalled notes."""
-        if self._last is None or not self._last.items:
-            return
-        items = [RecalledItem(item.id, item.state, item.reason, item.score, item.tokens) for item in self._last.items]
-        self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), self._last.way))
-        self._recorded = number
-        if loaded := [item.id for item in items if item.state == "loaded"]:
+    def _record(self, receipt: NotesRecalled) -> None:
+        """Save the receipt with the session, for the message that was just sent, and count the recalled notes."""
+        number = next(
+            entry.number for entry in reversed(self.memory.transcript.entries) if entry.message.role == "user"
+        )
+        items = [RecalledItem(item.id, item.state, item.reason, item.score, item.tokens) for item in receipt.items]
+        self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
+        self._receipts[number] = receipt
+        if loaded := [item.id for item in items if item.state == "loaded" and item.id.startswith("mem_")]:
             _begin(self.finder.recall_log.add, loaded)
 
     def _way(self) -> Literal["local", "hyde", "off"]:
@@ -298,6 +395,19 @@ class TurnRecall:
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
         answer = await model.ask(hypotheses_request(spoken, text, model.count, self.finder.mark, model.window()))
         return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, model.count), sent)
+
+    async def _commands(self, text: str) -> tuple[tuple[Remembered, ...], str]:
+        """The commands of the project that bear on a message and are not in the request, and the text about them."""
+        if self.commands is None or self._way() == "off":
+            return (), ""
+        found = await asyncio.to_thread(self.commands.bearing_on, text)
+        sent = self._sent() if found else frozenset()
+        told = {name: record for name, record in found.items() if command_mark(name) not in sent}
+        items = tuple(
+            Remembered(f"$ {name}", f"{name}: {record.result}", "loaded", "ran here before", tokens=estimate(name) + 20)
+            for name, record in told.items()
+        )
+        return items, commands_block(told, self.finder.mark) if told else ""
 
     def _sent(self) -> frozenset[str]:
         contexts = [part.text for message in self.memory.context() for part in message.parts_of(Context)]

@@ -11,6 +11,7 @@ from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.recall.recall_log import RecallLog
+from ouro.memory.long_term.recall.relevance import is_used
 from ouro.memory.long_term.recall.turn_recall import RecallSettings, hypotheses_request
 from ouro.memory.long_term.store import GitMemoryStore
 
@@ -30,7 +31,7 @@ def recall_of(tmp_path):
     project = tmp_path / "project"
     project.mkdir()
 
-    def make(*notes: Note, embedder=None, recalled=lambda _id: 0, **settings) -> Recall:
+    def make(*notes: Note, embedder=None, usefulness=lambda _id: 1.0, **settings) -> Recall:
         for note in notes:
             stores[note.scope].folder.mkdir(mode=0o700, exist_ok=True)
             (stores[note.scope].folder / note.file_name).write_text(note_text(note))
@@ -43,7 +44,7 @@ def recall_of(tmp_path):
         if vectors:
             vectors.fill()
         own = RecallSettings(**settings)
-        return Recall(Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), recalled)
+        return Recall(Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), usefulness)
 
     make.project = project
     make.here = Situation(str(project), "main")
@@ -270,14 +271,32 @@ def test_the_settings_say_how_many_earlier_versions_go_along(recall_of, versions
     assert "".join(sorted(line[-2] for line in before)) == shown
 
 
-def test_of_two_equally_relevant_notes_the_one_recalled_more_often_comes_first(recall_of):
+def test_of_two_equally_relevant_notes_the_one_that_was_used_comes_first(recall_of, tmp_path):
     notes = [note(1, "The api listens on port 8080."), note(2, "The api port is behind a proxy.")]
     asked = ("which port has the api?", recall_of.here)
     first, second = [item.id for item in recall_of(*notes).local(*asked).items]
+    log = RecallLog(tmp_path / "recalled.json", tmp_path / "sessions")
+    for _ in range(3):
+        log.judge({first: 1.0, second: 1.0}, [second])
 
-    found = recall_of(recalled=lambda note_id: 100 * (note_id == second)).local(*asked)
+    found = recall_of(usefulness=log.usefulness).local(*asked)
 
     assert [item.id for item in found.items] == [second, first]
+    assert log.usefulness(second) > log.usefulness("mem_00000009") == 1 > log.usefulness(first)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "done", "is_shown"),
+    [
+        ("how do I run the tests?", "Run `pytest -q`.", True),  # a name that the prompt does not have
+        ("run pytest please", "I ran pytest.", False),  # the prompt has it
+        ("update the user", "I will retry with optimistic locking.", True),
+        ("update the user", "Done, the field is there.", False),
+    ],
+)
+def test_a_note_was_used_if_its_words_are_in_what_was_done(prompt, done, is_shown):
+    text = "Optimistic locking with a retry for user updates. Tests run with `pytest -q`."
+    assert is_used(text, prompt, done) is is_shown
 
 
 def test_recalls_are_counted_with_their_time_and_begin_with_those_of_the_sessions(tmp_path):
@@ -285,14 +304,13 @@ def test_recalls_are_counted_with_their_time_and_begin_with_those_of_the_session
     session.mkdir(parents=True)
     (session / "session.yaml").write_text("---\nrecalled: 3\nitems:\n- {id: mem_00000001, state: loaded}\n...\n")
     log = RecallLog(tmp_path / "recalled.json", tmp_path / "sessions")
-    assert log.counts() == ({"mem_00000001": 1}, {})
+    assert (log.counts().counts, log.counts().last) == ({"mem_00000001": 1}, {})
 
     log.add(["mem_00000001", "mem_00000002"])
 
-    counts, last = RecallLog(tmp_path / "recalled.json", tmp_path / "nothing").counts()
-    assert counts == {"mem_00000001": 2, "mem_00000002": 1}
-    assert list(last) == ["mem_00000001", "mem_00000002"]
-    assert log.count("mem_00000001") == 2
+    found = RecallLog(tmp_path / "recalled.json", tmp_path / "nothing").counts()
+    assert found.counts == {"mem_00000001": 2, "mem_00000002": 1}
+    assert list(found.last) == ["mem_00000001", "mem_00000002"]
 
 
 def test_a_request_for_hypotheses_has_all_messages_that_fit_the_window():
