@@ -20,7 +20,7 @@ from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_mcp import McpBuilder
-from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, memory_stores
+from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, memory_stores
 from ouro.assemble_subagents import build_subagents
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import load_settings, stricter_mode
@@ -375,7 +375,7 @@ class _SessionBuilder:
             lookup=self.lookup,
             channel=self.tasks,
             finds_secret=self.mask.kind_of_secret,
-            has_jobs=lambda: any(job.running for job in jobs.list()),
+            marks=marks_of(self.transcript, jobs, self.confinement),
         )
         return builder.build(captures=options.captures, is_saved=not options.ephemeral, is_new=self.info is None)
 

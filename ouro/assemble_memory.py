@@ -45,8 +45,10 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
+from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
 from ouro.settings import MemorySettings, Settings
+from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, get_sessions_dir
 
@@ -66,8 +68,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     lookup: Lookup | None
     channel: SessionChannel
     finds_secret: Callable[[str], str]
-    has_jobs: Callable[[], bool]
-    """Whether a background job of the agent is running."""
+    marks: TurnMarks
 
     def build(self, *, captures: bool, is_saved: bool, is_new: bool) -> SessionMemory:
         """Build the memory of the session.
@@ -95,7 +96,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self.cwd,
             self.channel,
             LongTermMemoryConsolidator(self._ask("compact", "consolidation"), self.finds_secret),
-            TurnMarks(get_history_dir() / "turns", memory.session_id, self.has_jobs),
+            self.marks,
             settings.write,
         )
 
@@ -224,6 +225,15 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     @property
     def _root(self) -> Path:
         return find_root(self.cwd)
+
+
+def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> TurnMarks:
+    """What is known of the commands of a session while its turns run."""
+
+    def has_jobs() -> bool:
+        return any(job.running for job in jobs.list())
+
+    return TurnMarks(get_history_dir() / "turns", memory.session_id, has_jobs, confinement.was_kept_from_memory)
 
 
 def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:

@@ -316,6 +316,8 @@ class Shell(Tool[ShellArgs]):
         cwd = (self._root / named).resolve()
         if self._confinement is not None and ctx.limits != "off":
             await asyncio.to_thread(self._confinement.chosen)  # the first time it tests what works here
+        if self._confinement is not None:
+            self._confinement.note_call(ctx.call_id, ctx.limits)
         if args.background:
             job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits))
             text = (

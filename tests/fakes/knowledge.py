@@ -43,6 +43,7 @@ class Conversation:
         threshold: int = 5_000,
         price=lambda _tokens: None,
         is_quiet=lambda: True,
+        is_confined=lambda _call: False,
         write: str = "tell",
         core_files: tuple[str, ...] = (),
     ) -> None:
@@ -60,7 +61,7 @@ class Conversation:
         self._unanswered = 0
         self._answer = answer
         self.consolidator = LongTermMemoryConsolidator(ask, finds_secret)
-        self.marks = TurnMarks(histories / "turns", session, lambda: not is_quiet())
+        self.marks = TurnMarks(histories / "turns", session, lambda: not is_quiet(), is_confined)
         self.manager = LongTermMemoryManager(
             scopes,
             MemoryPrompt(scopes.opened, session, self.began_with, threshold, price),

@@ -1,6 +1,7 @@
 """What runs confined, what is asked because of it, and what model and user are told."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -110,6 +111,30 @@ class TestConfinement:
             pytest.skip("no sandbox works here")
         assert run(confinement, "workspace", f"echo x > {memory}/facts.md", root).returncode
         assert run(confinement, "memory", f"echo x > {memory}/facts.md", root).returncode == 0
+        confinement.close()
+
+    def test_a_command_counts_as_kept_from_memory_only_where_it_is(self, root, home):
+        mine, shared = home / ".ouro" / "memory", root / ".ouro" / "memory"
+        mine.mkdir(parents=True)
+        confinement = Confinement(root, home / ".ouro" / "sandbox", memory=[mine, shared])
+        if not confinement.is_on:
+            pytest.skip("no sandbox works here")
+        for exists in (False, True):  # what does not exist cannot be mounted read-only
+            for limits in ("workspace", "read", "memory", "off"):
+                confinement.note_call("c1", limits)
+                kept = confinement.was_kept_from_memory("c1")
+                line = f"mkdir -p {shared}; echo x > {shared}/a.md; echo x > {mine}/a.md"
+                done = subprocess.run(confinement.wrap(["bash", "-c", line], limits), cwd=root)
+                written = {path.exists() for path in (shared / "a.md", mine / "a.md")}
+                assert kept <= (written == {False}), (limits, exists, done)
+                assert (
+                    kept == (limits == "read" or (limits == "workspace" and exists)) or confinement._tier == "landlock"
+                )
+                shutil.rmtree(shared, ignore_errors=True)
+                (mine / "a.md").unlink(missing_ok=True)
+                if exists:
+                    shared.mkdir(parents=True)
+            shared.mkdir(parents=True, exist_ok=True)
         confinement.close()
 
     def test_keys_are_hidden_and_saved_output_is_not(self, root, home):

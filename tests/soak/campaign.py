@@ -194,6 +194,7 @@ class Campaign:
     def _start(self) -> Killed:
         rng, plan = self._rng, "random"
         environment = {"PATH": os.environ["PATH"], "HOME": str(self._home), "OURO_HOME": str(self._home / "ouro")}
+        environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
         environment |= {"LANG": "C.UTF-8", "OURO_SESSIONS_TITLES": "false", "OURO_SANDBOX_ENABLED": "false"}
         if self._killer and rng.random() < 0.6:
             kind = rng.choice(list(_KINDS))
@@ -268,6 +269,7 @@ class Campaign:
         for folder in sessions.glob("2*"):  # as if it were later: a folder that is being made is left alone
             os.utime(folder, (0, 0))
         environment = {"PATH": os.environ["PATH"], "HOME": str(self._home), "OURO_HOME": str(self._home / "ouro")}
+        environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
         command = [sys.executable, "-m", "ouro", "-p", "the last one", "--mode", "auto", "--trust"]
         done = subprocess.run(
             command, cwd=self._project, env={**environment, "LANG": "C.UTF-8"}, capture_output=True, text=True,

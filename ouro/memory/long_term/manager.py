@@ -178,8 +178,9 @@ class LongTermMemoryManager:
         """
         self._turn = turn or _turns(messages)
         self._message = said
-        self._jobs_ran_on = self._marks.has_jobs()
-        self._settling = asyncio.create_task(self._settle_turn(tuple(messages), is_whole), name="settle memory")
+        had_jobs, self._jobs_ran_on = self._jobs_ran_on, self._marks.has_jobs()
+        work = self._settle_turn(tuple(messages), is_whole, had_jobs or self._jobs_ran_on)
+        self._settling = asyncio.create_task(work, name="settle memory")
 
     async def settled(self) -> None:
         """Wait until what the last turn wrote is committed or pending."""
@@ -263,24 +264,33 @@ class LongTermMemoryManager:
         for scope in self._scopes:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        return Provenance(messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd)
+        return Provenance(
+            messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd, is_confined=self._marks.is_confined
+        )
 
     def _refresh(self) -> list[CoreChanged]:
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())
         return [event for scope in self._scopes for event in scope.refresh(agent_was_idle=agent_was_idle)]
 
-    async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
+    async def _settle_turn(self, messages: Sequence[Message], is_whole: bool, had_jobs: bool) -> None:
         try:
-            await self._try("commit what was written", lambda: self._settle(messages, is_whole))
+            await self._try("commit what was written", lambda: self._settle(messages, is_whole, had_jobs))
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
-    def _settle(self, messages: Sequence[Message], is_whole: bool) -> list[CoreChanged]:
+    def _settle(self, messages: Sequence[Message], is_whole: bool, had_jobs: bool) -> list[CoreChanged]:
         provenance = self._provenance(messages, is_whole)
         asks, before = self._write == "ask", [dict(scope.texts) for scope in self._scopes]
-        events = [event for scope in self._scopes for event in scope.turn_ended(provenance, self._now, asks=asks)]
+        is_rest_of_user = provenance.knows_all_writing and not (
+            had_jobs or self._marks.at_work(but=self._marks.session)
+        )
+        events = [
+            event
+            for scope in self._scopes
+            for event in scope.turn_ended(provenance, self._now, asks=asks, is_rest_of_user=is_rest_of_user)
+        ]
         events += self._remove_corrected(before)
         for event in events:
             if event.proposal and event.origin == "agent":

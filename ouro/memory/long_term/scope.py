@@ -201,19 +201,24 @@ class ScopeMemory:
                     self.store.approve(edit.name)
                     self._approved_in_turn[edit.name] = edit.after
 
-    def turn_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> list[CoreChanged]:
+    def turn_ended(
+        self, provenance: Provenance, at: TurnRef, *, asks: bool, is_rest_of_user: bool = False
+    ) -> list[CoreChanged]:
         """After a turn: its changes become trusted, pending, foreign or refused. Returns the events to show.
 
         Only what this turn wrote is decided. What others wrote in the same files meanwhile stays there.
+
+        Args:
+            is_rest_of_user: no agent can have written anything else meanwhile: it is trusted as between turns.
         """
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
             self._approved_in_turn = {}
             return []
         self.store.ensure_repo()
         with self._alone():
-            return self._decide(provenance, at, asks=asks)
+            return self._decide(provenance, at, asks, is_rest_of_user)
 
-    def _decide(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> list[CoreChanged]:
+    def _decide(self, provenance: Provenance, at: TurnRef, asks: bool, is_rest_of_user: bool) -> list[CoreChanged]:
         approved, self._approved_in_turn = self._approved_in_turn, {}
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         base, foreign_before = self.store.accepted, self._foreign
@@ -233,10 +238,13 @@ class ScopeMemory:
         events = [self._propose(pending, written, provenance.sources, at)] if pending else []
         self._writes.end(at.session)
         self._commit_approved("Keep what was written", {ORIGIN: "outside"})
+        mine = self._trust_new(agent_was_idle=is_rest_of_user)
         self._reload()
         end_turn(self.store.repository)
         if trusted:
             events.insert(0, self._event(trusted, "agent", base))
+        if mine:
+            events.append(self._event(mine, "outside", base))
         if self._foreign == foreign_before:
             return events
         self._foreign_sources = () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
@@ -255,17 +263,23 @@ class ScopeMemory:
 
     def _read_changes(self, *, agent_was_idle: bool) -> list[CoreChanged]:
         texts_before, base, foreign_before = self.texts, self.store.accepted, self._foreign
-        undecided = {edit.name for edit in self._writes.of_others()}
-        edits = [edit for edit in self._new_edits(self.store.outside_edits()) if edit.name not in undecided]
-        state = after_pause(agent_was_idle=agent_was_idle, has_pending=bool(foreign_before))
-        if edits and state is ChangeState.TRUSTED:
-            self._approve_and_commit(edits, {ORIGIN: "outside"})
+        self._trust_new(agent_was_idle=agent_was_idle)
         self._reload()
         if self._foreign and self._foreign != foreign_before:
             return self.foreign_events()
         names = [name for name in self.store.core if texts_before.get(name) != self.texts.get(name)]
         changed = [edit_of(name, texts_before, self.texts) for name in names]
         return [self._event(changed, "outside", base)] if changed else []
+
+    def _trust_new(self, *, agent_was_idle: bool) -> list[FileEdit]:
+        """Approve and commit what was written since the last reading, where only the user can have written it."""
+        if after_pause(agent_was_idle=agent_was_idle, has_pending=bool(self._foreign)) is not ChangeState.TRUSTED:
+            return []
+        undecided = {edit.name for edit in self._writes.of_others()}
+        edits = [edit for edit in self._new_edits(self.store.outside_edits()) if edit.name not in undecided]
+        if edits:
+            self._approve_and_commit(edits, {ORIGIN: "outside"})
+        return edits
 
     def foreign_events(self) -> list[CoreChanged]:
         """The events that show changes in the files that are not trusted."""

@@ -66,6 +66,7 @@ class Confinement:
         self._visible = tuple(visible)
         self._temp: Path | None = None
         self._tier = ""
+        self._kept_from_memory: set[str] = set()
 
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
@@ -103,6 +104,20 @@ class Confinement:
             argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), *argv]
             policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
         return sandbox.wrap(argv, policy)
+
+    def note_call(self, call_id: str, limits: Limits) -> None:
+        """Record whether a command that begins now can write into long-term memory."""
+        self._kept_from_memory.discard(call_id)  # ids may come again
+        if limits in ("off", "memory") or not self.is_on:
+            return
+        policy = self._policy(limits)
+        shielded = () if self._tier == "landlock" else policy.protected
+        if not any(_is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory):
+            self._kept_from_memory.add(call_id)
+
+    def was_kept_from_memory(self, call_id: str) -> bool:
+        """Whether the last command of this call id could not write into long-term memory."""
+        return call_id in self._kept_from_memory
 
     def denial(self, output: str) -> str:
         """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
@@ -150,6 +165,10 @@ class Confinement:
             network=self.network,
             connects=True,
         )
+
+
+def _is_in(place: Path, folders: Sequence[Path]) -> bool:
+    return any(Path(os.path.realpath(place)).is_relative_to(folder) for folder in folders)
 
 
 def _is_private(place: str) -> bool:

@@ -60,6 +60,7 @@ class Provenance:
         is_memory: whether a path that a tool was given is in a memory folder of which all is trusted.
         is_whole: the messages are all there are; the words of a summary are not the user's.
         cwd: the paths of tools are relative to it.
+        is_confined: whether the command of a call (by its id) could not write into memory.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Provenance:
         *,
         is_whole: bool = True,
         cwd: Path = Path(),
+        is_confined: Callable[[str], bool] = lambda _call: False,
     ) -> None:
         self._is_memory = is_memory
         self._cwd = cwd
@@ -79,8 +81,11 @@ class Provenance:
         self._messages = [list(map(_content, sentences)) for sentences in own]
         turn = _last_turn(messages)
         self._calls = [call for item in turn for call in item.tool_calls if call.name not in {*_READING, *_HARMLESS}]
-        self.knows_all_writing = bool(turn) and all(map(self._is_trusted, self._calls))
-        """All calls of this turn are known to write nothing but memory."""
+        self.knows_all_writing = bool(turn) and all(
+            call.name in _FILE_TOOLS or (call.name == "shell" and is_confined(call.id)) or self._is_trusted(call)
+            for call in self._calls
+        )
+        """What the calls of this turn wrote into memory is known: file tools record it."""
 
     def reason_to_confirm(self, before: str, after: str) -> str:
         """The reason why the user has to confirm a change of a memory file; empty if it is trusted."""

@@ -23,6 +23,8 @@ class TurnMarks(msgspec.Struct, frozen=True):
     session: str
     has_jobs: Callable[[], bool] = lambda: False
     """Whether a background job that the agent started is running."""
+    is_confined: Callable[[str], bool] = lambda _call: False
+    """Whether the command of a call could not write into memory."""
 
     def begin(self) -> None:
         with suppress(OSError):  # without it the user is asked more often, nothing else
@@ -33,10 +35,10 @@ class TurnMarks(msgspec.Struct, frozen=True):
         with suppress(OSError):
             (self.folder / self.session).unlink()
 
-    def at_work(self) -> bool:
-        """Whether a turn of any session runs, or ran when its ouro was killed."""
+    def at_work(self, *, but: str = "") -> bool:
+        """Whether a turn of any session (`but` one) runs, or ran when its ouro was killed."""
         with suppress(OSError):
-            return any(True for _ in self.folder.iterdir())
+            return any(mark.name != but for mark in self.folder.iterdir())
         return False
 
     def clear(self) -> None:
