@@ -10,7 +10,8 @@ import pytest
 from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
 
-from ouro.memory.long_term.scope import TurnRef, open_scopes
+from ouro.memory.long_term.git.values import TurnRef
+from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import user_store
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ouro.memory.index import Index
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.scope import TurnRef, open_scopes
+from ouro.memory.long_term.git.values import TurnRef
+from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 
 

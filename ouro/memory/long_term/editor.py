@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused
-from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, Scope
+from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, Scope, TurnRef
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.scope import ScopeMemory, TurnRef
+from ouro.memory.long_term.scope import ScopeMemory
 
 if TYPE_CHECKING:
     from ouro.memory.index import Index

@@ -15,9 +15,9 @@ from ouro.events import CoreChanged, Reply, Said
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries, plain
-from ouro.memory.long_term.git.values import Scope, UndoResult
+from ouro.memory.long_term.git.values import Scope, TurnRef, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
-from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
+from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline, undo_commit
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of

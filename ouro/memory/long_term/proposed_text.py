@@ -10,10 +10,9 @@ from ouro.errors import UsageError
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import note_text
 from ouro.memory.long_term.remember import appended, checked, note_of, place, same_as
-from ouro.memory.long_term.scope import TurnRef
 from ouro.memory.long_term.trust.proposals import by_agent
 
 REASON = "another program wants it to be remembered"

@@ -13,15 +13,12 @@ from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
 from ouro.memory.long_term.git.values import (
-    CLIENT,
-    MESSAGE,
     ORIGIN,
-    SESSION,
-    TURN,
     FileEdit,
     LoadedScope,
     Scope,
     SkippedFile,
+    TurnRef,
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore
@@ -48,22 +45,6 @@ _CONSOLIDATED = "consolidated"
 """The state file with the digests of consolidated texts."""
 _OFF = "off"
 """The state file that marks a memory as switched off."""
-
-
-class TurnRef(msgspec.Struct, frozen=True):
-    """The session, turn and message in which something was written."""
-
-    session: str
-    turn: int
-    message: int = 0
-    """The number of the user's message; 0: not known."""
-    client: str = ""
-    """The program that asked for the change, if it is another one."""
-
-    def trailers(self, origin: str) -> dict[str, str]:
-        numbers = {TURN: self.turn, MESSAGE: self.message}
-        client = {CLIENT: self.client} if self.client else {}
-        return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}, **client}
 
 
 class ScopeMemory:

@@ -17,11 +17,11 @@ from ouro.events import CoreChanged, Event, NotesRecalled
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit
+from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit, TurnRef
 from ouro.memory.long_term.maintenance.background import MemoryMaintenance
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.recall.turn_recall import TurnRecall
-from ouro.memory.long_term.scope import ScopeMemory, TurnRef
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import is_turn

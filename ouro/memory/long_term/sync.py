@@ -18,10 +18,10 @@ from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.history import note_sync
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
-from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
+from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope, TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.merge import MergePlan, SyncFailed, plan_merge
-from ouro.memory.long_term.scope import ScopeMemory, TurnRef, reason_of
+from ouro.memory.long_term.scope import ScopeMemory, reason_of
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
 from ouro.utils.text import clean, plural

@@ -15,10 +15,10 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
-from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, UndoResult
+from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.scope import ScopeMemory, TurnRef
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")

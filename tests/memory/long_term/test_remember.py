@@ -8,10 +8,10 @@ from fakes.desks import desk_of
 
 from ouro.errors import SecretInMemory, UsageError
 from ouro.memory.long_term.entries import all_entries, find_entry, provenance
+from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.remember import archive_note, remember_text
-from ouro.memory.long_term.scope import TurnRef
 
 
 @pytest.fixture

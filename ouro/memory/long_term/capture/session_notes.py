@@ -12,11 +12,11 @@ from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
-from ouro.memory.long_term.scope import ScopeMemory, TurnRef
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.provenance import Provenance, below

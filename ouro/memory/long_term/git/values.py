@@ -98,3 +98,19 @@ class BlamedLine(msgspec.Struct, frozen=True):
     number: int
     text: str
     commit: Commit
+
+
+class TurnRef(msgspec.Struct, frozen=True):
+    """The session, turn and message in which something was written."""
+
+    session: str
+    turn: int
+    message: int = 0
+    """The number of the user's message; 0: not known."""
+    client: str = ""
+    """The program that asked for the change, if it is another one."""
+
+    def trailers(self, origin: str) -> dict[str, str]:
+        numbers = {TURN: self.turn, MESSAGE: self.message}
+        client = {CLIENT: self.client} if self.client else {}
+        return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}, **client}
