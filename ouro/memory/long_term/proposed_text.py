@@ -31,6 +31,8 @@ def propose_text(
 ) -> ProposedText:
     """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the client.
 
+    Returns whether it is pending, kept or known already, and where.
+
     Raises:
         UsageError: it is empty or too long, or that scope is not in use.
         SecretInMemory: it holds a secret; nothing was written.
