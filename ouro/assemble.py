@@ -280,15 +280,14 @@ class _SessionBuilder:
         return self.confinement_in(self.ground.options.cwd)
 
     def confinement_in(self, cwd: Path) -> Confinement:
-        options, settings = self.ground.options, self.ground.settings.sandbox
         return Confinement(
             cwd,
             get_home() / "sandbox",
-            enabled=settings.enabled,
-            network=settings.network or settings.hosts,
-            also_writable=(*options.add_dirs, *(Path(name).expanduser() for name in settings.writable)),
+            self.ground.settings.sandbox,
+            also_writable=self.ground.options.add_dirs,
             memory=[scope.store.folder for scope in self.scopes.opened],
             visible=[self.transcript.outputs],
+            warn=self.tasks.warn,
         )
 
     def _mode(self) -> Mode:

@@ -67,6 +67,12 @@ class SandboxSettings:
     """Hosts that they reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
     writable: tuple[str, ...] = ()
     """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
+    max_memory_mb: int = 0
+    """Megabytes of memory that each of their processes may have; 0: three quarters of the machine's."""
+    max_processes: int = 4_096
+    """Processes and threads of a command."""
+    max_open_files: int = 16_384
+    """Open files of a process."""
 
 
 @dataclass(frozen=True, slots=True)

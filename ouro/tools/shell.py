@@ -316,6 +316,7 @@ class Shell(Tool[ShellArgs]):
         cwd = (self._root / named).resolve()
         if self._confinement is not None and ctx.limits != "off":
             await asyncio.to_thread(self._confinement.chosen)  # the first time it tests what works here
+            self._confinement.warn_if_reduced()
         if self._confinement is not None:
             self._confinement.note_call(ctx.call_id, ctx.limits)
         if args.background:
@@ -368,7 +369,8 @@ class Shell(Tool[ShellArgs]):
         output = capture.text()
         note = "" if in_time else _out_of_time(timeout_seconds)
         if not note and limits != "off" and process.exit_code and self._confinement:
-            note = _refused(self._confinement.denial(output), limits)
+            hit = self._confinement.limit_hit(output)
+            note = f"A limit of the sandbox: {hit}." if hit else _refused(self._confinement.denial(output), limits)
         return self._result(line, cwd, output, process, note or _left_behind(left))
 
     def _wrap(self, limits: Limits) -> Wrap:

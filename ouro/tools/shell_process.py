@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
+import itertools
 import os
+import re
 import resource
-import secrets
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,18 +17,19 @@ from pathlib import Path
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
 
-_MARK = "OURO_SHELL"
-"""An environment variable of every process of a command, to find those that left its process group.
-
-Its value begins with the ouro that started the command: PID namespace, process and start time.
-"""
+_TAG = 1 << 52
+"""The bit that marks a soft limit of resident memory as the tag of a command. Linux does not enforce this limit, and
+processes inherit it whatever they do to their environment, session and descriptors. Its bits name the ouro that started
+the command, by start time (18 bits) and process (22), and then the command (12)."""
+_TAGGED = re.compile(rb"Max resident set +(\d+)")
+_BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
+"""Sets the tag and the wall for processes, before the first process of the command is there (`-p`: in dash)."""
 _PIECE = 64 * 1024
 _LAST_PIECES = 64
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
 _REPORTED = 4096
-_ENVIRONMENT = 1 << 20
-_HAS_PROC = Path("/proc/self/environ").exists()
+_HAS_PROC = Path("/proc/self/limits").exists()
 _MOMENT = 0.01
 _LAST_WORDS = 0.3
 """Seconds that `tee` and its like have to finish when the shell has ended."""
@@ -38,6 +38,7 @@ GRACE = 0.3
 
 
 _running: set[ShellProcess] = set()
+_numbers = itertools.count()
 
 
 def is_any_running() -> bool:
@@ -48,9 +49,9 @@ def is_any_running() -> bool:
 class ShellProcess:
     """A running shell command. The caller ends it: with `end`, or with `kill` where it cannot await."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, pump: Pump) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, tag: int, pump: Pump) -> None:
         self._process = process
-        self._mark = mark
+        self.tag = tag
         self._pump = pump
         self._started = time.monotonic()
         self._ended: float | None = None
@@ -105,18 +106,11 @@ class ShellProcess:
 
     async def _survivors(self) -> int:
         """The number of processes that continue without the shell and do not end soon by themselves."""
-        members, unsure = self._members()
-        if unsure:
-            # During exec, a process has no environment for a moment.
-            await asyncio.sleep(_MOMENT)
-            members, _ = self._members()
-        if not members or await self._until_gone(_LAST_WORDS):
-            return 0
-        return len(self._members()[0])
+        return 0 if await self._until_gone(_LAST_WORDS) else len(self._members())
 
     async def _until_gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
-        while self._members()[0]:
+        while self._members():
             if time.monotonic() > until:
                 return False
             await asyncio.sleep(_MOMENT)
@@ -125,21 +119,21 @@ class ShellProcess:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-        # Twice: a process that was being forked during the first pass carries the mark, too.
+        # Twice: a process that was being forked during the first pass carries the tag, too.
         for _ in range(0 if self._alone else 2):
-            for pid in self._members()[0] - {self._process.pid}:
+            for pid in self._members() - {self._process.pid}:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 
-    def _members(self) -> tuple[set[int], bool]:
-        """The living processes of the command with its shell, and whether some are unknown."""
+    def _members(self) -> set[int]:
+        """The living processes of the command, with its shell."""
         if _HAS_PROC:
-            return _marked(self._mark, self._process.pid)
+            return {pid for pid, tag in _tagged() if tag == self.tag}
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
-            return set(), False
-        return {self._process.pid}, False
+            return set()
+        return {self._process.pid}
 
 
 class Pump:
@@ -216,14 +210,15 @@ async def start_shell(
         raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
     if not cwd.is_dir() or not os.access(cwd, os.X_OK):
         raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
-    argv = [shutil.which("bash") or "/bin/sh", "-c", "--", line]
-    mark = f"{_identity(os.getpid())}.{secrets.token_hex(8)}"
+    tag = _new_tag()
+    bounds = (str(tag), str(_max_processes())) if _HAS_PROC else ("unlimited", "unlimited")
+    argv = ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, shutil.which("bash") or "/bin/sh", "-c", "--", line]
     reading, writing = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
             *wrap(argv),
             cwd=cwd,
-            env={**environment, _MARK: mark},
+            env=dict(environment),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=writing,
             stderr=writing,
@@ -237,92 +232,60 @@ async def start_shell(
         raise
     finally:
         os.close(writing)
-    _bound_processes(process.pid)
-    return ShellProcess(process, mark, Pump(reading, capture, report))
+    return ShellProcess(process, tag, Pump(reading, capture, report))
 
 
 def end_orphans() -> int:
-    """End what commands of killed ouros have left running; returns the number of processes. Linux only. Blocks.
-
-    A process that has cleared its environment and left its process group (`env -i setsid`) is not found.
-    """
+    """End what commands of killed ouros have left running; returns the number of processes. Linux only. Blocks."""
     ended = 0
-    for pid, words in _marks() if _HAS_PROC else ():
-        namespace, owner, *_ = words.split(".")
-        if namespace == _namespace() and owner.isdigit() and not words.startswith(f"{_identity(int(owner))}."):
+    for pid, tag in _tagged() if _HAS_PROC else ():
+        # The numbers of a container's processes mean nothing outside of it.
+        if _namespace(pid) == _namespace(os.getpid()) and tag >> 12 != _owner_bits(tag >> 12 & 0x3F_FFFF):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
     return ended
 
 
-def _marks() -> Iterator[tuple[int, str]]:
-    """The marks of all processes that have one."""
-    needle = f"{_MARK}=".encode()
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            found = [word for word in _environment_of(name).split(b"\0") if word.startswith(needle)]
-            if found and found[0].count(b".") == 3:
-                yield int(name), found[0].removeprefix(needle).decode("ascii", "replace")
+def _new_tag() -> int:
+    taken = {process.tag for process in _running}
+    tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
+    return next(tag for tag in tags if tag not in taken)
 
 
-@functools.cache
-def _namespace() -> str:
-    """Of the process numbers: those of a container mean nothing outside of it."""
+def _owner_bits(pid: int) -> int:
+    """The tag of an ouro's commands without the number of the command; 0 where the process is gone."""
     try:
-        return str(Path("/proc/self/ns/pid").stat().st_ino)
-    except OSError:
-        return "0"
-
-
-def _identity(pid: int) -> str:
-    """A process, also after its number was given to another one; without a start time if it is gone."""
-    try:
-        start = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19].decode()
+        started = int(_stat(pid)[19])
     except (OSError, IndexError):
-        start = ""
-    return f"{_namespace()}.{pid}.{start}"
+        return 0
+    return _TAG >> 12 | (started & 0x3_FFFF) << 22 | pid
 
 
-def _bound_processes(pid: int) -> None:
-    """Limit the number of processes, so that a fork bomb fails before the machine does."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-            soft, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
-            wall = running + _MORE_PROCESSES
-            if soft == resource.RLIM_INFINITY or wall < soft:
-                resource.prlimit(pid, resource.RLIMIT_NPROC, (wall, hard))
-
-
-def _marked(mark: str, shell: int) -> tuple[set[int], bool]:
-    """The processes with the mark in their environment, in any process group or session."""
-    needle = f"{_MARK}={mark}".encode()
-    found, unsure = set(), False
+def _tagged() -> Iterator[tuple[int, int]]:
+    """All living processes of commands, of any ouro, with their tags."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():
-            environment = _environment_of(name)
-            if needle in environment:
-                found.add(int(name))
-            unsure = unsure or (not environment and int(name) > shell)
-    return found, unsure
+            with contextlib.suppress(OSError):
+                found = _TAGGED.search(Path(f"/proc/{name}/limits").read_bytes())
+                tag = int(found[1]) // 1024 if found else 0  # the shell counts in KB
+                if tag & _TAG and _stat(int(name))[0] not in (b"Z", b"X"):
+                    yield int(name), tag
 
 
-def _environment_of(pid: str) -> bytes:
-    """The environment of a process; a space if it can never be read, empty if it cannot be read now."""
-    try:
-        if environment := _bytes_of(f"/proc/{pid}/environ"):
-            return environment
-        state, parent = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:2]
-    except (OSError, ValueError):
-        return b" "
-    # Dead processes and kernel threads have none.
-    return b" " if state in b"ZX" or parent in (b"0", b"2") else b""
+def _stat(pid: int) -> list[bytes]:
+    """The fields of a process behind its name: state, parent, …"""
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
 
 
-def _bytes_of(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _ENVIRONMENT)
-    finally:
-        os.close(descriptor)
+def _namespace(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/ns/pid").stat().st_ino
+    return 0
+
+
+def _max_processes() -> int:
+    """The wall for the number of processes, so that a fork bomb fails before the machine does."""
+    running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    return min(running + _MORE_PROCESSES, own) if own != resource.RLIM_INFINITY else running + _MORE_PROCESSES

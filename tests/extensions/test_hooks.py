@@ -98,11 +98,11 @@ async def test_e5_what_it_leaves_behind_is_ended(tmp_path):
 async def test_e5_a_flood_is_cut_and_does_not_block_it(tmp_path):
     """E5: 100 MB."""
     hooks, failures = hooks_of(
-        tmp_path, "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero >&2; exit 2"
+        tmp_path, "head -c 100000000 /dev/zero | tr '\\0' 'x'; head -c 1000000 /dev/zero | tr '\\0' 'x' >&2; exit 2"
     )
     outcome = await hooks.run("before-tool", {}, ("edit",))
     assert outcome.verdict == "deny"
-    assert len(hooks.runs[0].answer.error) <= MAX_OUTPUT
+    assert len(hooks.runs[0].answer.error) == MAX_OUTPUT
     assert failures == []
 
 

@@ -87,6 +87,13 @@ def test_s13_a_planted_thing_at_the_file_s_place_is_left_alone(root, folder, pla
     assert (tmp_path / "victim").read_text() == "mine"
 
 
+def test_s13_a_session_file_that_is_a_link_is_not_opened(root, folder, tmp_path):
+    (folder / "session.yaml").rename(tmp_path / "elsewhere.yaml")
+    (folder / "session.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    with pytest.raises(SessionError):
+        wait(YamlFileMemoryStore(root).load_session(HEADER.id))
+
+
 def test_s13_a_planted_symlink_at_the_folder_s_place_is_left_alone(root, folder, tmp_path):
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")

@@ -21,7 +21,7 @@ from pathlib import Path
 from ouro.tools.shell import ShellJobs
 async def main():
     jobs = ShellJobs(Path(sys.argv[1]))
-    for line in (f"sleep {sys.argv[2]}", f"setsid sleep {sys.argv[3]} & disown; sleep {sys.argv[4]}"):
+    for line in (f"sleep {sys.argv[2]}", f"env -i setsid sleep {sys.argv[3]} & disown; sleep {sys.argv[4]}"):
         await jobs.start(line, Path("/"), {"PATH": "/usr/bin:/bin"}, list)
     print("started", flush=True)
     await asyncio.sleep(60)

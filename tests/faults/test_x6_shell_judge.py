@@ -82,6 +82,8 @@ COMPUTED = [
     "echo $RANDOM",
     "ls {a,b}",
     "ls & touch made",
+    "ls & cat a.txt",
+    "ls |& cat",
     "read -r x < a.txt",
     "exit 'a[$(touch made)]'",
 ]

@@ -9,6 +9,7 @@ import pytest
 
 from ouro.safety import Confinement
 from ouro.safety.sandbox.proxy import NetworkProxy
+from ouro.settings import SandboxSettings
 
 FETCH = (
     "import os, sys, urllib.request as u\n"
@@ -93,7 +94,7 @@ def test_a_name_that_leads_to_a_local_network_is_refused(proxy, monkeypatch, hos
 
 @pytest.fixture
 def confinement(repository, tmp_path, port):
-    confinement = Confinement(repository, tmp_path / "sandbox", network=[f"127.0.0.1:{port}"])
+    confinement = Confinement(repository, tmp_path / "sandbox", SandboxSettings(hosts=(f"127.0.0.1:{port}",)))
     if confinement.chosen().sandbox.tier != "bubblewrap":
         pytest.skip("needs bubblewrap")
     yield confinement

@@ -12,6 +12,7 @@ from ouro.safety.sandbox import choose
 from ouro.safety.sandbox.policy import NoSandbox, SandboxPolicy
 from ouro.safety.sandbox.seatbelt import Seatbelt
 from ouro.safety.sandbox.seccomp import seccomp_filter
+from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell, ShellJobs
 
 
@@ -214,6 +215,29 @@ def test_seatbelt_takes_paths_as_parameters_and_denies_by_default():
     assert profile.index('(allow file-write* (subpath (param "WRITABLE0")))') < profile.index("PROTECTED0")
     assert '(deny file-read* file-write* (subpath (param "HIDDEN0")))' in profile
     assert 'remote ip "localhost:*"' in profile
+
+
+@pytest.mark.parametrize(
+    ("line", "setting"),
+    [
+        ("python3 -c 'bytearray(300_000_000)'", "200 MB of memory a process (`sandbox.max_memory_mb`)"),
+        ("python3 -c '[open(\"/dev/null\") for _ in range(99)]'", "64 open files a process (`sandbox.max_open_files`)"),
+        ("ulimit -Hu 2>&1; echo fork: Resource temporarily unavailable; false", "processes (`sandbox.max_processes`)"),
+        ("ls missing", ""),
+    ],
+)
+async def test_limits_hold_in_the_sandbox_and_are_named_when_they_are_hit(root, home, tmp_path, line, setting):
+    limits = SandboxSettings(max_memory_mb=200, max_processes=300, max_open_files=64)
+    confinement = Confinement(root, home / ".ouro" / "sandbox", limits)
+    if not confinement.is_on:
+        pytest.skip("no sandbox works here")
+    shell = Shell(root, ShellJobs(tmp_path), tmp_path, child_environment(os.environ), confinement)
+    text = (await shell.run_line(line, lambda _text: None, limits="workspace")).text
+    assert setting in text
+    assert ("A limit of the sandbox" in text) is bool(setting)
+    if "ulimit" in line and confinement.chosen().sandbox.tier == "bubblewrap":
+        assert text.startswith("300\n")
+    shell.close()
 
 
 async def test_b6_a_refusal_is_told_to_the_model_with_what_helps(root, home, tmp_path):

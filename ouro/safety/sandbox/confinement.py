@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
 from ouro.safety.sandbox.choose import ChosenSandbox, choose_sandbox
-from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, SandboxPolicy, existing
+from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, SandboxPolicy, Tier, existing
 from ouro.safety.sandbox.proxy import NetworkProxy
+from ouro.settings import SandboxSettings
 from ouro.utils.runtime import ensure_private_dir
 
 _ACTING_IN_GIT = (".git/config", ".git/hooks", ".git/info", ".git/modules", ".git/config.worktree", ".git/commondir")
@@ -27,6 +29,9 @@ _DENIALS = (
     "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "EROFS", "EACCES",
     "ENETUNREACH", "EAI_AGAIN", "Address family not supported", "NewConnectionError", "unable to access",
 )  # fmt: skip
+_BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; exec "$@"'
+"""Sets the limits of a command inside its sandbox; `-d` counts what a process has for itself, not what it reserves."""
+_OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
 _RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
 
@@ -37,40 +42,39 @@ class Confinement:
     Args:
         root: the workspace.
         state_dir: a private folder of ouro for filters and self-tests.
-        enabled: whether commands are confined at all.
-        network: whether confined commands reach the network, or the hosts that they reach, as in `NetworkProxy`.
-        also_writable: more folders of the workspace, and those that the settings name.
+        settings: whether commands are confined, what they reach, and their limits.
+        also_writable: more folders of the workspace.
         memory: the folders of long-term memory, which only commands on memory may change.
         visible: folders that can be read although they are in a hidden one, such as saved output.
+        warn: tells the user, once, that only a weaker sandbox works here.
     """
 
     def __init__(
         self,
         root: Path,
         state_dir: Path,
+        settings: SandboxSettings = SandboxSettings(),  # noqa: B008 - frozen
         *,
-        enabled: bool = True,
-        network: bool | Sequence[str] = False,
         also_writable: Sequence[Path] = (),
         memory: Sequence[Path] = (),
         visible: Sequence[Path] = (),
+        warn: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._root = Path(os.path.realpath(root))
         self._state_dir = state_dir
-        self.enabled = enabled
-        self.network = network is True
-        self._hosts = () if isinstance(network, bool) else tuple(network)
+        self._settings = settings
         self._proxy: NetworkProxy | None = None
-        self._also_writable = tuple(also_writable)
+        self._also_writable = (*also_writable, *(Path(name).expanduser() for name in settings.writable))
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._temp: Path | None = None
         self._tier = ""
         self._kept_from_memory: set[str] = set()
+        self._warn: Callable[[str], None] | None = warn
 
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
-        if not self.enabled:
+        if not self._settings.enabled:
             return ChosenSandbox(NoSandbox())
         try:
             chosen = _choose(ensure_private_dir(self._state_dir))
@@ -79,10 +83,19 @@ class Confinement:
         self._tier = chosen.sandbox.tier
         return chosen
 
+    def warn_if_reduced(self) -> None:
+        """Tell the user once where a stronger sandbox was refused (B4)."""
+        chosen = self.chosen()
+        if chosen.refused and self._warn is not None:
+            left, why = "; ".join(chosen.sandbox.leaves_open), "; ".join(chosen.refused)
+            what = "no sandbox" if chosen.sandbox.tier == "none" else f"a weaker sandbox ({chosen.sandbox.tier})"
+            self._warn(f"Commands run in {what}, which leaves open: {left}. Why: {why}.")
+        self._warn = None
+
     @property
     def known_tier(self) -> str:
         """The tier, `none`, or `off`; empty before the first command has tested it."""
-        return self._tier if self.enabled else "off"
+        return self._tier if self._settings.enabled else "off"
 
     @property
     def is_on(self) -> bool:
@@ -91,16 +104,17 @@ class Confinement:
 
     def is_as_wanted(self) -> bool:
         """Whether commands are confined, or the user wants them unconfined."""
-        return self.is_on or not self.enabled
+        return self.is_on or not self._settings.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits) -> list[str]:
         """The command that starts `argv` with these limits."""
         if limits == "off":
             return list(argv)
         sandbox, policy = self.chosen().sandbox, self._policy(limits)
-        if self._hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
+        argv = ["/bin/sh", "-c", _BOUNDED, "sh", *self._bounds(sandbox.tier), *argv]
+        if self._settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
             if self._proxy is None:
-                self._proxy = NetworkProxy(self._hosts)
+                self._proxy = NetworkProxy(self._settings.hosts)
             argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), *argv]
             policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
         return sandbox.wrap(argv, policy)
@@ -118,6 +132,23 @@ class Confinement:
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
         return call_id in self._kept_from_memory
+
+    def _bounds(self, tier: Tier) -> tuple[str, str, str]:
+        settings = self._settings
+        # Only in a namespace of its own are the user's other processes not counted.
+        others = _running_processes() if tier == "landlock" else 0
+        return str(settings.max_open_files), str(_memory_mb(settings) * 1024), str(settings.max_processes + others)
+
+    def limit_hit(self, output: str) -> str:
+        """The limit that a failed command's output names, and its setting; empty if none."""
+        settings = self._settings
+        if _OUT_OF_MEMORY.search(output):
+            return f"{_memory_mb(settings):,} MB of memory a process (`sandbox.max_memory_mb`)"
+        if "Too many open files" in output:
+            return f"{settings.max_open_files:,} open files a process (`sandbox.max_open_files`)"
+        if "Resource temporarily unavailable" in output:
+            return f"{settings.max_processes:,} processes (`sandbox.max_processes`)"
+        return ""
 
     def denial(self, output: str) -> str:
         """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
@@ -162,13 +193,22 @@ class Confinement:
             writable=(*writable, *existing((self._root / ".git",))) if limits == "repository" else writable,
             protected=existing(folder / name for folder in writable for name in (*git, *_PROTECTED)),
             temp=self._temp,
-            network=self.network,
+            network=self._settings.network,
             connects=True,
         )
 
 
 def _is_in(place: Path, folders: Sequence[Path]) -> bool:
     return any(Path(os.path.realpath(place)).is_relative_to(folder) for folder in folders)
+
+
+def _running_processes() -> int:
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+
+
+def _memory_mb(settings: SandboxSettings) -> int:
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_048_576
+    return settings.max_memory_mb or machine * 3 // 4
 
 
 def _is_private(place: str) -> bool:

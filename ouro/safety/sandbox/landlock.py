@@ -49,7 +49,6 @@ class Landlock:
         "what is inside of the workspace, .git too",
         "file modes and times outside of it",
         "sockets that have a path",
-        "processes that a command leaves running",
         "the list of all processes",
     )
 
