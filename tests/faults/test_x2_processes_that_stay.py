@@ -22,7 +22,7 @@ def bench(tmp_path) -> ShellBench:
         "setsid -f sleep 98701; sleep 0.05; echo done",
         "setsid -f sh -c 'trap \"\" TERM HUP; sleep 98701; sleep 98701'; sleep 0.05; echo done",
         "env -i setsid sleep 98701 > /dev/null < /dev/null 2>&1 & sleep 0.05; echo done",
-        "python3 -c 'import subprocess as s;s.Popen([\"sleep\", \"98701\"], env={}, start_new_session=1)';echo done",
+        'python3 -c \'import subprocess as s;s.Popen(["sleep", "98701"], env={}, start_new_session=1)\';echo done',
         "bash -c 'sleep 98701 & disown; setsid sleep 98701 & disown'; sleep 0.05; echo done",
     ],
 )
