@@ -115,12 +115,11 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
     )
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
-    servers = session.extensions.mcp.tools(session.extensions.servers)
-    tools = tools_of(spec, {tool.name: tool for tool in (*found, *servers)})
+    tools = tools_of(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
     hooks = session.hooks.tools(order.cwd, order.name)
     runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool, hooks)
     models, instructions = _models_of(spec, session), session.extensions.instructions_in(order.cwd)
-    requests = Requests(_prompt_of(spec, instructions, session), runner)
+    requests = Requests(_prompt_of(spec, instructions, session, has_skills="skill" in tools), runner)
     environment = Environment(order.cwd, lambda: permissions.mode)
     compactor = Compactor(
         transcript, models, models, requests, ground.settings.compaction, environment.whole, instructions.clear
@@ -146,10 +145,15 @@ def _models_of(spec: AgentSpec, session: SessionObjects) -> Callable[[], Sequenc
     return lambda: models.named(name)
 
 
-def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: SessionObjects) -> str:
+def _prompt_of(
+    spec: AgentSpec, instructions: ProjectInstructions, session: SessionObjects, *, has_skills: bool
+) -> str:
+    """Raises ToolError: there is no skill that the kind names."""
+    skills = session.extensions.skills
     prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")
     core = manager.format_core() if (manager := session.memory.manager) else ""
-    return "\n\n".join(filter(None, (prompt, core)))
+    named = [skills.read(name, "") for name in spec.skills]
+    return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 
 
 def tools_of(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:

@@ -86,6 +86,7 @@ def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
         file.source,
         str(file.path),
         without,
+        tuple(words_in(meta.get("skills", ""))),
     )
     return spec, ignored
 

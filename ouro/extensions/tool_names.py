@@ -55,6 +55,7 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "todo": ("TodoWrite", "TodoRead"),
     "ask_user": ("AskUserQuestion",),
     "subagent": ("Task", "Agent"),
+    "skill": ("Skill",),
     "web_fetch": ("WebFetch",),
     "web_search": ("WebSearch",),
 }

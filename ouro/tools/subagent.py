@@ -35,6 +35,8 @@ class AgentSpec(msgspec.Struct, frozen=True):
     """Of its file."""
     without: tuple[str, ...] = ()
     """Tools that it never has."""
+    skills: tuple[str, ...] = ()
+    """Skills whose text is in its system prompt."""
 
 
 class SubagentArgs(msgspec.Struct, forbid_unknown_fields=True):

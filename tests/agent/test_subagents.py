@@ -306,6 +306,30 @@ async def test_they_read_memory_and_write_none(repository, home):
     await session.close()
 
 
+async def test_they_use_skills_where_they_have_the_tool_and_those_that_their_kind_names(repository, home):
+    for name in ("release", "style"):
+        folder = home / ".ouro" / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\ndescription: How to {name}.\n---\nThe text of {name}.\n")
+    agents = home / ".ouro" / "agents"
+    agents.mkdir()
+    (agents / "stylist.md").write_text("---\ndescription: Styles.\ntools: Read\nskills: style\n---\nStyle it.\n")
+    family = Family(
+        [ScriptedReply("", (start("all"), start("named", agent="stylist"))), "Done."],
+        all=[call("skill", name="release"), "Released."],
+        named=["Styled."],
+    )
+    session = await opened(repository, family)
+    await play(session)
+    first, second = family.requests_of("all")
+    assert "- release: How to release." in first.messages[0].text
+    assert "The text of release." in str(second.messages)
+    [styled] = family.requests_of("named")
+    assert "The text of style." in styled.messages[0].text
+    assert ("- release" in styled.messages[0].text, [tool.name for tool in styled.tools]) == (False, ["read"])
+    await session.close()
+
+
 async def test_what_is_forgotten_everywhere_is_gone_from_their_transcripts(repository, home):
     family = Family([start("leak"), "Done."], leak=["The word is blackbird-77."])
     session = await opened(repository, family)
