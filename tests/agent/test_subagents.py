@@ -14,6 +14,7 @@ from ouro.assemble import opener
 from ouro.events import PermissionAsked, Permit, Said, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term.forget import OuroHome, TrueForget
+from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, ToolReply, Usage
 from ouro.options import Options
@@ -57,6 +58,10 @@ async def play(session, text="go", on_event=lambda _event: None):
         seen.append(event)
         on_event(event)
     return seen
+
+
+def contexts(request):
+    return "\n".join(part.text for message in request.messages for part in message.parts_of(Context))
 
 
 def results(session):
@@ -294,7 +299,26 @@ async def test_a_worktree_hands_back_a_branch_and_is_gone_when_nothing_changed(r
     await session.close()
 
 
-async def test_they_read_memory_and_write_none(repository, home):
+async def test_they_are_sent_the_core_and_the_notes_that_bear_on_their_task_and_no_others(repository, home):
+    memory = home / ".ouro" / "memory"
+    other = await opened(repository, Family([]))
+    await other.memory.manager.write("user", {"preferences.md": "- Answer in German.\n"}, "German", origin="person")
+    await other.close()
+    for number, text in enumerate(("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon."), 1):
+        note = Note(id=f"mem_0000000{number}", scope="user", text=text)
+        (memory / note.file_name).write_text(note_text(note))
+    task = call("subagent", task="bread", prompt="#bread: how long do sourdough loaves rise?", agent="explore")
+    family = Family([task, "Done."], bread=["Long."])
+    session = await opened(repository, family, trust=True)
+    await play(session)
+    [request] = family.requests_of("bread")
+    assert "Answer in German." in request.messages[0].text
+    sent = contexts(request)
+    assert ("rise for fourteen hours" in sent, "Green tea" in sent) == (True, False)
+    await session.close()
+
+
+async def test_they_write_no_memory(repository, home):
     memory = home / ".ouro" / "memory"
     family = Family(
         [start("writer"), "Done."],
