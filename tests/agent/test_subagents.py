@@ -299,14 +299,13 @@ async def test_a_worktree_hands_back_a_branch_and_is_gone_when_nothing_changed(r
     await session.close()
 
 
-async def test_they_are_sent_the_core_and_the_notes_that_bear_on_their_task_and_no_others(repository, home):
-    memory = home / ".ouro" / "memory"
+async def test_they_are_sent_the_core_and_the_notes_that_bear_on_their_task_and_no_others(repository):
     other = await opened(repository, Family([]))
-    await other.memory.manager.write("user", {"preferences.md": "- Answer in German.\n"}, "German", origin="person")
+    texts = ("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon.")
+    notes = [Note(id=f"mem_0000000{number}", scope="user", text=text) for number, text in enumerate(texts, 1)]
+    files = {"preferences.md": "- Answer in German.\n"} | {note.file_name: note_text(note) for note in notes}
+    await other.memory.manager.write("user", files, "Baking", origin="person")
     await other.close()
-    for number, text in enumerate(("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon."), 1):
-        note = Note(id=f"mem_0000000{number}", scope="user", text=text)
-        (memory / note.file_name).write_text(note_text(note))
     task = call("subagent", task="bread", prompt="#bread: how long do sourdough loaves rise?", agent="explore")
     family = Family([task, "Done."], bread=["Long."])
     session = await opened(repository, family, trust=True)
