@@ -145,9 +145,7 @@ def _models_of(spec: AgentSpec, session: SessionObjects) -> Callable[[], Sequenc
     return lambda: models.named(name)
 
 
-def _prompt_of(
-    spec: AgentSpec, instructions: ProjectInstructions, session: SessionObjects, *, has_skills: bool
-) -> str:
+def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: SessionObjects, *, has_skills: bool) -> str:
     """Raises ToolError: there is no skill that the kind names."""
     skills = session.extensions.skills
     prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")

@@ -1,15 +1,22 @@
 """The tools of MCP servers for the model: which are in a request, how the others are found, what is asked."""
 
 import asyncio
+import json
 
 import pytest
 from fakes.mcp_bench import Bench, fake
 from fakes.tool_context import Surroundings
 from msgspec.structs import replace
 
+from ouro.assemble import opener
 from ouro.errors import ToolError
-from ouro.mcp import Outputs, mcp_tools, tokens_of
+from ouro.llm import ScriptedModel
+from ouro.mcp import Approvals, Outputs, mcp_tools, tokens_of
+from ouro.mcp.configuration import approval_key, as_entry
 from ouro.mcp.definition import ToolDefinition
+from ouro.memory.tokens import estimate
+from ouro.options import Options
+from ouro.session import OpenRequest
 from ouro.tools.tool import parse_arguments
 from ouro.tools.truncate import SHOWN
 
@@ -157,3 +164,28 @@ async def test_resources_are_listed_and_read(bench: Bench):
     box = Toolbox(bench, await ready(bench, one=fake()))
     assert "note://one  The first note" in (await box.run("mcp_read", server="one")).text
     assert (await box.run("mcp_read", server="one", uri="note://one")).text == "the content of note://one"
+
+
+async def test_200_tools_of_10_servers_are_waited_for_by_nothing_and_take_little_of_the_window(repository, home):
+    """Servers that never start; their tools were approved earlier. All counts, no clock."""
+    settings = {f"server{number}": fake(start="hang") for number in range(10)}
+    schema = {"type": "object", "properties": {"text": {"type": "string", "description": "What to say. " * 10}}}
+    tools = [ToolDefinition(f"tool_{number}", f"Do the thing {number}. " * 20, schema) for number in range(20)]
+    for name, server in settings.items():
+        Approvals().approve(approval_key(name, server, repository), tools)
+    file = home / ".ouro" / "mcp.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"mcpServers": {name: as_entry(server) for name, server in settings.items()}}))
+    sizes = []
+    for off in (["no"], list(settings)):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "off": off}))
+        session = await opener(Options(repository, ready_model=(model := ScriptedModel(["Hello."]))))(OpenRequest())
+        async for _event in session.send("hi"):
+            pass
+        states = {server.state for server in session.workbench.extensions.servers.servers.values()}
+        await session.close()
+        [request] = model.requests
+        sizes.append(sum(map(tokens_of, request.tools)) + estimate(request.messages[0].text))
+        assert states == ({"off"} if len(off) > 1 else {"waiting", "starting"} & states)
+    with_tools, without = sizes
+    assert (with_tools < 0.05 * 200_000, with_tools - without < 3_500) == (True, True)

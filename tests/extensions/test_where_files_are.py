@@ -1,0 +1,86 @@
+"""Each row of the table "put it there, or leave it" of docs/extensions.md is tried in a session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ouro.assemble import opener
+from ouro.extensions import fetched, install
+from ouro.llm import ScriptedModel, call
+from ouro.messages import Context
+from ouro.options import Options
+from ouro.session import OpenRequest
+
+PAGE = Path(__file__).parents[2] / "docs" / "extensions.md"
+_ROW = re.compile(r"^\| ([^|]+?) \|([^|]*)\| (.+) \|$", re.MULTILINE)
+TABLE = {
+    row[1]: re.findall(r"`([^`]+)`", row[3]) for row in _ROW.finditer(PAGE.read_text().partition("## Commands")[0])
+}
+TEXT = "---\ndescription: Do heron\npaths: '*.py'\n---\nThe text of heron.\n"
+
+
+def places(row: str, name: str) -> list[str]:
+    return [f"{folder}/{name}" for folder in TABLE[row]]
+
+
+FILES = {
+    "custom commands": places("custom commands", "heron.md"),
+    "custom prompts": places("custom prompts", "heron.md"),
+    "skills": places("skills", "heron/SKILL.md"),
+    "subagents": places("subagents", "heron.md"),
+    "instructions": TABLE["instructions"],
+    "instructions for all projects": TABLE["instructions for all projects"],
+    "rules for some files": places("rules for some files", "heron.md"),
+    "anything new": [
+        f"{base}/{kind}/{'heron/SKILL' if kind == 'skills' else 'heron'}.md"
+        for base in ("~/.ouro", ".ouro") for kind in ("commands", "skills", "agents", "rules")
+    ],
+}  # fmt: skip
+
+
+def test_every_row_is_tried_here():
+    assert {*FILES, "plugins", "you have this"} == {*TABLE}
+
+
+async def offered(repository) -> tuple[str, str, str]:
+    """What a session with these files has of them: commands, tools with the system prompt, what is sent later."""
+    model = ScriptedModel([call("read", path="api.py"), "Done."])
+    session = await opener(Options(repository, ready_model=model))(OpenRequest(trust="yes"))
+    async for _event in session.send("Look at api.py."):
+        pass
+    commands = [command.name for command in session.workbench.extensions.commands.commands()]
+    await session.close()
+    request = model.requests[-1]
+    sent = "\n".join(part.text for message in request.messages for part in message.parts_of(Context))
+    return " ".join(commands), f"{request.messages[0].text}\n{request.tools}", sent
+
+
+@pytest.mark.parametrize("name", [name for names in FILES.values() for name in names])
+async def test_a_file_in_that_place_is_used(repository, home, name):
+    path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "The text of heron.\n" if path.parent.name in ("repository", ".codex", ".claude", ".ouro") else TEXT
+    )
+    (repository / "api.py").write_text("x = 1\n")
+    commands, system, sent = await offered(repository)
+    if "/rules/" in name:
+        assert "The text of heron." in sent
+    elif "commands" in name or "prompts" in name:
+        assert commands == "heron"
+    elif "skills" in name or "agents" in name:
+        assert "heron: Do heron" in system
+    else:
+        assert "The text of heron." in system
+
+
+async def test_a_plugin_is_used_after_it_was_added(repository, home, tmp_path):
+    (tmp_path / "tools" / "commands").mkdir(parents=True)
+    (tmp_path / "tools" / "commands" / "heron.md").write_text(TEXT)
+    (repository / "api.py").write_text("x = 1\n")
+    with fetched(str(tmp_path / "tools")) as (name, files, plugin):
+        install(name, files, plugin)
+    assert (await offered(repository))[0] == "tools:heron"
