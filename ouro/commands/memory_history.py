@@ -7,6 +7,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
+from ouro.commands.memory_transfer import diff_with_agent
 from ouro.commands.render import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -34,7 +35,9 @@ async def log(context: ActionContext, file: str, limit: int) -> Answer:
     return Answer(found, table(rows) or [empty], 0 if found else 1)
 
 
-async def diff(context: ActionContext, commits: Sequence[str], since: str) -> Answer:
+async def diff(context: ActionContext, commits: Sequence[str], since: str, agent: str = "") -> Answer:
+    if agent:
+        return await diff_with_agent(context, agent)
     if commits[:1] == ["since"]:
         commits, since = [], " ".join(commits[1:])
     if len(commits) > 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.files import write_document
 from ouro.utils.runtime import tilde
-from ouro.utils.text import plural
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -52,6 +53,23 @@ async def _export_to(context: ActionContext, agent: str) -> Answer:
         path.chmod(mode & 0o777)
     written = [line(f"Wrote {tilde(path)}.") for path in texts]
     return Answer([str(path) for path in texts], written or [line("Nothing changed.")])
+
+
+async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
+    """What ouro remembers and another agent does not, and the other way round."""
+    found = await context.memory(lambda memory: long_term.compare_with_agent(memory.editor, agent))
+    name = agent.capitalize()
+    ours = table((CodeSpan(entry.id), one_line(entry.text)) for entry in found.ours)
+    theirs = table((part.origin, one_line(part.text)) for part in found.theirs)
+    same = f"{plural(found.shared, 'entry', 'entries')} in both; {plural(len(found.files), 'file')} of {name} read."
+    view: View = [
+        *([Title(f"Only ouro remembers ({len(found.ours)})"), *ours] if ours else []),
+        *([Title(f"Only {name} remembers ({len(found.theirs)})"), *theirs] if theirs else []),
+        line(same),
+        *([line("Import them: ", CommandText(f"memory import {shlex.join(map(str, found.files))}"))] if theirs else []),
+        *([line("Give it the core: ", CommandText(f"memory export --to {agent}"))] if ours else []),
+    ]
+    return Answer(found, view)
 
 
 async def import_(

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
 from ouro.commands.export import document, format_of
+from ouro.commands.export.for_agents import session_for_agent
 from ouro.commands.export.session_document import local_time
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
 from ouro.errors import SessionInUse, UsageError
@@ -18,7 +19,7 @@ from ouro.memory.backend import MessageRecord, SessionInfo, SummaryRecord
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import title_of
 from ouro.utils.files import write_document
-from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.runtime import get_sessions_dir, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -78,11 +79,23 @@ async def show(context: ShellContext, session: str) -> Answer:
 
 
 async def export(
-    context: ShellContext, session: str, output: str, to: Literal["markdown", "html", "json"] | None, force: bool
+    context: ShellContext,
+    session: str,
+    output: str,
+    to: Literal["markdown", "html", "json"] | None,
+    force: bool,
+    agent: Literal["", "claude", "codex"] = "",
 ) -> Answer | None:
     catalog = await context.catalog()
     info = await catalog.find(session)
     path = Path(output).expanduser() if output else None
+    if agent:
+        found = session_for_agent(await context.store.read_whole(info.id), agent)
+        path = path or found.path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_document(path, found.lines, force=force)
+        view = [line(f"Wrote {tilde(path)}."), line("Continue there, in the same folder: ", CodeSpan(found.command))]
+        return Answer({"file": str(path), "format": agent, "command": found.command}, view)
     chosen = to or ("json" if context.as_json else format_of(path) if path else "markdown")
     pieces = document(await context.store.read_whole(info.id), chosen)
     if path is None:

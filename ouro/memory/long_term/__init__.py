@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         as_json,
         as_markdown,
         carry_out,
+        compare_with_agent,
         plan_import,
         texts_for_agent,
     )

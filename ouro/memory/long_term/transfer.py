@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,14 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, provenance
 from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile
-from ouro.memory.long_term.import_files import FORMAT, MARK, ImportMaterial, ImportPiece, is_project
+from ouro.memory.long_term.import_files import (
+    FORMAT,
+    MARK,
+    ImportMaterial,
+    ImportPiece,
+    is_project,
+    read_sources,
+)
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.remember import (
@@ -39,6 +47,24 @@ AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
 """Where other agents read instructions: of the user below the home, of a project below its root."""
 _BEGIN = "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
 _END = "<!-- end of ouro memory -->"
+
+
+_AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
+    "claude": (("repo", "CLAUDE.local.md"), ("repo", ".claude/CLAUDE.md"), ("repo", ".claude/rules")),
+    "codex": (("user", ".codex/memories"),),
+    "gemini": (),
+}
+"""What else an agent reads by itself."""
+
+
+class MemoryComparison(msgspec.Struct, frozen=True):
+    ours: tuple[MemoryEntry, ...]
+    """What the other agent does not know."""
+    theirs: tuple[ImportPiece, ...]
+    """What ouro does not know."""
+    shared: int
+    files: tuple[Path, ...]
+    """Those of the other agent that were read."""
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -133,6 +159,27 @@ def texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
         if after != before:
             found[path] = after
     return found
+
+
+def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
+    """Compare memory with what an agent reads by itself: its instructions and its own memory of this project."""
+    folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
+    names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
+    paths = [folder / name for scope, name in (*names, *_AGENT_MEMORY[agent]) if (folder := folders[scope])]
+    if agent == "claude" and editor.root is not None:
+        project = re.sub(r"[^A-Za-z0-9]", "-", str(editor.root.resolve()))
+        paths.append(Path.home() / ".claude/projects" / project / "memory")
+    found = [path for path in paths if path.exists()]
+    material = read_sources(found) if found else ImportMaterial((), ())
+    entries = [entry for entry in all_entries(editor) if "replaced" not in entry.badges]
+    theirs = " ".join(folded(piece.text) for piece in material.pieces)
+    ours = " ".join(folded(entry.text) for entry in entries)
+    return MemoryComparison(
+        tuple(entry for entry in entries if folded(entry.text) not in theirs),
+        tuple(piece for piece in material.pieces if folded(piece.text) and folded(piece.text) not in ours),
+        sum(folded(entry.text) in theirs for entry in entries),
+        material.files,
+    )
 
 
 def plan_import(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,14 @@ from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.import_files import read_sources
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
 from ouro.memory.long_term.remember import remember_text
-from ouro.memory.long_term.transfer import as_json, as_markdown, carry_out, plan_import, texts_for_agent
+from ouro.memory.long_term.transfer import (
+    as_json,
+    as_markdown,
+    carry_out,
+    compare_with_agent,
+    plan_import,
+    texts_for_agent,
+)
 
 CLAUDE = """\
 # App
@@ -256,6 +264,27 @@ def test_the_core_goes_into_the_files_of_another_agent_between_markers(home, rep
     assert "We use Redis" not in again
     assert again.startswith("# Ours\n")
     assert again.endswith("After.\n")
+
+
+def test_memory_is_compared_with_what_another_agent_reads(home, repository):
+    desk = desk_of(home / ".ouro", repository)
+    remember_text(desk, "We use Redis for the job queue")
+    remember_text(desk, "Always answer in German")
+    nothing = compare_with_agent(desk, "codex")
+    assert (len(nothing.ours), nothing.theirs, nothing.files) == (2, (), ())
+    (repository / "CLAUDE.md").write_text(
+        "# Rules\n\n- We use **Redis** for the job queue.\n- Never push on Fridays, please ask.\n"
+    )
+    memory = home / ".claude/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(repository.resolve())) / "memory"
+    memory.mkdir(parents=True)
+    (memory / "MEMORY.md").write_text("- The staging host is heron, reached through the tunnel.\n")
+    found = compare_with_agent(desk, "claude")
+    assert [entry.text for entry in found.ours] == ["Always answer in German"]
+    assert sorted(piece.text for piece in found.theirs) == [
+        "Never push on Fridays, please ask.",
+        "The staging host is heron, reached through the tunnel.",
+    ]
+    assert (found.shared, len(found.files)) == (1, 2)
 
 
 def test_a_link_is_not_written(home, repository):

@@ -1,0 +1,208 @@
+"""Sessions in the formats of Claude Code and Codex, where these programs find them and continue."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from os import environ
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ouro.memory.backend import LoadedSession, WholeSession, timestamp
+from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.transcript import Transcript
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+
+Agent = Literal["claude", "codex"]
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
+_SANDBOX = {"mode": "workspace-write", "type": "workspace-write"}
+
+
+class AgentSession(msgspec.Struct, frozen=True):
+    """A session as another program stores it."""
+
+    path: Path
+    """Where it looks for it."""
+    lines: tuple[str, ...]
+    command: str
+    """Continues it there."""
+
+
+def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
+    """The current branch of a session; a summary takes the place of what a compaction covers, as for ouro's models.
+
+    What ouro adds to messages, and thinking of another provider, is left out. Blocks on the disk, and holds the session
+    in memory.
+    """
+    transcript = Transcript.of(LoadedSession(whole.header, tuple(whole.records())))
+    header = whole.header
+    # Another file for another state: a copy that continued there is not overwritten.
+    session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"ouro:{header.id}:{transcript.last_at}"))
+    write = _claude_lines if agent == "claude" else _codex_lines
+    entries = [entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items]
+    lines = tuple(
+        json.dumps(line, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
+        for line in write(session_id, transcript, entries, header.project)
+    )
+    if agent == "claude":
+        home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+        path = home / "projects" / re.sub(r"[^A-Za-z0-9]", "-", header.project) / f"{session_id}.jsonl"
+        return AgentSession(path, lines, f"claude --resume {session_id}")
+    home = Path(environ.get("CODEX_HOME") or Path.home() / ".codex")
+    at = transcript.last_at or timestamp()
+    name = f"rollout-{at[:19].replace(':', '-')}-{session_id}.jsonl"
+    return AgentSession(home / "sessions" / at[:10].replace("-", "/") / name, lines, f"codex resume {session_id}")
+
+
+def _claude_lines(
+    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], project: str
+) -> Iterator[Mapping[str, Any]]:
+    parent: str | None = None
+
+    def entry(kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
+        nonlocal parent
+        own = str(uuid.uuid5(uuid.UUID(session_id), f"{number}:{kind}:{parent}"))
+        common = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": project}
+        parent = own
+        return {**common, "sessionId": session_id, "version": "2.0.0", "gitBranch": "", "type": kind, **fields,
+                "uuid": own, "timestamp": at}  # fmt: skip
+
+    if transcript.title:
+        yield {"type": "custom-title", "customTitle": transcript.title, "sessionId": session_id}
+    for item in _with_summary(transcript, entries):
+        if isinstance(item, str):
+            parent = None
+            metadata = {"trigger": "manual", "preTokens": 0}
+            at = transcript.compaction.at if transcript.compaction else transcript.last_at
+            yield entry("system", 0, at, subtype="compact_boundary", content="Conversation compacted",
+                        compactMetadata=metadata)  # fmt: skip
+            message = {"role": "user", "content": item}
+            yield entry("user", 0, at, message=message, isCompactSummary=True, isVisibleInTranscriptOnly=True)
+            continue
+        content = [block for part in item.message.parts if (block := _claude_block(part, item.message))]
+        at = item.at or transcript.last_at
+        if not content:
+            continue
+        if item.message.role != "assistant":
+            yield entry("user", item.number, at, message={"role": "user", "content": content})
+            continue
+        usage = item.message.usage
+        answer: dict[str, Any] = {
+            "id": f"msg_ouro_{item.number}", "type": "message", "role": "assistant", "content": content,
+            "model": item.message.model.removeprefix("anthropic/") or "<synthetic>",
+            "stop_reason": "tool_use" if item.message.tool_calls else "end_turn", "stop_sequence": None,
+            "usage": {
+                "input_tokens": usage.input - usage.cached - usage.cache_written if usage else 0,
+                "cache_read_input_tokens": usage.cached if usage else 0,
+                "cache_creation_input_tokens": usage.cache_written if usage else 0,
+                "output_tokens": usage.output if usage else 0,
+            },
+        }  # fmt: skip
+        yield entry("assistant", item.number, at, message=answer)
+
+
+def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
+    match part:
+        case Text(text) if text.strip():
+            return {"type": "text", "text": text}
+        case Thinking(text, signature, redacted) if signature and message.model.startswith("anthropic/"):
+            if redacted:
+                return {"type": "redacted_thinking", "data": signature}
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Image(media_type, data):
+            source = {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
+            return {"type": "image", "source": source}
+        case ToolCall(call_id, name, arguments) if not message.cut:
+            return {"type": "tool_use", "id": _id(call_id), "name": name, "input": dict(arguments)}
+        case ToolReply(call_id, text=text, failed=failed, images=images):
+            content = [{"type": "text", "text": text}, *(_claude_block(image, message) for image in images)]
+            result = {"type": "tool_result", "tool_use_id": _id(call_id), "content": content if images else text}
+            return result | ({"is_error": True} if failed else {})
+        case _:
+            return None
+
+
+def _codex_lines(
+    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], project: str
+) -> Iterator[Mapping[str, Any]]:
+    at = entries[0].at if entries else transcript.last_at
+    model = transcript.model or next((entry.message.model for entry in entries if entry.message.model), "")
+    provider, _, name = model.rpartition("/")
+
+    def line(kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"timestamp": at, "type": kind, "payload": payload}
+
+    yield line("session_meta", {
+        "id": session_id, "timestamp": at, "cwd": project, "originator": "ouro", "cli_version": "0.0.0",
+        "instructions": None, "source": "cli", "model_provider": provider or "openai",
+    })  # fmt: skip
+    yield line("turn_context", {
+        "cwd": project, "approval_policy": "on-request", "sandbox_policy": _SANDBOX, "model": name, "summary": "auto",
+    })  # fmt: skip
+    if transcript.title:
+        yield line(
+            "event_msg", {"type": "thread_name_updated", "thread_id": session_id, "thread_name": transcript.title}
+        )
+    for item in _with_summary(transcript, entries):
+        if isinstance(item, str):
+            yield line("compacted", {"message": item})
+            continue
+        at = item.at or at
+        for part in item.message.parts:
+            for payload in _codex_items(part, item.message):
+                yield line("response_item", payload)
+            if isinstance(part, Text) and item.message.role != "tool":
+                kind = "user_message" if item.message.role == "user" else "agent_message"
+                yield line("event_msg", {"type": kind, "message": part.text})
+
+
+def _codex_items(part: Any, message: Message) -> Iterator[dict[str, Any]]:
+    match part:
+        case Text(text) if text.strip():
+            kind = "input_text" if message.role == "user" else "output_text"
+            yield {"type": "message", "role": message.role, "content": [{"type": kind, "text": text}]}
+        case Image():
+            yield {"type": "message", "role": "user", "content": [_codex_image(part)]}
+        case ToolCall(call_id, name, arguments) if not message.cut:
+            text = json.dumps(dict(arguments), ensure_ascii=False)
+            yield {"type": "function_call", "name": name, "arguments": text, "call_id": _id(call_id)}
+        case ToolReply(call_id, text=text, images=images):
+            content = [{"type": "input_text", "text": text}, *map(_codex_image, images)]
+            output = content if images else text
+            yield {"type": "function_call_output", "call_id": _id(call_id), "output": output}
+        case _:
+            return
+
+
+def _codex_image(image: Image) -> dict[str, Any]:
+    data = base64.b64encode(image.data).decode()
+    return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{data}"}
+
+
+def _with_summary(transcript: Transcript, entries: list[TranscriptEntry]) -> Iterator[TranscriptEntry | str]:
+    """The messages, and the summary in force after those that it covers, with the messages that it keeps."""
+    compaction = transcript.compaction
+    is_before = compaction is not None
+    for entry in entries:
+        if compaction is not None and is_before and entry.number > compaction.covers[1]:
+            is_before = False
+            yield _summary(transcript)
+        yield entry
+    if is_before:
+        yield _summary(transcript)
+
+
+def _summary(transcript: Transcript) -> str:
+    compaction = transcript.compaction
+    assert compaction is not None
+    kept = [entry.message.text for entry in transcript.entries if entry.number in compaction.kept]
+    return "\n\n".join([compaction.summary, *(f"Said before, word for word:\n{text}" for text in kept if text.strip())])
+
+
+def _id(call_id: str) -> str:
+    return _UNUSUAL.sub("_", call_id) or "call"

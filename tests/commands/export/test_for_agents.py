@@ -1,0 +1,103 @@
+"""Sessions in the formats of Claude Code and Codex, read back by the importers of these formats."""
+
+import json
+
+import pytest
+
+from ouro.commands.export.for_agents import session_for_agent
+from ouro.importers.claude_code import read_claude_code
+from ouro.importers.codex import read_codex
+from ouro.memory.backend import (
+    CompactionRecord,
+    LoadedSession,
+    MessageRecord,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+    WholeSession,
+)
+from ouro.memory.transcript import Transcript
+from ouro.messages import Image, Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
+
+READERS = {"claude": read_claude_code, "codex": read_codex}
+AT = "2026-11-22T20:14:0{}.000Z"
+PICTURE = Image("image/png", b"png")
+MESSAGES = (
+    user("Read api.py.\nAnd say what it does.", context="Date: 2026-11-22"),
+    Message("assistant", (Text("Reading."), ToolCall("call_1", "read", {"path": "api.py"})), Usage(90, 10, 20, 5), "m"),
+    tool(ToolReply("call_1", "read", "print('hi')\n", failed=True)),
+    assistant("It greets."),
+    Message("user", (Text("And this picture?"), PICTURE)),
+    assistant("A cat."),
+)
+
+
+def exported(tmp_path, monkeypatch, agent, *records):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    header = SessionHeader("0d9f3c52-0000-4000-8000-000000000000", "/home/me/my app", "anthropic/m", AT.format(0))
+    found = session_for_agent(WholeSession(header, lambda: iter(records)), agent)
+    found.path.parent.mkdir(parents=True)
+    found.path.write_text("".join(found.lines))
+    return found, READERS[agent](found.path)
+
+
+def records_of(messages):
+    return [MessageRecord(number, AT.format(number), message) for number, message in enumerate(messages, 1)]
+
+
+def said(records) -> list:
+    """What a user and a model said and did, message by message."""
+    loaded = LoadedSession(SessionHeader("i", "", "", ""), tuple(records))
+    return [
+        [part.text if isinstance(part, Text | ToolReply) else part for part in entry.message.parts]
+        for entry in Transcript.of(loaded).entries
+    ]
+
+
+@pytest.mark.parametrize("agent", READERS)
+def test_what_was_said_and_done_comes_back_through_the_importer(tmp_path, monkeypatch, agent):
+    left = [MessageRecord(7, AT.format(7), user("Undone.")), RewindRecord(6, AT.format(7))]
+    title = TitleRecord("The greeting", AT.format(7))
+    found, read = exported(tmp_path, monkeypatch, agent, *records_of(MESSAGES), *left, title)
+    words = [[part for part in message if "Date:" not in str(part)] for message in said(records_of(MESSAGES))]
+    back = said(read.records)
+    if agent == "codex":  # a picture is a message of its own there
+        assert back[4:6] == [[words[4][0]], [PICTURE]]
+        back[4:6] = [[*back[4], *back[5]]]
+    assert back == words
+    assert (read.header.project, read.records[-1]) != ("", None)
+    assert read.header.project == "/home/me/my app"
+    assert next(record.title for record in read.records if isinstance(record, TitleRecord)) == "The greeting"
+    assert found.command.split()[-1] == read.header.origin["id"]
+
+
+def test_the_files_are_where_the_programs_look_for_them(tmp_path, monkeypatch):
+    claude, _ = exported(tmp_path, monkeypatch, "claude", *records_of(MESSAGES))
+    codex, _ = exported(tmp_path, monkeypatch, "codex", *records_of(MESSAGES))
+    name = claude.path.stem
+    assert claude.path == tmp_path / f".claude/projects/-home-me-my-app/{name}.jsonl"
+    assert codex.path == tmp_path / f".codex/sessions/2026/11/22/rollout-2026-11-22T20-14-06-{name}.jsonl"
+
+
+@pytest.mark.parametrize("agent", READERS)
+def test_a_summary_takes_the_place_of_what_it_covers(tmp_path, monkeypatch, agent):
+    summary = CompactionRecord(7, AT.format(7), (1, 4), (1,), "## Goal\nGreet.")
+    found, read = exported(tmp_path, monkeypatch, agent, *records_of(MESSAGES), summary)
+    [made] = [record for record in read.records if isinstance(record, CompactionRecord)]
+    assert made.summary.startswith("## Goal\nGreet.")
+    assert "Said before, word for word:\nRead api.py." in made.summary
+    kinds = [json.loads(line).get("type") for line in found.lines]
+    assert kinds.index("system" if agent == "claude" else "compacted") < len(kinds) - 2
+
+
+def test_an_answer_that_was_cut_has_no_calls_and_an_open_call_a_result(tmp_path, monkeypatch):
+    messages = (
+        user("Go."),
+        Message("assistant", (Text("I"), ToolCall("a", "read", {})), cut=True),
+        assistant("Now.", ToolCall("b", "read", {})),
+    )
+    found, _ = exported(tmp_path, monkeypatch, "claude", *records_of(messages))
+    blocks = [block for line in found.lines for block in json.loads(line)["message"]["content"]]
+    assert [block.get("id") or block.get("tool_use_id") for block in blocks if "text" not in block] == ["b", "b"]
