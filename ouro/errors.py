@@ -82,7 +82,7 @@ class TrustNeeded(OuroError):
 
 
 class PromptRefused(OuroError):
-    """A hook refused the user's message."""
+    """A hook refused the user's message, or the user took it back."""
 
 
 class ToolError(OuroError):

@@ -42,6 +42,8 @@ MIN_GAIN = 0.9
 """A request that would not become smaller than this share of itself is left as it is."""
 GROWTH_BEFORE_RETRY = 1.1
 """The request must grow by this factor before the next automatic attempt: none follows another at once."""
+LONG_MESSAGE = 0.25
+"""The share of the limit from which on a message counts as long."""
 DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
 
@@ -112,12 +114,22 @@ class Compactor(msgspec.Struct, eq=False):
             last=window // 3,
         )
 
-    async def make_room(self, emit: Emit) -> None:
-        """Before a model call: compact if the share of the window in the settings is reached."""
-        tokens = self.memory.tokens
+    def size_with(self, message: Message) -> int:
+        """Tokens of the request with a long message that alone would cause a compaction; 0 if it causes none."""
+        size, now = estimate_messages([message]), self.memory.tokens
+        is_cause = size > self.limit * LONG_MESSAGE and now <= self.limit < now + size
+        return now + size if self.settings.auto and is_cause and self.plan("auto") is not None else 0
+
+    async def make_room(self, emit: Emit, coming: int = 0) -> None:
+        """Before a model call: compact if the request, with `coming` tokens, reaches the share of the window."""
+        tokens = self.memory.tokens + coming
         if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
             await self._compact_or_drop("auto", emit)
-            self.not_before = int(self.memory.tokens * GROWTH_BEFORE_RETRY)
+            self.put_off(coming)
+
+    def put_off(self, coming: int) -> None:
+        """Compact again only after the request, with `coming` tokens, has grown."""
+        self.not_before = int((self.memory.tokens + coming) * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
         """After the provider refused a request as too long: compact, or drop outputs if automatic compaction is off.

@@ -12,7 +12,14 @@ from ouro.agent.compactor import TOO_LONG, Compactor
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolBatch
 from ouro.display import Question
-from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, SaveFailed
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    LimitReached,
+    ModelError,
+    PromptRefused,
+    SaveFailed,
+)
 from ouro.events import (
     Emit,
     Prompted,
@@ -33,6 +40,7 @@ from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, to
 WARN_AFTER = 3
 STOP_AFTER = 6
 CONTINUE = "Continue"
+SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
 
 
@@ -112,6 +120,24 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return TurnFinished("cut", incomplete) if incomplete else TurnFinished("answered")
         finally:
             await self._answer_open_calls(emit)
+
+    async def admit(self, prompt: Prompt, emit: Emit) -> None:
+        """Before a long message that would cause a compaction: ask what to do. Raises PromptRefused: do not send it."""
+        message = user(prompt.text, prompt.images, prompt.context)
+        size, window = self.compactor.size_with(message), self.compactor.window
+        if not size:
+            return
+        text = f"With this message the request has about {size:,} tokens, and the window {window:,}."
+        question = Question(text, (SUMMARIZE, SEND_ALL, KEEP_BACK) if size < window else (SUMMARIZE, KEEP_BACK))
+        reply = await self.requests.tools.ask_user(QuestionAsked("long-message", question), emit)
+        answers = reply.answers if isinstance(reply, Reply) else ()
+        if KEEP_BACK in answers:
+            raise PromptRefused("The message was not sent. It is in the input history.")
+        coming = size - self.memory.tokens
+        if SEND_ALL in answers:
+            self.compactor.put_off(coming)
+        elif SUMMARIZE in answers:
+            await self.compactor.make_room(emit, coming)
 
     async def _turn(self, prompt: Prompt, emit: Emit) -> str:
         """Run the turn to its last answer; return why that one is incomplete, empty if it is complete."""

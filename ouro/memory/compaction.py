@@ -72,6 +72,8 @@ def plan_compaction(
         last: tokens of the last round; a round up to this size always stays unchanged.
     """
     begin = _begin_of_tail(sent, tail, last)
+    if sent and is_own_words(sent[-1].message):  # a question that is not answered yet is never cut
+        begin = min(begin, len(sent) - 1)
     covered = sent[:begin]
     reached = before.covers[1] if before else 0
     if not any(entry.number > reached for entry in covered):

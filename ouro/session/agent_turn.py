@@ -102,6 +102,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             for recalled in self.memory.on_event(event):
                 emit(recalled)
 
+        await self.agent.admit(prompt, on_event)
         try:
             return await self._go_on(await self.agent.run(prompt, on_event), on_event)
         finally:

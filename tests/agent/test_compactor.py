@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import msgspec
 import pytest
 from fakes.agents import events_of, make_agent, make_compactor, make_runner, turn_of
 
+from ouro.agent.loop import KEEP_BACK, SEND_ALL, SUMMARIZE, Prompt
 from ouro.display import Display
-from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, RequestRefused, SaveFailed, StreamCut
-from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    PromptRefused,
+    RateLimited,
+    RequestRefused,
+    SaveFailed,
+    StreamCut,
+)
+from ouro.events import Compacted, Compacting, Reply, Said, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import CompactionRecord, CostRecord, PinRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -407,3 +417,61 @@ async def test_where_it_fails_and_nothing_can_be_dropped_it_is_tried_again_only_
     assert seen[-1] == TurnFinished("answered")
     assert len(writer.requests) == 2, "at first, and when it had grown by a tenth"
     assert len(of(Said, seen)) == 2
+
+
+LONG = "Why is this slow?\n" + "x" * 9_000
+
+
+async def admitted(world, answer, text=LONG, spec=SMALL):
+    """What happens before a long message is sent, and the question that was asked."""
+    asked = []
+
+    async def ask_user(question, _emit):
+        asked.append(question)
+        return Reply((answer,) if answer else ())
+
+    world.runner = dataclasses.replace(world.runner, ask_user=ask_user)
+    model = ScriptedModel(sums_up(says("Done.")), spec=spec)
+    agent = make_agent(world.memory, world.runner, [model], compactor=world.compactor(model))
+    events: list = []
+    try:
+        await agent.admit(Prompt(text), events.append)
+        events += [event async for event in turn_of(agent, text)]
+    finally:
+        world.asked = [(question.question.text, question.question.choices) for question in asked]
+    return events, model
+
+
+@pytest.mark.parametrize(("answer", "compacted"), [(SUMMARIZE, 1), (SEND_ALL, 0), ("", 1)])
+async def test_before_a_long_message_causes_a_compaction_the_user_is_asked(world, answer, compacted):
+    await world.filled(rounds=4)
+    events, model = await admitted(world, answer)
+    [(text, choices)] = world.asked
+    assert "and the window 8,192" in text
+    assert choices == (SUMMARIZE, SEND_ALL, KEEP_BACK)
+    assert len(of(Compacted, events)) == compacted
+    assert texts(model.requests[-1].messages)[-1] == LONG
+    assert events[-1] == TurnFinished("answered")
+
+
+async def test_a_long_message_that_is_kept_back_is_not_in_the_session(world):
+    await world.filled(rounds=4)
+    before = world.memory.messages()
+    with pytest.raises(PromptRefused):
+        await admitted(world, KEEP_BACK)
+    assert world.memory.messages() == before
+
+
+@pytest.mark.parametrize("text", ["go on", "x" * 2_000], ids=["short", "room"])
+async def test_a_message_that_is_not_the_cause_is_not_asked_about(world, text):
+    await world.filled(rounds=4 if len(text) > 9 else 8)
+    await admitted(world, "", text)
+    assert world.asked == []
+
+
+async def test_a_question_larger_than_the_window_is_never_cut(world):
+    await world.filled(rounds=2)
+    text = "Why?\n" + "x" * 40_000
+    await world.memory.add(user(text))
+    plan = world.compactor(ScriptedModel(["a"], spec=SMALL)).plan("auto")
+    assert [entry.message.text for entry in plan.tail] == [text]
