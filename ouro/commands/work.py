@@ -8,10 +8,10 @@ from pathlib import Path
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import block
 from ouro.errors import UsageError
-from ouro.utils.git import Git, GitError
+from ouro.utils.git import Git, GitError, find_root
 
 INIT = """\
-Study this repository, then write `AGENTS.md` in its root: what an agent, or a new colleague, has to know to work here
+Study this repository, then {task} in its root: what an agent, or a new colleague, has to know to work here
 well. It is read at the start of every session, so each line must earn its place.
 
 How to study it: read the README, the manifests and lock files (pyproject.toml, package.json, Cargo.toml, go.mod,
@@ -30,9 +30,14 @@ What belongs in it, where the repository has it:
 What does not belong in it: what a reader of the code sees at once, advice that holds for every project ("write tests"),
 anything you have not checked, secrets. Keep it under about 100 lines, in plain Markdown.
 
-If there is an `AGENTS.md` already, improve it: correct what is no longer true, add what is missing, keep what its
-authors wrote on purpose, and tell in your answer what you changed. If CLAUDE.md or GEMINI.md are there, take over what
-holds, and leave those files as they are."""
+{how} If CLAUDE.md or GEMINI.md are there, take over what holds, and leave those files as they are."""
+WRITE = """\
+Read at most some thirty files, the most telling ones first; then write. Tell in your answer what you could not check."""
+UPDATE = """\
+The file has {lines} lines already. Check each of its statements: correct what is no longer true, add what is missing,
+keep what its authors wrote on purpose, in their words and order. Change it with `edit`, only the lines that have to
+change, so that the user reads a diff: do not write it anew. If nothing has to change, change nothing. Tell in your
+answer what you changed, and why."""
 
 REVIEW = """\
 Have {what} reviewed with fresh eyes: start one subagent, with the agent `review`, and give it this task: how to see the
@@ -45,7 +50,11 @@ UNCOMMITTED = "the changes in this working tree that are not committed yet, new 
 
 
 async def init(front_end: FrontEnd, argument: str) -> None:
-    await front_end.send(f"{INIT}\n\nMind in particular: {argument}" if argument else INIT)
+    path = find_root(front_end.session.cwd) / "AGENTS.md"
+    lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
+    task, how = ("improve `AGENTS.md`", UPDATE.format(lines=lines)) if lines else ("write `AGENTS.md`", WRITE)
+    text = INIT.format(task=task, how=how)
+    await front_end.send(f"{text}\n\nMind in particular: {argument}" if argument else text)
 
 
 async def review(front_end: FrontEnd, argument: str) -> None:

@@ -20,6 +20,18 @@ async def test_init_and_review_send_their_prompts_with_what_the_user_adds(reposi
     assert named.startswith("Have the last commit reviewed")
 
 
+async def test_init_improves_instructions_that_are_there_line_by_line(repository):
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
+    await dispatch(front_end, "/init")
+    (repository / "AGENTS.md").write_text("# Mine\nUse tabs.\n")
+    await dispatch(front_end, "/init")
+    new, again = front_end.sent
+    assert ("then write `AGENTS.md`" in new, "with `edit`" in new) == (True, False)
+    assert "then improve `AGENTS.md`" in again
+    assert "The file has 2 lines already." in again
+    assert "with `edit`, only the lines that have to" in again
+
+
 async def test_review_says_how_to_see_a_branch_and_a_pull_request(repository):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
     front_end = FakeFrontEnd(FakeSession(cwd=repository))
