@@ -32,7 +32,7 @@ anything you have not checked, secrets. Keep it under about 100 lines, in plain 
 
 {how} If CLAUDE.md or GEMINI.md are there, take over what holds, and leave those files as they are."""
 WRITE = """\
-Read at most some thirty files, the most telling ones first; then write. Tell in your answer what you could not check."""
+Read at most some thirty files, the most telling ones first; then write. Say in your answer what you did not check."""
 UPDATE = """\
 The file has {lines} lines already. Check each of its statements: correct what is no longer true, add what is missing,
 keep what its authors wrote on purpose, in their words and order. Change it with `edit`, only the lines that have to

@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
 from ouro.utils.files import open_regular, write_private
-from ouro.utils.runtime import get_home, tilde
+from ouro.utils.runtime import get_config_path, get_home, tilde
 
 PROJECT_FILE = ".mcp.json"
 MAX_BYTES = 1_000_000
@@ -47,28 +47,34 @@ def find_servers(
 ) -> Registry:
     """All servers; of one name the settings win, then `ouro mcp add`, plugins, the project.
 
+    What cannot be used of settings, plugins and the project is a notice, and the rest is used.
+
     Raises:
-        ConfigError: one of the files cannot be read.
+        ConfigError: ~/.ouro/mcp.json cannot be read, which has the switches.
     """
     own, off = read_registry()
-    servers = {**own, **settings}
-    notices = []
-    for plugin, entries in (plugins or {}).items():
-        for name, server in servers_in(entries, f"plugin {plugin}").items():
-            if servers.setdefault(name, server) is not server:
-                notices.append(f"MCP server {name}: another definition is used, not that of the plugin {plugin}.")
+    notices: list[str] = []
+    sources: list[tuple[str, Any]] = [(tilde(get_config_path()), settings), (tilde(registry_path()), own)]
+    sources += ((f"the plugin {plugin}", entries) for plugin, entries in (plugins or {}).items())
     if trusted_root is not None:
-        path = trusted_root / PROJECT_FILE
-        for name, server in servers_in(read_json(path).get("mcpServers", {}), tilde(path)).items():
-            if name in servers and servers[name] != server:
-                notices.append(f"MCP server {name}: your own definition is used, not the one in {tilde(path)}.")
-            servers.setdefault(name, server)
-    for name, server in list(servers.items()):
+        sources.append((tilde(trusted_root / PROJECT_FILE), trusted_root / PROJECT_FILE))
+    servers: dict[str, McpServerSettings] = {}
+    for place, source in sources:
         try:
-            check_server(name, server)
+            entries = read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
+            entries = _entries(entries, place)
         except ConfigError as error:
-            del servers[name]
-            notices.append(f"An MCP server is left out. {error.message}")
+            notices.append(f"{error.message} None of its MCP servers is used.")
+            continue
+        for name, entry in entries.items():
+            try:
+                server = _server(entry, f"`{name}`")
+                check_server(name, server)
+            except ConfigError as error:
+                notices.append(f"An MCP server in {place} is left out. {error.message}")
+                continue
+            if servers.setdefault(name, server) != server:
+                notices.append(f"MCP server {name}: another definition is used, not that in {place}.")
     return Registry(servers, off, tuple(notices))
 
 
@@ -113,12 +119,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def servers_in(entries: Any, where: str) -> dict[str, McpServerSettings]:
     """The servers of an `mcpServers` object, as Claude Code and others write it. Raises ConfigError."""
-    if not isinstance(entries, dict):
+    return {name: _server(entry, f"{where}: `{name}`") for name, entry in _entries(entries, where).items()}
+
+
+def _entries(entries: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(entries, Mapping):
         raise ConfigError(f"{where}: `mcpServers` must be an object.")
-    return {name: _server(entry, f"{where}: `{name}`") for name, entry in entries.items()}
+    return entries
 
 
 def _server(entry: Any, where: str) -> McpServerSettings:
+    if isinstance(entry, McpServerSettings):
+        return entry
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be an object with `command` or `url`.")
     kind = entry.get("type", "http" if "url" in entry else "stdio")

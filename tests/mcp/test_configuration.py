@@ -1,0 +1,60 @@
+"""The definitions of servers: what is wrong costs itself, and is named with its file."""
+
+import json
+
+import pytest
+
+from ouro.errors import ConfigError
+from ouro.mcp.configuration import find_servers
+from ouro.settings import McpServerSettings
+
+GOOD = McpServerSettings(command="good")
+
+
+def project(root, servers):
+    (root / ".mcp.json").write_text(servers if isinstance(servers, str) else json.dumps({"mcpServers": servers}))
+    return root
+
+
+@pytest.mark.parametrize(("entry", "why"), [
+    ({"command": 5}, "`bad`: Expected `str`"),
+    ("x", "`bad` must be an object with `command` or `url`"),
+    ({"command": "x", "url": "http://y"}, "bad needs `command` or `url`, and not both"),
+    ({"url": "file:///etc"}, "begins with http:// or https://"),
+])  # fmt: skip
+def test_a_wrong_entry_costs_itself_alone(home, tmp_path, entry, why):
+    found = find_servers({"own": GOOD}, project(tmp_path, {"bad": entry, "there": {"command": "x"}}))
+    assert [*found.servers] == ["own", "there"]
+    [notice] = found.notices
+    assert notice.startswith(f"An MCP server in {tmp_path}/.mcp.json is left out. ")
+    assert why in notice
+
+
+def test_a_name_with_spaces_is_left_out(home, tmp_path):
+    assert "`a b` is not a name" in find_servers({}, project(tmp_path, {"a b": {"command": "x"}})).notices[0]
+
+
+@pytest.mark.parametrize(("text", "why"), [("{", "is not JSON"), ("[]", "an object is expected"),
+                                           ('{"mcpServers": []}', "must be an object")])  # fmt: skip
+def test_a_broken_file_of_a_project_costs_its_own_servers_alone(home, tmp_path, text, why):
+    found = find_servers({"own": GOOD}, project(tmp_path, text))
+    assert [*found.servers] == ["own"]
+    [notice] = found.notices
+    assert f"{tmp_path}/.mcp.json" in notice
+    assert why in notice
+    assert notice.endswith("None of its MCP servers is used.")
+
+
+def test_the_users_definition_wins_and_both_places_are_named(home, tmp_path):
+    found = find_servers(
+        {"own": GOOD}, project(tmp_path, {"own": {"command": "evil"}}), {"tools": {"own": {"url": "x"}}}
+    )
+    assert found.servers == {"own": GOOD}
+    assert "another definition is used, not that in " in found.notices[-1]
+
+
+def test_switches_that_cannot_be_read_start_no_server(home, tmp_path):
+    (home / ".ouro").mkdir()
+    (home / ".ouro" / "mcp.json").write_text("{")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        find_servers({"own": GOOD}, project(tmp_path, {"there": {"command": "x"}}))
