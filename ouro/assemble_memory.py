@@ -177,6 +177,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             is_automatic=is_automatic,
             is_new=is_new,
             silent=self.settings.memory.write == "silent",
+            carries_over=self.settings.sessions.carry_over == "summary",
         )
 
     def _note_workers(

@@ -141,6 +141,8 @@ class SessionSettings:
     """Let a model find a title after the first turn."""
     summaries: bool = True
     """Let a model sum up sessions that were left, or have grown, in three lines."""
+    carry_over: Literal["off", "summary"] = "off"
+    """Whether a new session begins with the summary of the last one of the project."""
     keep_days: int | None = None
     """Unset: for good. `ouro sessions clean` moves older ones to the trash; nothing does so by itself."""
 

@@ -106,10 +106,11 @@ class SessionMemory:
         return MemoryRewind(self._memory, self.manager) if self.manager else None
 
     async def before_turn(self, text: str) -> str:
-        """The text to send with the user's message: changes of the core, then recalled notes."""
+        """The text to send with the user's message: the last session, changes of the core, recalled notes."""
         changes = await self.manager.context(self._memory.context()) if self.manager else ""
         notes = await self._recall.before(text) if self._recall else ""
-        return "\n\n".join(filter(None, (changes, notes)))
+        carried = await self.maintenance.carried_over() if self.maintenance and self.manager else ""
+        return "\n\n".join(filter(None, (carried, changes, notes)))
 
     def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
         """Is entered while a file tool writes a file: a write into memory is recorded before it is done."""

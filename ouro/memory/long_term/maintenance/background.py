@@ -56,6 +56,8 @@ class MemoryMaintenance:
     is_new: bool
     """The session was not resumed."""
     silent: bool
+    carries_over: bool = False
+    """A new session begins with the summary of the last one."""
     _has_caught_up: bool = field(default=False, init=False)
     _is_running: bool = field(default=False, init=False)
 
@@ -63,6 +65,16 @@ class MemoryMaintenance:
         """Show in the background, in one line, what the last session left open; returns at once."""
         if self.is_automatic and self.is_new and self.summaries:
             self.channel.start("last time", self._show_last_time(self.summaries))
+
+    async def carried_over(self) -> str:
+        """What goes to the model with the first message of a new session; else empty."""
+        if not (self.carries_over and self.is_new and self.summaries) or self.summaries.memory.transcript.turns:
+            return ""
+        try:
+            return await self.summaries.carried_over()
+        except (OuroError, OSError) as error:
+            log.warning("the last session is not carried over: %s", error)
+            return ""
 
     def after_turn(self) -> None:
         """Start what is due in the background; returns at once."""

@@ -31,8 +31,8 @@ _MAX_BRANCH_WORDS = 3
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-_INSERTED = re.compile(r'^<(command|resource) name="([^"]*)"', re.MULTILINE)
-"""A custom command, or a resource of a server: the user typed its name, the text is from a file or a server."""
+_INSERTED = re.compile(r'^<(command|resource|summary) name="([^"]*)"', re.MULTILINE)
+"""A custom command, a resource of a server, the summary of another session: the text is from a file, server, model."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n")
 _WORD = re.compile(r"[^\W_]+")
 _NEGATIONS = {

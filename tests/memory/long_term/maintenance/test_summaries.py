@@ -170,3 +170,34 @@ def test_of_a_long_talk_its_beginning_and_end_are_shown():
     assert "[…]" in text
     assert f"User: {59} " in text
     assert len(text) < 26_000
+
+
+async def first_request(repository, carry_over="summary", **options):
+    """What goes with the first message of a new session, and the session."""
+    model = ScriptedModel(["Hello.", "Hello again."])
+    settings = {"sessions.carry_over": carry_over}
+    chosen = Options(repository, ready_model=model, trust=True, settings=settings, **options)
+    session = await opener(chosen)(OpenRequest())
+    await talk(session, "hello", "hello")
+    sent = ["\n".join(part.text for part in request.messages[-1].parts) for request in model.requests]
+    return session, sent
+
+
+async def test_a_new_session_begins_with_the_summary_of_the_last_one_as_words_from_outside(repository):
+    old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, "", 8)])
+    session, (first, second) = await first_request(repository)
+    assert "| Open: the test of api.py still fails" in first
+    assert "still fails" not in second
+    found = session.memory.manager._provenance(session.transcript.context(), True)
+    assert found.sources == ("the summary of session 00000001",)
+    await session.close()
+
+
+@pytest.mark.parametrize("why", ["off", "private", "memory off", "no summary"])
+async def test_no_summary_is_carried_over_that_the_user_kept_out_of_memory(repository, why):
+    records = [] if why == "no summary" else [SummaryRecord(LINES, "", 8)]
+    old_session(repository, 1, 2, *LONG_TALK, records=records, private=(3,) if why == "private" else ())
+    chosen = {"carry_over": "off"} if why == "off" else {"memory": False} if why == "memory off" else {}
+    session, (first, _) = await first_request(repository, **chosen)
+    assert "Asked" not in first
+    await session.close()
