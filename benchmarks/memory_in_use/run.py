@@ -91,9 +91,9 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
     subprocess.run("git init -q && git add -A", shell=True, cwd=repository, check=True)
     get_home().mkdir(mode=0o700, exist_ok=True)
     (get_home() / "config.yaml").write_text("memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n")
-    seconds = [(await _turn(repository, make(), said)).capture_seconds for said in story.said]
+    seconds = [(await play_turn(repository, make(), said)).capture_seconds for said in story.said]
     kept = "\n".join(path.read_text() for path in _files(repository))
-    asked, other = [await _turn(repository, make(), text) for text in (story.question, story.other)]
+    asked, other = [await play_turn(repository, make(), text) for text in (story.question, story.other)]
     has_outdated = bool(story.outdated and re.search(story.outdated, asked.sent))
     return Outcome(
         captured=bool(re.search(story.wanted, kept)),
@@ -107,15 +107,18 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
 
 
 @dataclass(frozen=True)
-class _Turn:
+class PlayedTurn:
     answer: str
     sent: str
     notes: int
     capture_seconds: float
     tokens: int
+    receipt: Sequence[str]
+    """The entries that went to the model: of the core, and recalled ones."""
 
 
-async def _turn(repository: Path, model: Model, text: str) -> _Turn:
+async def play_turn(repository: Path, model: Model, text: str) -> PlayedTurn:
+    """One turn of a new session, up to the end of capture."""
     recording = Recording(model)
     options = Options(repository, ready_model=recording, trust=True, captures=True, mode="auto")
     session: Session = await opener(options)(OpenRequest())
@@ -127,9 +130,12 @@ async def _turn(repository: Path, model: Model, text: str) -> _Turn:
     recalled = [item for event in events if isinstance(event, NotesRecalled) for item in event.items]
     replies = [event.message.text for event in events if isinstance(event, Replied)]
     usage = [event.context for event in events if isinstance(event, UsageUpdated)]
+    core = session.memory.required().receipt().lines
+    receipt = [item.text for item in (*core, *recalled) if item.state == "loaded"]
     await session.close()
     notes = sum(item.state == "loaded" for item in recalled)
-    return _Turn(replies[-1] if replies else "", recording.sent, notes, seconds, usage[-1] if usage else 0)
+    answer, tokens = replies[-1] if replies else "", usage[-1] if usage else 0
+    return PlayedTurn(answer, recording.sent, notes, seconds, tokens, receipt)
 
 
 def _files(repository: Path) -> list[Path]:

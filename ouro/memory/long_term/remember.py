@@ -1,7 +1,4 @@
-"""What users do with memory: remember, forget, confirm, archive, restore and edit, without a model.
-
-`place` chooses where a text goes.
-"""
+"""What users do with memory: remember (`place` decides where), forget, confirm, archive, restore and edit; no model."""
 
 from __future__ import annotations
 
@@ -244,20 +241,23 @@ def _as_strong(
 
 
 def keep_in_core(editor: MemoryEditor, note: Note, said: str) -> Written | None:
-    """Write what capture made of the user's words `said` into the core, where a line there is on its subject.
+    """Write what capture made of the user's words `said` into the core, if it holds for every message.
 
-    Returns None where there is no such line: then it is a note as any other. Raises as `remember_text`.
+    That is a preference of the user, as no word of a message may match it, and what a line there is on the subject of.
+    Returns None for anything else: then it is a note. Raises as `remember_text`.
     """
     lines = core_entries(editor)
-    if not on_subject(note.text, lines) and not replaced_by(note.text, lines, said):
+    placed = place(note.text, editor.names, note.scope)
+    kind = (note.category, placed.scope, placed.category, placed.is_note)
+    is_constant = kind == ("coding-preferences", "user", "preferences", False)
+    if not is_constant and not on_subject(note.text, lines) and not replaced_by(note.text, lines, said):
         return None
-    chosen, replaced = _corrected(
-        Placement(note.text, note.scope, note.category, True, "", said), all_entries(editor), is_scope_named=False
-    )
+    as_note = Placement(note.text, note.scope, note.category, True, "", said)
+    chosen, replaced = _corrected(placed if is_constant else as_note, all_entries(editor), is_scope_named=False)
     own = [entry for entry in lines if entry.scope == chosen.scope]
     if known := same_as(note.text, own):
         return Written("confirm", replace(note, id=known.id, category=known.category), known.scope, "")
-    chosen = _as_strong(chosen, replaced, on_subject(note.text, own), 0)
+    chosen = _as_strong(chosen, replaced, on_subject(note.text, own), editor.scope(chosen.scope).tokens)
     if chosen.is_note:
         return None
     entry_id, _, _, commit = (

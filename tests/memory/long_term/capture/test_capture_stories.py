@@ -115,8 +115,8 @@ async def test_a_personal_style_of_one_repository_is_known_in_the_next(repositor
 
     two = await session_of(other, [], "please write it with early returns, as short functions")
 
-    assert shown(two.captures[-1]) == [style]
-    assert (len(notes.users()), notes.all(), Notes(other).all()) == (1, [], [])
+    assert f"- {style}" in two.prompts[0][0].text
+    assert (notes.users(), notes.all(), Notes(other).all()) == ([], [], [])
 
 
 async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):

@@ -380,17 +380,18 @@ async def test_a_contradiction_is_put_to_the_person(repository, settings, repo_n
     await session.close()
 
 
-async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, settings, repo_notes, user_notes):
+async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, home, settings, repo_notes):
+    preferences = home / ".ouro" / "memory" / "preferences.md"
     two = Two([add("I like tabs.", "coding-preferences"), add(TESTS)])
     session = await two.open(repository)
     await say(session, "i like tabs, mind you", "run the tests with pytest -q")
     await quiet_capture(session, two)
-    assert (len(user_notes()), len(repo_notes())) == (1, 1)
+    assert (preferences.read_text(), len(repo_notes())) == ("- I like tabs.\n", 1)
 
     last = session.rewind.points()[-1].number
     assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("memory",))
-    assert ([each.text for each in user_notes()], repo_notes()) == (["I like tabs."], [])
+    assert (preferences.read_text(), repo_notes()) == ("- I like tabs.\n", [])
     await say(session, "hello again to you", "this is something else")
     await quiet_capture(session, two, 2)
     assert "pytest" not in two.captures[-1]
