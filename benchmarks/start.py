@@ -19,9 +19,11 @@ from pathlib import Path
 
 from benchmarks.programs import Program, programs, report
 from benchmarks.server import AnsweringServer
-from benchmarks.terminal import Terminal
+from benchmarks.terminal import Terminal, cpu
 
 KEYS = "qwzjx"
+TYPED = {"typed at exec ms": "fix the test", "typed at exec, a name ms": "fix test_parser_v2_handles_utf8"}
+"""A message without and with a word that may be a token."""
 LFLAG = 3
 
 
@@ -53,6 +55,31 @@ def measure(program: Program, server: AnsweringServer) -> None:
         terminal.close()
 
 
+def measure_typed(program: Program, server: AnsweringServer, name: str, text: str) -> None:
+    """Type a message and Enter at exec, and measure when the request arrives; then leave."""
+    used: list[float] = []
+    terminal = Terminal(program.screen, program.full_environment(), program.work)
+    try:
+        server.begin(0, lambda: used.append(cpu(terminal.pid)))
+        terminal.send(f"{text}\r")
+        end = time.monotonic() + 20
+        while not server.asked and time.monotonic() < end:
+            terminal.after(lambda _: False, 0.005)
+        if server.asked:
+            program.note(name, (server.asked[0].came - terminal.started) * 1000)
+            program.note(f"{name} CPU", used[0] if used else None)
+            terminal.after(lambda _: False, 1.0)
+            terminal.send("\x03")
+            terminal.after(lambda screen: "again quits" in screen, 5)
+            left = time.monotonic()
+            terminal.send("\x03")
+            while terminal.read(1) and time.monotonic() < left + 10:
+                pass
+            program.note("exit ms", (time.monotonic() - left) * 1000)
+    finally:
+        terminal.close()
+
+
 def enter(terminal: Terminal, server: AnsweringServer) -> None:
     """Press Enter until the program asks the model: again each second, for some take what comes quickly for a paste."""
     end = time.monotonic() + 20
@@ -76,10 +103,13 @@ def main() -> None:
         for number in range(args.runs + 1):
             for program in measured:
                 measure(program, server)
+                for name, text in TYPED.items():
+                    measure_typed(program, server, name, text)
                 if number == 0:
                     program.figures.clear()
     shutil.rmtree(homes, ignore_errors=True)
-    report(measured, ["first paint ms", "prompt usable ms", "first request ms", "memory MiB"])
+    typed = [*TYPED, *(f"{name} CPU" for name in TYPED)]
+    report(measured, ["first paint ms", "prompt usable ms", "first request ms", "memory MiB", *typed, "exit ms"])
 
 
 if __name__ == "__main__":

@@ -69,6 +69,8 @@ class TurnQueue:
         self._has_commands = deliver is None
         self._holds_after_interrupt = holds_after_interrupt
         self._drafts: deque[Draft] = deque()
+        self._said: list[Draft] = []
+        """Those of them that were to start a turn at once: no later message overtakes them."""
         self._worker: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Outcome] | None = None
         self._began = 0.0
@@ -100,25 +102,29 @@ class TurnQueue:
         """The messages that were not delivered yet, in the order of delivery: first those that steer."""
         return (*self.steering, *(draft.text for draft in self._drafts))
 
-    def attach(self, session: Session) -> None:
-        """Use this session from now on: show its background events, send it what waits."""
+    def attach(self, session: Session, turn: AsyncGenerator[Event, None] | None = None) -> None:
+        """Use this session from now on: show its background events, the turn that runs, send it what waits."""
         self.session = session
         if self._background is not None:
             self._background.cancel()
         self._background = asyncio.create_task(self._show_background(session))
-        if self._drafts:
-            self._start_worker()
+        if self._drafts or turn is not None:
+            self._start_worker(turn)
 
     def say(self, draft: Draft) -> None:
         """Start a turn with a message, or steer the turn that runs. A command runs at once, during the turn."""
         session = self.session
         if session is None or not self.running:
+            self._said.append(draft)
             self.queue(draft)
         elif self._has_commands and draft.text.startswith(("/", "#")):
             task = asyncio.create_task(self._run_command_or_wait(draft))
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
-        elif (self._has_commands and draft.text.startswith("!")) or not session.running:
+        elif self._said or not session.running:
+            self._said.append(draft)
+            self.queue(draft)
+        elif self._has_commands and draft.text.startswith("!"):
             self.queue(draft)
         else:
             self._steer(draft)
@@ -132,6 +138,7 @@ class TurnQueue:
     def withdraw(self) -> Draft | None:
         """Remove the last message that was not delivered yet, and return it."""
         draft = self._drafts.pop() if self._drafts else self.session.withdraw() if self.session else None
+        self._forget_said(draft)
         if draft is not None:
             self._observer.queue_changed()
         return draft
@@ -211,6 +218,7 @@ class TurnQueue:
         """
         self._is_stopped = True
         self._drafts.clear()
+        self._said.clear()
         if self.session is None:
             return
         await self.finish_turn(turn_timeout)
@@ -241,8 +249,12 @@ class TurnQueue:
             await self.run(events)
         while self._drafts and not self._is_held and not self._is_stopped:
             draft = self._drafts.popleft()
+            self._forget_said(draft)
             self._observer.queue_changed()
             await self._deliver(draft)
+
+    def _forget_said(self, draft: Draft | None) -> None:
+        self._said = [said for said in self._said if said is not draft]
 
     def _steer(self, draft: Draft) -> None:
         if self.session is not None:

@@ -47,7 +47,7 @@ class TellingSession(FakeSession):
             file.write(json.dumps(what) + "\n")
 
     def send(self, text, images=()):
-        self.tell(sent=text)
+        self.tell(sent=text, before_textual="textual.app" not in sys.modules)
         return super().send(text, images)
 
     def answer(self, question_id, answer):

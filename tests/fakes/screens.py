@@ -10,6 +10,7 @@ from pathlib import Path
 from fakes.fake_session import FakeSession, opener
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
 
@@ -20,7 +21,8 @@ def screen_of(
     """An app on these sessions; its questions listen at once."""
     QuestionPanel.GRACE = 0.0
     values = {"version": "0.1.0", "cwd": Path("/project"), **look}
-    return OuroApp(open_session or opener(*sessions), request or OpenRequest(), first_message, Look(**values))
+    start = SessionStart(open_session or opener(*sessions), request or OpenRequest(), first_message)
+    return OuroApp(start, Look(**values))
 
 
 async def until(pilot, is_so: Callable[[], object], seconds: float = 10.0) -> None:

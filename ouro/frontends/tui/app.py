@@ -15,17 +15,18 @@ from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.frontends.tui import external
 from ouro.frontends.tui.driver import TerminalDriver
-from ouro.frontends.tui.front_end import OpenSession, ScreenFrontEnd
+from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet, Picker
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
-from ouro.session.opening import PICK, OpenRequest
+from ouro.session.opening import PICK
 from ouro.session.turn_queue import Draft
 from ouro.utils.log import log
 
@@ -44,9 +45,7 @@ class OuroApp(App[int], inherit_bindings=False):
 
     def __init__(
         self,
-        open_session: OpenSession,
-        request: OpenRequest,
-        first_message: str,
+        start: SessionStart,
         look: Look,
         *,
         save_theme: Callable[[str], None] | None = None,
@@ -56,14 +55,15 @@ class OuroApp(App[int], inherit_bindings=False):
         super().__init__(driver_class=driver_class)
         self.failure: OuroError | None = None
         """Why no session could be opened, if that ended the program."""
-        self._request = request
-        self._first_message = first_message
+        self._start = start
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
-        self.conversation = ConversationScreen(look, keymap, self._run_command, takes_focus=request.resume != PICK)
+        self.conversation = ConversationScreen(
+            look, keymap, self._run_command, takes_focus=start.request.resume != PICK
+        )
         self.turns = self.conversation.turns
         self.front_end = ScreenFrontEnd(
-            self, self.conversation, keymap, open_session, open_catalog=open_catalog, save_theme=save_theme
+            self, self.conversation, keymap, start, open_catalog=open_catalog, save_theme=save_theme
         )
         self._actions = KeyActions(self, self.conversation, self.front_end)
         for key, name in keymap.of("app").items():
@@ -86,8 +86,9 @@ class OuroApp(App[int], inherit_bindings=False):
         self.begin_capture_print(self)
         # Textual draws only changes; after another program the screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
-        if self._first_message:
-            self.turns.queue(Draft(self._first_message))
+        if self._start.message:
+            self.turns.queue(Draft(self._start.message))
+        self.conversation.prompt_history.add(self._start.typed)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
 
     def on_descendant_focus(self) -> None:
@@ -101,7 +102,7 @@ class OuroApp(App[int], inherit_bindings=False):
     on_app_blur = on_app_focus
 
     async def _open(self) -> None:
-        self.failure = await self.front_end.open_first(self._request)
+        self.failure = await self.front_end.open_first(self._start.request)
         if self.failure is not None:
             self.exit(self.failure.exit_code)
         elif self.focused is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from textual.app import App
@@ -17,6 +17,7 @@ from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Picker, Sheet
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenRequest, Part, open_interactively
 from ouro.session.turn_queue import Draft, TurnQueue
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ouro.session import Resumed, Session, SessionCatalog
 
 R = TypeVar("R")
-OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
 
 
 class ScreenFrontEnd:
@@ -41,7 +41,7 @@ class ScreenFrontEnd:
         app: App[Any],
         conversation: ConversationScreen,
         keymap: Keymap,
-        open_session: OpenSession,
+        start: SessionStart,
         *,
         open_catalog: GetCatalog | None = None,
         save_theme: Callable[[str], None] | None = None,
@@ -50,7 +50,7 @@ class ScreenFrontEnd:
         self._conversation = conversation
         self._turns = conversation.turns
         self.keymap = keymap
-        self._open_session = open_session
+        self._start = start
         self._open_catalog = open_catalog
         self._save_theme = save_theme
         self._resume_card: asyncio.Task[None] | None = None
@@ -208,15 +208,16 @@ class ScreenFrontEnd:
 
     async def _open_interactively(self, request: OpenRequest) -> Session | None:
         dialog = ScreenOpenDialog(self, self._turns, self._open_catalog)
-        return await open_interactively(self._open_session, request, dialog)
+        return await open_interactively(self._start.open, request, dialog)
 
     async def _use(self, session: Session, message: int) -> None:
-        self._conversation.attach(session)
+        turn = self._start.take_turn()
+        self._conversation.attach(session, is_new=turn is not None)
         if message:
             await self._conversation.go_to(message)
         for notice in session.notices:
             self._conversation.show(Said(notice, "warning"))
-        self._turns.attach(session)
+        self._turns.attach(session, turn)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TextIO
 from ouro.errors import DemoRequested
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.session_start import OpenSession, SessionStart
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
-    from ouro.frontends.tui.front_end import OpenSession
     from ouro.frontends.tui.screens.session_picker import GetCatalog
     from ouro.session import OpenRequest
 
@@ -57,27 +57,27 @@ def run_tui(
     Raises:
         ConfigError: `tui.keys` or `tui.status` name an unknown action or item.
     """
-    try:
+
+    def make_app() -> OuroApp:
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
 
         gc.freeze()  # imports stay for good: the garbage collector need not look at them again
+        driver = partial(TerminalDriver, frame=frame, output=terminal)
+        return OuroApp(start, look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
+
+    start = SessionStart(open_session, request, first_message, frame.take_message if frame else str)
+    try:
         with _standard_error_in_log() as terminal:
-            driver = partial(TerminalDriver, frame=frame, output=terminal)
-            app = OuroApp(
-                open_session,
-                request,
-                first_message,
-                look,
-                save_theme=save_theme,
-                open_catalog=open_catalog,
-                driver_class=driver,
-            )
-            asyncio.run(_run(app, frame))
+            app = asyncio.run(_run(start, make_app, frame))
     except BaseException:
         if frame is not None:
             frame.restore()
         raise
+    if isinstance(app, int):
+        if frame is not None:
+            frame.restore()
+        return app
     if frame is not None:
         frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
@@ -86,15 +86,39 @@ def run_tui(
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
-async def _run(app: OuroApp, frame: FirstFrame | None) -> None:
-    loop = asyncio.get_running_loop()
+async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: FirstFrame | None) -> OuroApp | int:
+    """Run the app to its end; returns the exit code if it ends before there is an app."""
+    app: OuroApp | None = None
+    loop, code = asyncio.get_running_loop(), 0
+    opening = asyncio.ensure_future(start.begin())
+
+    def end(number: int) -> None:
+        nonlocal code
+        code = 0 if frame is not None and frame.has_left else 128 + number
+        if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
+            return  # Ctrl+C reaches every process of the terminal, and is meant for the editor or the pager
+        _end_by_force(frame, code)
+        if app is None:
+            opening.cancel()
+        else:
+            _end(app, code)
+
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        loop.add_signal_handler(number, _end, app, frame, number)
-    loop.call_later(WARM_UP_AFTER, threading.Thread(target=_warm_up, daemon=True).start)
+        loop.add_signal_handler(number, end, number)
     try:
+        await opening
+        app = make_app()
+        loop.call_later(WARM_UP_AFTER, threading.Thread(target=_warm_up, daemon=True).start)
         await app.run_async()
+    except asyncio.CancelledError:
+        if app is not None or not opening.cancelled():
+            raise
+        return code
     finally:
-        await app.turns.close(turn_timeout=TURN_TIMEOUT, timeout=CLOSE_TIMEOUT)
+        if app is not None:
+            await app.turns.close(turn_timeout=TURN_TIMEOUT, timeout=CLOSE_TIMEOUT)
+        await start.close()
+    return app
 
 
 def _warm_up() -> None:
@@ -107,11 +131,8 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def _end(app: OuroApp, frame: FirstFrame | None, number: int) -> None:
-    """End after a signal: in good order, or by force after EXIT_TIMEOUT."""
-    if app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
-        return  # Ctrl+C reaches every process of the terminal, and is meant for the editor or the pager
-    code = 0 if frame is not None and frame.has_left else 128 + number
+def _end_by_force(frame: FirstFrame | None, code: int) -> None:
+    """End after EXIT_TIMEOUT, whatever hangs."""
 
     def force() -> None:
         if frame is not None:
@@ -121,6 +142,10 @@ def _end(app: OuroApp, frame: FirstFrame | None, number: int) -> None:
     timer = threading.Timer(EXIT_TIMEOUT, force)
     timer.daemon = True
     timer.start()
+
+
+def _end(app: OuroApp, code: int) -> None:
+    """End in good order."""
     if app.turns.session is not None:
         app.turns.session.kill_children()
     app.exit(code)

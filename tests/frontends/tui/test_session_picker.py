@@ -12,6 +12,7 @@ from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.memory.backend import DailyUsage
 from ouro.messages import Usage
 from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo
@@ -72,7 +73,7 @@ def app_on(session_catalog, open_session, request=None):
         return session_catalog
 
     look = Look(version="0.1.0", cwd=Path("/project"))
-    return OuroApp(open_session, request or OpenRequest(PICK), "", look, open_catalog=open_catalog)
+    return OuroApp(SessionStart(open_session, request or OpenRequest(PICK)), look, open_catalog=open_catalog)
 
 
 async def picking(pilot):

@@ -145,3 +145,4 @@ def test_a_thousand_keys_a_second_during_the_start_arrive_once_and_in_order(star
     terminal.until(lambda: len(terminal.told("sent")) == len(messages) and terminal.shows("❯ the rest"))
     thread.join()
     assert terminal.told("sent") == messages
+    assert terminal.told("before_textual")[0]

@@ -148,9 +148,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     # The session
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: Session, *, is_new: bool = False) -> None:
+        """Show this session; if it `is_new`, its turn is shown by its events."""
         self.session = session
-        self.show_again()
+        if is_new:
+            self.show_state()
+        else:
+            self.show_again()
         if self._welcomes and session.resumed is None:
             self.transcript.add(AnswerBlock(welcome(session)))
         self._welcomes = False
