@@ -269,9 +269,9 @@ class _SessionBuilder:
             self.workspace,
             self._mode(),
             allow=(*settings.allow, *rules.load()),
-            ask=settings.ask,
-            deny=settings.deny,
-            on_remember=rules.add,
+            ask=(*settings.ask, *rules.load("ask")),
+            deny=(*settings.deny, *rules.load("deny")),
+            saved=rules,
             finds_secret=self.mask.kind_of_secret,
         )
 

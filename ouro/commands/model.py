@@ -1,11 +1,10 @@
-"""Commands on the model and its permissions: model, think, permissions, plan."""
+"""Commands on the model and the mode: model, think, plan."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render import code
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.llm import Effort
@@ -48,18 +47,6 @@ async def think(front_end: FrontEnd, argument: str) -> None:
     await front_end.session.set_model(effort=effort)
     front_end.say(f"Thinking: {effort}")
     front_end.redraw()
-
-
-async def permissions(front_end: FrontEnd, argument: str) -> None:
-    if not argument:
-        rules = front_end.session.permission_rules()
-        listed = "\n".join(f"- {code(rule)}" for rule in rules)
-        front_end.show(f"**Rules in force**\n\n{listed}" if rules else "No permission rules yet.")
-    current = front_end.session.status().mode
-    choices = [Choice(mode, mode, what) for mode, what in MODES.items()]
-    chosen = argument or await front_end.choose("Mode", choices, current)
-    if chosen:
-        set_mode(front_end, chosen)
 
 
 async def plan(front_end: FrontEnd, argument: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from ouro.safety import protected
@@ -18,8 +17,10 @@ from ouro.safety.rules import (
     Decision,
     Deny,
     Effect,
+    Kind,
     Mode,
     Rule,
+    RuleStore,
     narrower,
     parse_rule,
     parse_rules,
@@ -33,7 +34,6 @@ MAX_RULES = 3
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 """In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
-Kind = Literal["deny", "ask", "allow"]
 
 
 def joined_rules(rules: Sequence[str]) -> str:
@@ -48,7 +48,7 @@ class Permissions:
     Args:
         mode: may be set at any time.
         allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before allow.
-        on_remember: called with each rule that the user wants to save.
+        saved: keeps the rules that the user saves, and what rules have allowed.
         finds_secret: returns the kind of secret in a text; such a text is not committed to memory.
 
     Raises:
@@ -63,7 +63,7 @@ class Permissions:
         allow: Sequence[str] = (),
         ask: Sequence[str] = (),
         deny: Sequence[str] = (),
-        on_remember: Callable[[str], None] = lambda _rule: None,
+        saved: RuleStore | None = None,
         finds_secret: Callable[[str], str] = lambda _text: "",
     ) -> None:
         self.workspace = workspace
@@ -75,7 +75,9 @@ class Permissions:
             "ask": [parse_rule(text) for text in ask],
             "allow": [parse_rule(text) for text in allow],
         }
-        self._on_remember = on_remember
+        self.saved = saved
+        self._matched: dict[str, str] = {}
+        """Allow rules that the decision at hand rests on, and what they allow."""
 
     @property
     def mode(self) -> Mode:
@@ -94,12 +96,20 @@ class Permissions:
         return child
 
     @property
-    def rules(self) -> tuple[str, ...]:
-        """The rules in force, strongest first, each as `allow shell(git status *)`."""
-        return tuple(f"{kind} {rule}" for kind, rules in self._rules.items() for rule in rules)
+    def rules(self) -> tuple[tuple[Kind, str], ...]:
+        """The rules in force with their kinds, strongest first."""
+        return tuple((kind, str(rule)) for kind, rules in self._rules.items() for rule in rules)
 
     def decide(self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False) -> Decision:
         """What to do with a call of `tool` that would touch `targets`; `outside`: a command is to leave the sandbox."""
+        self._matched.clear()
+        decision = self._decide(tool, effect, targets, outside)
+        if isinstance(decision, Allow) and self.saved is not None:
+            for rule, what in self._matched.items():
+                self.saved.note_use(rule, what or tool)
+        return decision
+
+    def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
         if rule := self.first("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user.")
         decisions = [self._on_target(tool, effect, target, outside) for target in targets or ("",)]
@@ -119,12 +129,19 @@ class Permissions:
             if writes or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
-    def remember(self, rule: str) -> None:
-        """Add an allow rule, or several separated by commas. Raises ConfigError: the rule cannot be read."""
-        new = [rule for rule in parse_rules(rule) if rule not in self._rules["allow"]]
-        self._rules["allow"] += new  # in force even if it cannot be saved
-        for added in new:
-            self._on_remember(str(added))
+    def remember(self, rule: str, kind: Kind = "allow") -> None:
+        """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule cannot be read."""
+        new = [rule for rule in parse_rules(rule) if rule not in self._rules[kind]]
+        self._rules[kind] += new  # in force even if it cannot be saved
+        if self.saved is not None:
+            for added in new:
+                self.saved.add(str(added), kind)
+
+    def revoke(self, rule: str, kind: Kind) -> None:
+        """Let a rule no longer hold, and delete it where it is saved."""
+        self._rules[kind][:] = [known for known in self._rules[kind] if str(known) != rule]
+        if self.saved is not None:
+            self.saved.remove(rule, kind)
 
     @contextmanager
     def widened(self, allow: Sequence[str]) -> Iterator[None]:
@@ -136,9 +153,12 @@ class Permissions:
         finally:
             self._rules["allow"] = [rule for rule in self._rules["allow"] if not any(rule is own for own in lent)]
 
-    def first(self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool]) -> Rule | None:
-        """The first rule of a kind that is about the tool and passes the test."""
-        return next(filter(test, self._about(kind, tool, effect)), None)
+    def first(self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = "") -> Rule | None:
+        """The first rule of a kind that is about the tool and passes the test; `what` it would allow."""
+        found = next(filter(test, self._about(kind, tool, effect)), None)
+        if found is not None and kind == "allow":
+            self._matched[str(found)] = what
+        return found
 
     def on_path(self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path) -> Rule | None:
         """The first rule that asks about or denies a path, resolved or as given."""
@@ -159,6 +179,7 @@ class Permissions:
             start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
             covers = inside or (rule.pattern or "").startswith(("/", "~"))
             if covers and (area is None or protected.is_under(start, area)) and rule.matches_path(path, root):
+                self._matched[str(rule)] = self.workspace.shown(path)
                 return True
         if effect is Effect.READ:
             return inside or (self.mode == "auto" and area is None)
@@ -210,9 +231,9 @@ class Permissions:
             return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
         if rule := self.first("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Ask(f"the rule `ask {rule}` says so")
-        if self.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url)):
-            return Allow()
         host = urlsplit(url).hostname or ""
+        if self.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
+            return Allow()
         return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and plain(host) else tool)
 
     def _on_mcp(self, tool: str, name: str) -> Decision:
@@ -222,7 +243,7 @@ class Permissions:
             return Ask(f"plan mode is on, and {name} may change something")
         if rule := self.first("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
             return Ask(f"the rule `ask {rule}` says so")
-        if self.mode == "auto" or self.first("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+        if self.mode == "auto" or self.first("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name):
             return Allow()
         rule_text = f"mcp({name})" if plain(name) else ""
         return Ask(f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", rule_text)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -69,6 +72,8 @@ class Deny(msgspec.Struct, frozen=True):
 
 
 Decision = Allow | Ask | Deny
+Kind = Literal["deny", "ask", "allow"]
+"""Of a rule."""
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
@@ -180,44 +185,100 @@ def _globbed(pattern: str, star: str) -> str:
     return "".join(named.get(part, re.escape(part)) for part in parts)
 
 
-_HEADER = '# Rules from the answer "always", by folder. Delete a line to be asked again.\n'
+_HEADER = '# Rules from the answer "always" and from /permissions, by folder. Delete a line to be asked again.\n'
+_MAX_USES = 100_000
+"""Bytes of the record of uses; of a larger one the last use of each rule is kept."""
+
+
+class RuleUse(msgspec.Struct, frozen=True):
+    """What an allow rule has allowed last, and when."""
+
+    project: str
+    rule: str
+    what: str
+    at: str
 
 
 class RuleStore:
-    """The saved rules of one project, in one file for all projects, readable by the user alone."""
+    """The saved rules of one project, in one file for all projects, readable by the user alone; and their last uses.
+
+    In the file, `ask` and `deny` rules have these words in front.
+    """
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
+        self._uses = path.with_name("permissions_used.jsonl")
         self._project = str(project.resolve())
 
-    def load(self) -> tuple[str, ...]:
-        """The project's rules, oldest first; none when there is no file.
+    def load(self, kind: Kind = "allow") -> tuple[str, ...]:
+        """The project's rules of a kind, oldest first; none when there is no file.
 
         Raises:
             ConfigError: the file does not hold rules; it is left as it is.
         """
-        return self._read().get(self._project, ())
+        kinds = (text.partition(" ") for text in self._read().get(self._project, ()))
+        rules = (
+            (first, rest) if first in ("ask", "deny") else ("allow", first + space + rest)
+            for first, space, rest in kinds
+        )
+        return tuple(rule for found, rule in rules if found == kind)
 
-    def add(self, rule: str) -> None:
+    def add(self, rule: str, kind: Kind = "allow") -> None:
         """Save a rule; it is on disk when this returns. Rules of other sessions stay.
 
         Raises:
             ConfigError: the file does not hold rules.
             OSError: it cannot be written.
         """
+        parse_rule(rule)
+        self._change(lambda saved: saved if _saved(kind, rule) in saved else (*saved, _saved(kind, rule)))
+
+    def remove(self, rule: str, kind: Kind = "allow") -> None:
+        """Delete a saved rule. Raises as `add`."""
+        self._change(lambda saved: tuple(text for text in saved if text != _saved(kind, rule)))
+
+    def note_use(self, rule: str, what: str) -> None:
+        """Record what an allow rule has allowed; not being able to is no error."""
+        use = RuleUse(self._project, rule, what, datetime.now(UTC).isoformat(timespec="seconds"))
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._uses, flags, 0o600)
+            try:
+                os.write(descriptor, msgspec.json.encode(use) + b"\n")
+                size = os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+            if size > _MAX_USES:
+                kept = {(use.project, use.rule): msgspec.json.encode(use).decode() for use in self._all_uses()}
+                write_private(self._uses, "".join(f"{line}\n" for line in kept.values()))
+
+    def uses(self) -> dict[str, RuleUse]:
+        """The last use of each rule in this project."""
+        return {use.rule: use for use in self._all_uses() if use.project == self._project}
+
+    def _all_uses(self) -> Iterator[RuleUse]:
+        for row in self._uses.read_bytes().splitlines() if self._uses.is_file() else ():
+            with suppress(msgspec.MsgspecError):
+                yield msgspec.json.decode(row, type=RuleUse)
+
+    def _change(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
         import yaml
 
-        parse_rule(rule)
         ensure_private_dir(self._path.parent)
         with lock_file(self._path.with_suffix(".lock")):
             projects = self._read()
-            if rule not in (saved := projects.get(self._project, ())):
-                texts = {name: list(rules) for name, rules in {**projects, self._project: (*saved, rule)}.items()}
+            saved = projects.get(self._project, ())
+            if (changed := change(saved)) != saved:
+                texts = {name: list(rules) for name, rules in {**projects, self._project: changed}.items() if rules}
                 write_private(self._path, _HEADER + yaml.safe_dump(texts, allow_unicode=True, sort_keys=True))
 
     def _read(self) -> dict[str, tuple[str, ...]]:
         table = read_yaml(self._path)
         projects = {name: convert(node, tuple[str, ...], str(self._path), name) for name, node in table.entries.items()}
         for rule in projects.get(self._project, ()):
-            parse_rule(rule)
+            parse_rule(re.sub("^(ask|deny) ", "", rule))
         return projects
+
+
+def _saved(kind: Kind, rule: str) -> str:
+    return rule if kind == "allow" else f"{kind} {rule}"

@@ -20,7 +20,7 @@ from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, ToolCall, Usage, user
-from ouro.safety import Mode
+from ouro.safety import Mode, Permissions
 from ouro.session.agent_turn import AgentTurn
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
@@ -185,9 +185,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def rename(self, title: str) -> None:
         self.transcript.set_title(title)
 
-    def permission_rules(self) -> tuple[str, ...]:
-        """The rules in force, as `allow shell(git status*)`."""
-        return self.workbench.permissions.rules
+    @property
+    def permissions(self) -> Permissions:
+        return self.workbench.permissions
 
     def project_files(self) -> list[str]:
         """What `@` completes: files, and resources of MCP servers (`server:uri`)."""

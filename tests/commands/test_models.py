@@ -43,10 +43,3 @@ async def test_plan_goes_in_and_out_and_sends_what_to_plan():
     assert front_end.session.status().mode == "ask"
     await dispatch(front_end, "/plan a cache")
     assert (front_end.session.status().mode, front_end.sent) == ("plan", ["a cache"])
-
-
-async def test_permissions_shows_the_rules_and_sets_the_mode():
-    front_end = FakeFrontEnd(picks=["auto"])
-    await dispatch(front_end, "/permissions")
-    assert front_end.shown == ["**Rules in force**\n\n- `shell(git status*)`"]
-    assert front_end.session.status().mode == "auto"

@@ -46,6 +46,7 @@ from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
+from ouro.safety import Permissions, Workspace
 from ouro.session import Draft, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
 from ouro.session.extensions import SessionExtensions
 from ouro.settings import SubagentSettings
@@ -273,8 +274,9 @@ class FakeSession:
     def rename(self, title: str) -> None:
         self.title = title
 
-    def permission_rules(self) -> tuple[str, ...]:
-        return self.rules
+    @cached_property
+    def permissions(self) -> Permissions:
+        return Permissions(Workspace(self.cwd), "ask", allow=self.rules)
 
     def project_files(self) -> list[str]:
         return self.files

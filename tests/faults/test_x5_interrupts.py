@@ -146,7 +146,7 @@ async def test_x5_an_answer_to_a_question_that_is_gone_is_dropped(repository):
     session.answer(asked[0], Permit("always"))
     session.answer("nothing", Permit("yes"))
     assert not (repository / "made").exists()
-    assert session.permission_rules() == ()
+    assert session.permissions.rules == ()
     await session.close()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, RuleStore, Workspace
 
 MODES = ("ask", "edit", "plan", "auto")
 
@@ -308,13 +308,17 @@ def test_several_targets_are_asked_in_one_question(root):
     assert decision.rule == "write(src/**), write(./c.py)"
 
 
-def test_what_is_remembered_is_kept_once_and_told(root):
-    kept: list[str] = []
-    permissions = Permissions(Workspace(root), "ask", deny=["shell(rm *)"], on_remember=kept.append)
+def test_what_is_remembered_is_kept_once(root, tmp_path):
+    saved = RuleStore(tmp_path / "own" / "permissions.yaml", root)
+    permissions = Permissions(Workspace(root), "ask", deny=["shell(rm *)"], saved=saved)
     permissions.remember("shell(git add *), shell(git commit *)")
     permissions.remember("shell(git add *)")
-    assert kept == ["shell(git add *)", "shell(git commit *)"]
-    assert permissions.rules == ("deny shell(rm *)", "allow shell(git add *)", "allow shell(git commit *)")
+    assert saved.load() == ("shell(git add *)", "shell(git commit *)")
+    assert permissions.rules == (
+        ("deny", "shell(rm *)"),
+        ("allow", "shell(git add *)"),
+        ("allow", "shell(git commit *)"),
+    )
     with pytest.raises(ConfigError):
         permissions.remember("shell(")
 

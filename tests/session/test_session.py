@@ -124,7 +124,7 @@ async def test_always_is_remembered_in_the_next_session(repository):
             first.answer(event.question_id, Permit("always"))
     await first.close()
     second = await open_session(OpenRequest())
-    assert any(session_rule in rule for rule in second.permission_rules())
+    assert any(rule in session_rule for _, rule in second.permissions.rules)
     await second.close()
 
 

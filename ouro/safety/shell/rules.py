@@ -204,7 +204,9 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     )
     if command is None or is_writable:
         return is_writable
-    return bool(policy.first("allow", tool, Effect.RUN, lambda rule: _allows(rule, command)))
+    # Words behind the first two may be secrets, which are not written down.
+    shown = " ".join(word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text))
+    return bool(policy.first("allow", tool, Effect.RUN, lambda rule: _allows(rule, command), shown))
 
 
 def _allows(rule: Rule, command: Command) -> bool:

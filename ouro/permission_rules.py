@@ -1,0 +1,133 @@
+"""Commands on permissions: the rules with their sources and last uses, add one, revoke one, set the mode."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.commands.action import ActionContext, Answer
+from ouro.commands.model import MODES, set_mode
+from ouro.commands.render import CodeSpan, Title, as_markdown, line, table
+from ouro.config import explain_settings, save_setting
+from ouro.display import Choice
+from ouro.errors import UsageError
+from ouro.safety import Kind
+from ouro.utils.git import find_root
+
+if TYPE_CHECKING:
+    from ouro.commands.front_end import FrontEnd
+    from ouro.session import Session
+
+_KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
+_NONE = "No permission rules yet."
+_FILES = {"user": "~/.ouro/config.yaml", "project": ".ouro/config.yaml", "saved": "saved for this folder"}
+
+
+class ListedRule(msgspec.Struct, frozen=True):
+    """A rule in force."""
+
+    kind: Kind
+    rule: str
+    source: str
+    """`user`, `project`, `saved` (by "always" or a command) or `session`."""
+    allowed: str = ""
+    """What it has allowed last."""
+    at: str = ""
+
+
+def listed(session: Session) -> tuple[ListedRule, ...]:
+    """The rules in force, strongest first. Raises ConfigError."""
+    saved, root = session.permissions.saved, find_root(session.cwd) or session.cwd
+    own, all_files = explain_settings(), explain_settings(root)
+    uses = saved.uses() if saved is not None else {}
+    found = []
+    for kind, rule in session.permissions.rules:
+        places = {
+            "saved": saved.load(kind) if saved is not None else (),
+            "user": own[f"permissions.{kind}"].value,
+            "project": all_files[f"permissions.{kind}"].value,
+        }
+        source = next((name for name, rules in places.items() if rule in rules), "session")
+        use = uses.get(rule) if kind == "allow" else None
+        found.append(ListedRule(kind, rule, source, use.what if use else "", use.at if use else ""))
+    return tuple(found)
+
+
+async def list_rules(context: ActionContext) -> Answer:
+    async with context.open_session() as session:
+        return _answer(session)
+
+
+async def allow(context: ActionContext, rule: str) -> Answer:
+    return await _add(context, "allow", rule)
+
+
+async def ask(context: ActionContext, rule: str) -> Answer:
+    return await _add(context, "ask", rule)
+
+
+async def deny(context: ActionContext, rule: str) -> Answer:
+    return await _add(context, "deny", rule)
+
+
+async def revoke(context: ActionContext, rule: str) -> Answer:
+    async with context.open_session() as session:
+        return _revoke(session, rule)
+
+
+async def permissions(front_end: FrontEnd, argument: str) -> None:
+    """Of a session: the rules and the mode, or one change."""
+    session, (word, _, rule) = front_end.session, argument.partition(" ")
+    if word in (*_KINDS, "revoke") and rule:
+        if word == "revoke":
+            _revoke(session, rule.strip())
+        else:
+            session.permissions.remember(rule.strip(), next(kind for kind in _KINDS if kind == word))
+        front_end.say(f"{word} {rule.strip()}")
+        return
+    rules = () if argument else listed(session)
+    if not argument:
+        front_end.show(as_markdown([Title("Rules in force"), *_answer(session).view]) if rules else _NONE)
+    choices = [Choice(mode, mode, what) for mode, what in MODES.items()]
+    choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
+    chosen = argument or await front_end.choose("Mode", choices, session.status().mode)
+    if chosen == "revoke":
+        names = [f"{found.kind} {found.rule}" for found in rules]
+        if picked := await front_end.choose("Which rule?", [Choice(name, name) for name in names]):
+            _revoke(session, picked)
+            front_end.say(f"revoked {picked}")
+    elif chosen:
+        set_mode(front_end, chosen)
+
+
+async def _add(context: ActionContext, kind: Kind, rule: str) -> Answer:
+    async with context.open_session() as session:
+        session.permissions.remember(rule, kind)
+        return _answer(session)
+
+
+def _revoke(session: Session, text: str) -> Answer:
+    found = [one for one in listed(session) if text in (one.rule, f"{one.kind} {one.rule}")]
+    if not found:
+        raise UsageError(f"There is no rule `{text}`.", commands=["permissions"])
+    for one in found:
+        if one.source == "project":
+            raise UsageError(f"`{one.rule}` is a rule of the project, in {_FILES['project']}. Edit that file.")
+        if one.source == "user":
+            name = f"permissions.{one.kind}"
+            save_setting(name, tuple(rule for rule in explain_settings()[name].value if rule != one.rule))
+        session.permissions.revoke(one.rule, one.kind)
+    return _answer(session)
+
+
+def _answer(session: Session) -> Answer:
+    rules = listed(session)
+    rows = [(one.kind, CodeSpan(one.rule), _FILES.get(one.source, "this session"), _last(one)) for one in rules]
+    return Answer(msgspec.to_builtins(rules), table(rows) or [line(_NONE)])
+
+
+def _last(rule: ListedRule) -> str:
+    when = f"{datetime.fromisoformat(rule.at).astimezone():%Y-%m-%d %H:%M}" if rule.at else ""
+    return f"allowed {rule.allowed}, {when}" if when else ""

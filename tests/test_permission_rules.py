@@ -1,0 +1,97 @@
+"""/permissions and `ouro permissions`: every rule with its source and its last use, added and revoked."""
+
+import json
+
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.ouro_program import OuroProgram
+
+from ouro.commands.slash import dispatch
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, RuleStore, Workspace
+from ouro.utils.runtime import get_config_path, get_permissions_path
+
+
+@pytest.fixture
+def front_end(home, repository) -> FakeFrontEnd:
+    get_config_path().parent.mkdir(exist_ok=True)
+    get_config_path().write_text("permissions:\n  # mine\n  allow: [shell(make *), shell(tox *)]\n")
+    front_end = FakeFrontEnd()
+    saved = RuleStore(get_permissions_path(), repository)
+    saved.add("shell(git push *)")
+    permissions = Permissions(
+        Workspace(repository), "ask", allow=("shell(make *)", "shell(tox *)", "shell(git push *)", "edit"), saved=saved
+    )
+    front_end.session.__dict__ |= {"permissions": permissions, "cwd": repository}
+    return front_end
+
+
+def decide(front_end: FakeFrontEnd, line: str):
+    return front_end.session.permissions.decide("shell", Effect.RUN, [line])
+
+
+async def test_each_rule_is_shown_with_its_source_and_what_it_allowed_last(front_end):
+    front_end.picks = [None]
+    assert isinstance(decide(front_end, "git push origin hunter2-secret"), Allow)
+    assert isinstance(decide(front_end, "git push --force"), Ask)
+    await dispatch(front_end, "/permissions")
+    (shown,) = front_end.shown
+    rows = [row for row in shown.splitlines() if "allow" in row]
+    assert "~/.ouro/config.yaml" in rows[0]
+    assert "saved for this folder" in rows[2]
+    assert "allowed git push, 20" in rows[2]
+    assert "this session" in rows[3]
+    assert "hunter2" not in shown + get_permissions_path().with_name("permissions_used.jsonl").read_text()
+
+
+async def test_a_rule_of_each_source_can_be_revoked(front_end):
+    for rule in ("shell(make *)", "allow shell(git push *)", "edit"):
+        await dispatch(front_end, f"/permissions revoke {rule}")
+    assert front_end.session.permissions.rules == (("allow", "shell(tox *)"),)
+    assert isinstance(decide(front_end, "make all"), Ask)
+    text = get_config_path().read_text()
+    assert ("shell(make *)" in text, "shell(tox *)" in text, "# mine" in text) == (False, True, True)
+    assert RuleStore(get_permissions_path(), front_end.session.cwd).load() == ()
+    await dispatch(front_end, "/permissions revoke shell(nothing)")
+    assert front_end.said[-1][0] == "error"
+
+
+async def test_a_rule_is_picked_from_the_list(front_end):
+    front_end.picks = ["revoke", "allow edit"]
+    await dispatch(front_end, "/permissions")
+    assert ("allow", "edit") not in front_end.session.permissions.rules
+
+
+async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):
+    await dispatch(front_end, "/permissions deny shell(git push *)")
+    await dispatch(front_end, "/permissions allow shell(npm test *)")
+    assert isinstance(decide(front_end, "git push"), Deny)
+    saved = RuleStore(get_permissions_path(), front_end.session.cwd)
+    assert saved.load("deny") == ("shell(git push *)",)
+    assert saved.load() == ("shell(git push *)", "shell(npm test *)")
+
+
+async def test_a_word_sets_the_mode(front_end):
+    await dispatch(front_end, "/permissions auto")
+    assert front_end.session.status().mode == "auto"
+    front_end.picks = ["edit"]
+    await dispatch(front_end, "/permissions")
+    assert front_end.session.status().mode == "edit"
+
+
+def test_what_rules_allowed_is_kept_short(home, repository, monkeypatch):
+    monkeypatch.setattr("ouro.safety.rules._MAX_USES", 2_000)
+    store = RuleStore(get_permissions_path(), repository)
+    get_permissions_path().parent.mkdir(exist_ok=True)
+    for number in range(50):
+        store.note_use("edit", f"file {number}")
+    assert store.uses()["edit"].what == "file 49"
+    assert len(get_permissions_path().with_name("permissions_used.jsonl").read_bytes()) < 2_000
+
+
+def test_from_a_shell(model_server, repository):
+    program = OuroProgram(model_server, repository)
+    assert program.headless("permissions", "deny", "shell(npm publish *)").code == 0
+    (rule,) = json.loads(program.headless("permissions", "list", "--json").out)
+    assert (rule["kind"], rule["rule"], rule["source"]) == ("deny", "shell(npm publish *)", "saved")
+    assert program.headless("permissions", "revoke", "shell(npm publish *)").code == 0
+    assert json.loads(program.headless("permissions", "list", "--json").out) == []
