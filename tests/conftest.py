@@ -13,8 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy
 import pytest
 
+from ouro.memory.index.embeddings import LocalEmbedder
 from ouro.safety.sandbox import choose_sandbox
 
 sys.dont_write_bytecode = False
@@ -86,6 +88,21 @@ def rules_of_all_tests(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KF_RULE_CACHE_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def vectors_of_all_tests():
+    """The local model takes some 30 ms for a text; most tests ask for the same ones."""
+    embed, vectors = LocalEmbedder.embed, {}
+
+    def known_or_embedded(self, texts):
+        if new := [text for text in dict.fromkeys(texts) if text not in vectors]:
+            vectors.update(zip(new, embed(self, new), strict=True))
+        return numpy.stack([vectors[text] for text in texts])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalEmbedder, "embed", known_or_embedded)
+        yield
 
 
 @pytest.fixture(autouse=True)

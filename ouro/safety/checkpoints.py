@@ -11,12 +11,12 @@ import hashlib
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from subprocess import PIPE, TimeoutExpired
 from typing import Literal
 
 import msgspec
@@ -318,39 +318,24 @@ class Checkpoints:
 
 
 def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"") -> tuple[int, bytes]:
-    """Run git on a repository of checkpoints by GitPython; returns its exit code and output.
+    """Run git on a repository of checkpoints; returns its exit code and output.
 
     Raises:
         CheckpointError: git is missing, or took too long.
     """
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    from git.cmd import Git
-    from git.exc import GitCommandNotFound
-
     options = [word for setting in _CONFIG for word in ("-c", setting)]
-    foreign = [word for name in os.environ if name.startswith("GIT_") for word in ("-u", name)]
-    command = [
-        "sh",
-        "-c",
-        'umask 077; exec "$@"',
-        "sh",
-        "env",
-        *foreign,
-        *(f"{name}={value}" for name, value in _ENVIRONMENT.items()),
-    ]
-    command += ["git", f"--git-dir={folder}", f"--work-tree={root}", *options, *arguments]
+    command = ["git", f"--git-dir={folder}", f"--work-tree={root}", *options, *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _ENVIRONMENT
     try:
-        running = Git(root).execute(command, istream=PIPE, as_process=True, shell=False, start_new_session=True)
-        process = running.proc  # `running` ends it when it is collected
-    except (GitCommandNotFound, OSError) as error:
-        raise CheckpointError("git is not installed, so files cannot be kept for undo.", "Install git.") from error
-    assert process is not None
-    try:
-        output, _ = process.communicate(data, _TIMEOUT)
-    except TimeoutExpired as error:
-        process.kill()
+        done = subprocess.run(
+            command, cwd=root, env=environment, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT, check=False, umask=0o077, start_new_session=True,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
         raise CheckpointError(f"git {arguments[0]} took more than {_TIMEOUT:.0f} seconds in {root}.") from error
-    return process.returncode, output
+    except OSError as error:
+        raise CheckpointError("git is not installed, so files cannot be kept for undo.", "Install git.") from error
+    return done.returncode, done.stdout
 
 
 def _is_left_out(root: Path, name: str) -> bool:

@@ -51,9 +51,9 @@ def test_a_text_is_found_as_it_was_in_a_commit_and_on_a_date(store):
 
     assert (store.text_at(first, "facts.md"), store.text_at(second, "facts.md")) == ("old\n", "new\n")
     assert (store.text_at(first, "\xe9t\xe9.md"), store.text_at(second, "\xe9t\xe9.md")) == (None, "x")
-    assert git_history.commit_at(store.repository, "2023-11-15") == first
-    assert git_history.commit_at(store.repository, "2023-11-01") == ""
-    assert git_history.commit_at(store.repository, "2030-01-01") == second
+    assert git_history.commit_at(store.repository, "2023-11-15T00:00:00Z") == first
+    assert git_history.commit_at(store.repository, "2023-11-01T00:00:00Z") == ""
+    assert git_history.commit_at(store.repository, "2030-01-01T00:00:00Z") == second
 
 
 def test_blame_leads_from_a_line_to_the_commit_and_the_turn(store):

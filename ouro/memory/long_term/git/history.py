@@ -61,9 +61,9 @@ def find_commit(repo: GitRepository, commit: str) -> Commit | None:
         return None
 
 
-def commit_at(repo: GitRepository, date: str) -> str:
-    """The commit of memory on a date; empty where there was none yet."""
-    found = log(repo, 1, before=date)
+def commit_at(repo: GitRepository, moment: str) -> str:
+    """The commit of memory at a date with its time; empty where there was none yet."""
+    found = log(repo, 1, before=moment)
     return found[0].id if found else ""
 
 
