@@ -174,9 +174,10 @@ async def test_b1_nothing_outside_changes_and_undo_brings_everything_inside_back
     (repository / "empty").mkdir()
 
     def everything_else() -> tuple:
-        refs = git(repository, "for-each-ref"), git(repository, "rev-parse", "HEAD"), git(repository, "config", "-l")
-        hooks = held(repository / ".git" / "hooks")
-        return held(home, ".ouro", repository.name), held(outside), refs, hooks, victim.poll()
+        own = repository / ".git"
+        files = [(own / name).read_bytes() for name in ("HEAD", "config")]
+        folders = [held(own / name) for name in ("refs", "hooks")]
+        return held(home, ".ouro", repository.name), held(outside), files, folders, victim.poll()
 
     before, elsewhere = held(repository, ".git"), everything_else()
     names = {"home": home, "outside": outside, "state": home / ".ouro", "victim": victim.pid}
@@ -191,9 +192,9 @@ async def test_b1_nothing_outside_changes_and_undo_brings_everything_inside_back
             if isinstance(event, PermissionAsked):
                 questions.append(line)
                 session.answer(event.question_id, Permit("no"))
-        if everything_else() != elsewhere:
+        if (now := everything_else()) != elsewhere:
             damage.append(line)
-            elsewhere = everything_else()
+            elsewhere = now
         if line in INSIDE and line not in questions and shutil.which(line.split()[0]):
             assert held(repository, ".git") != before, f"without an effect this shows nothing: {line}"
         await session.rewind.undo()

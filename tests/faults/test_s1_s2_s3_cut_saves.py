@@ -173,7 +173,8 @@ def test_s1_s2_a_save_with_a_long_output_beside_the_file_is_cut_anywhere(templat
 COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-22T20:14:03.120Z")
 
 
-@pytest.mark.parametrize("on_limit", [signal.SIG_DFL, signal.SIG_IGN], ids=["killed", "disk full"])
+# A process for each byte at which it is killed: a sample.
+@pytest.mark.parametrize(("on_limit", "step"), [(signal.SIG_DFL, 17), (signal.SIG_IGN, 3)], ids=["killed", "disk full"])
 @pytest.mark.parametrize(
     "make",
     [
@@ -182,13 +183,17 @@ COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11
     ],
     ids=["fork", "import"],
 )
-def test_s1_s2_a_session_that_is_made_whole_is_there_or_is_not(template, tmp_path, make, on_limit):
+def test_s1_s2_a_session_that_is_made_whole_is_there_or_is_not(template, tmp_path, make, on_limit, step):
     whole = tmp_path / "whole"
     shutil.copytree(template, whole)
     make(YamlFileMemoryStore(whole))
     size = wait(YamlFileMemoryStore(whole).get_session_stats(COPY.id)).size
-    for limit in range(0, size, 5):
-        assert in_a_child(limit, on_limit, lambda: make(YamlFileMemoryStore(template))) != 0
+    for limit in range(0, size, step):
+        if on_limit is signal.SIG_IGN:
+            with disk_full_at(limit), pytest.raises(SaveFailed):
+                make(YamlFileMemoryStore(template))
+        else:
+            assert in_a_child(limit, on_limit, lambda: make(YamlFileMemoryStore(template))) != 0
 
         assert [each.id for each in wait(YamlFileMemoryStore(template).list_sessions())] == [HEADER.id], limit
     store = YamlFileMemoryStore(template)

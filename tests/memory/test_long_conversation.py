@@ -44,7 +44,7 @@ def answer(request):
     tokens = Tokens(input=int(len(request.raw) / 3.5), output=150)
     if asks_for_summary(request):
         return Reply("## Goal\nTo look around.\n## Next\nThe next question.", tokens=tokens)
-    return Reply(["Das habe ich gesehen. " * 25], tokens=tokens)  # in one piece: this is not about streaming
+    return Reply(["Das habe ich gesehen. " * 130], tokens=tokens)  # in one piece: this is not about streaming
 
 
 def plain(messages):
@@ -61,20 +61,20 @@ async def say(session, text):
 
 
 @pytest.mark.slow
-async def test_after_300_turns_and_three_compactions_what_was_said_first_is_still_sent(model, model_server, repository):
+async def test_after_100_turns_and_three_compactions_what_was_said_first_is_still_sent(model, model_server, repository):
     model_server.script(answer)
     session = await open_session(Options(repository), OpenRequest())
     compactions = await say(session, FIRST)
     await say(session, PINNED)
     [number] = [each.number for each in session.window.pinnable() if each.text == PINNED]
     await session.window.pin(number)
-    for turn in range(3, 301):
+    for turn in range(3, 101):
         compactions += await say(session, f"Question {turn}: " + "and what of this? " * 6)
         sent = json.dumps(model_server.requests[-1].messages)
         assert FIRST in sent
         assert PINNED in sent
     assert len(compactions) >= 3
-    assert len(model_server.requests) == 300 + len(compactions)
+    assert len(model_server.requests) == 100 + len(compactions)
     assert all(len(request.raw) / 3.5 < WINDOW for request in model_server.requests)
 
     for number, request in enumerate(model_server.requests):
