@@ -131,10 +131,6 @@ class ShellJobs:
         await job.process.end()
         return self._info(job)
 
-    def kill_now(self, job_id: str) -> None:
-        """KILL a job at once, without waiting for it."""
-        self._job(job_id).process.kill()
-
     async def close(self) -> None:
         jobs = tuple(self._jobs.values())
         try:

@@ -1,10 +1,9 @@
-"""The files of a project without ignored ones, and fuzzy search in their names."""
+"""The files of a project without ignored ones."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from heapq import nsmallest
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 """The .gitignore files that apply in a folder, with their folders; the nearest first."""
 
 _GIT_SECONDS = 20.0
-_NEAR_SPELLING = 70.0
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
 _HEAPS = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
@@ -58,57 +56,6 @@ def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] =
                 waiting.append((f"{path}/", rules))
             else:
                 yield path
-
-
-def fuzzy_files(query: str, files: Sequence[str], limit: int = 20) -> list[str]:
-    """The files that `query` most likely means, best first.
-
-    First names that begin with it, names with a word that does, such paths; then names and paths that contain it, then
-    those with its letters in order. If nothing matches, the nearest spellings.
-    """
-    wanted = "".join(query.lower().split())
-    if not wanted:
-        return nsmallest(limit, files, key=lambda path: (path.count("/"), path))
-    ranked = [(_rank(wanted, path.lower()), len(path), path) for path in files if _has_letters(wanted, path.lower())]
-    if not ranked:
-        return _nearest_spellings(wanted, files, limit)
-    return [path for _, _, path in nsmallest(limit, ranked)]
-
-
-def _rank(wanted: str, path: str) -> int:
-    name = path[path.rfind("/") + 1 :]
-    if name.startswith(wanted):
-        return 0
-    if wanted in path:
-        in_name = wanted in name
-        words = _begins_word(wanted, name if in_name else path)
-        return (1 if in_name else 2) if words else (3 if in_name else 4)
-    return 5 if _has_letters(wanted, name) else 6
-
-
-def _begins_word(wanted: str, text: str) -> bool:
-    at = text.find(wanted)
-    while at > 0 and text[at - 1].isalnum():
-        at = text.find(wanted, at + 1)
-    return at >= 0
-
-
-def _has_letters(wanted: str, path: str) -> bool:
-    at = 0
-    for letter in wanted:
-        at = path.find(letter, at) + 1
-        if not at:
-            return False
-    return True
-
-
-def _nearest_spellings(wanted: str, files: Sequence[str], limit: int) -> list[str]:
-    from rapidfuzz import fuzz, process
-
-    found = process.extract(
-        wanted, files, scorer=fuzz.partial_ratio, processor=str.lower, score_cutoff=_NEAR_SPELLING, limit=limit
-    )
-    return [path for path, _, _ in found]
 
 
 def _listed_by_git(root: Path) -> list[str] | None:

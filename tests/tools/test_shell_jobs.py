@@ -67,13 +67,6 @@ async def test_closing_ends_every_job(bench):
     assert living("sleep\x0098764") == []
 
 
-async def test_a_job_can_be_killed_without_waiting(bench):
-    await bench.run("trap '' TERM; echo up; while :; do sleep 0.1; done", background=True)
-    await until(lambda: bench.jobs.list()[0].tail)
-    bench.jobs.kill_now("job_1")
-    await until(lambda: bench.jobs.list()[0].exit_code == -9)
-
-
 async def test_waiting_for_a_job_ends_when_the_job_ends(bench):
     await bench.run("sleep 0.05", background=True)
     await asyncio.wait_for(bench.jobs.wait("job_1", 60), 10)

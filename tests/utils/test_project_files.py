@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from ouro.utils.project_files import fuzzy_files, list_project_files, walk
+from ouro.utils.project_files import list_project_files, walk
 
 
 def put(root: Path, *names: str) -> None:
@@ -59,25 +57,3 @@ def test_without_git_the_rules_of_each_folder_hold(tmp_path):
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path):
     assert list_project_files(tmp_path / "none") == []
-
-
-FILES = ["src/api/handler.py", "src/handler/api.py", "tests/test_api.py", "docs/capital.md", "a/p/i.txt", "README.md"]
-
-
-@pytest.mark.parametrize(
-    ("query", "best"),
-    [
-        ("api", ["src/handler/api.py", "tests/test_api.py", "src/api/handler.py", "docs/capital.md", "a/p/i.txt"]),
-        ("API", ["src/handler/api.py", "tests/test_api.py", "src/api/handler.py", "docs/capital.md", "a/p/i.txt"]),
-        ("hapy", ["src/api/handler.py", "src/handler/api.py"]),
-        ("src/api", ["src/api/handler.py", "src/handler/api.py"]),
-        ("raedme", ["README.md"]),
-        ("", ["README.md", "docs/capital.md", "tests/test_api.py"]),
-    ],
-)
-def test_what_is_typed_finds_the_likeliest_first(query, best):
-    assert fuzzy_files(query, FILES, len(best)) == best
-
-
-def test_nonsense_finds_nothing():
-    assert fuzzy_files("qqqqxxxx", FILES) == []
