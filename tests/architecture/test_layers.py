@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,20 @@ def test_only_the_program_freezes_what_is_loaded():
     freezing = {source.name for source in sources() if "gc.freeze()" in source.text}
 
     assert freezing == {"cli.py", "frontends/tui/run.py"}
+
+
+def test_no_module_hides_a_lazy_export_of_its_package():
+    """Once such a module is imported, the package's attribute is the module, and the export is never looked up."""
+    names = {source.name.removesuffix(".py").removesuffix("/__init__") for source in sources()}
+    hidden = [
+        f"{package}/{item.asname or item.name}"
+        for source in sources()
+        if source.name.endswith("__init__.py") and "lazy_exports(" in source.text
+        for package in [source.name.removesuffix("/__init__.py")]
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom)
+        for item in node.names
+        if f"{package}/{item.asname or item.name}" in names
+    ]
+
+    assert hidden == []
