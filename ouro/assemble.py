@@ -171,8 +171,9 @@ async def _transcript(
         hint = "" if request.fork else " With --fork a copy of it would belong here."
         ground.notices.append(f"{resumed.project}, where this session was, is gone: it continues in {project}.{hint}")
     return await MemoryManager.resume(
-        store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=tasks.warn
-    )
+        store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=tasks.warn,
+        keeps_memory=request.part == "then",
+    )  # fmt: skip
 
 
 def _memory_stores(ground: Ground, mask: SecretMask) -> list[GitMemoryStore]:

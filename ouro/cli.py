@@ -182,8 +182,9 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
     parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
     parser.add_argument("--fork", action="store_true", help="with --resume or --continue: in a copy of the session")
-    parser.add_argument("--part", choices=("full", "tail", "summary"), default="full",
-                        help="with --resume: what the model is sent of it, all, a tail, or a summary")  # fmt: skip
+    parser.add_argument("--part", choices=("full", "tail", "summary", "then"), default="full",
+                        help="with --resume: what the model is sent of it, all, a tail, or a summary; "
+                        "`then`: all, with memory as it was")  # fmt: skip
     parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
     parser.add_argument("--allow", action="append", default=[], metavar="RULE", help="such as 'shell(pytest *)'")
     parser.add_argument("--deny", action="append", default=[], metavar="RULE", help="such as 'write(.env)'")

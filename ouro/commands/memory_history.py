@@ -1,4 +1,4 @@
-"""The history of memory: log, diff, blame, evidence, why, undo, as-of."""
+"""The history of memory: log, diff, blame, evidence, why, undo, at."""
 
 from __future__ import annotations
 
@@ -131,12 +131,17 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     return await context.memory(work)
 
 
-async def as_of(context: ActionContext, when: Sequence[str]) -> Answer:
-    """Memory as it was on a date; notes only by name, unless one was asked for."""
+async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
+    """Memory as it was on a date: all of it, one file or note (`show`), or what has some words (`search`)."""
     words = " ".join(when).split()
     is_long = words[0].isdigit() and len(words) > 1  # `3 days ago`
     size = (3 if words[2:3] == ["ago"] else 2) if is_long else 1
-    date, file = " ".join(words[:size]), " ".join(words[size:])
+    date, rest = " ".join(words[:size]), words[size:]
+    if rest[:1] == ["search"]:
+        hits = await context.memory(lambda memory: memory.timeline.search_at(date, " ".join(rest[1:])))
+        rows = [(CodeSpan(f"{hit.scope}/{hit.name}"), one_line(hit.text, _MAX_WORDS)) for hit in hits]
+        return Answer(hits, table(rows) or [line("No matches.")], 0 if hits else 1)
+    file = " ".join(rest[1:] if rest[:1] == ["show"] else rest)
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:
         return Answer(found, [line(f"There was no {file or 'memory'} yet on {date}.", level="error")], 1)
@@ -145,12 +150,11 @@ async def as_of(context: ActionContext, when: Sequence[str]) -> Answer:
         own = [old for old in found if old.scope == scope]
         commit = own[0].commit
         view.append(Title(f"{scope}, as of {commit.id[:7]} ({commit.at[:16].replace('T', ' ')})"))
-        notes = [] if file else [old.name for old in own if old.name.rpartition("/")[2].startswith("mem_")]
+        notes = [] if file else [old for old in own if old.note_text]
         for old in own:
-            if old.name not in notes:
+            if old not in notes:
                 view += [line(CodeSpan(old.name)), Quote(old.text, "markdown")]
-        if notes:
-            view.append(line(f"and {plural(len(notes), 'note')}: {', '.join(notes[:20])}"))
+        view += table((CodeSpan(old.name.removesuffix(".md")), one_line(old.note_text, _MAX_WORDS)) for old in notes)
     return Answer(found, view)
 
 

@@ -106,6 +106,8 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
         choices.append(("tail", f"tail: {turns}, {tokens(card.tail.tokens)}"))
         price = "one call" if card.price is None else f"made for {_dollars(card.price)}"
         choices.append(("summary", f"summary: {price}"))
+    if card.memory.changes and not card.memory.is_held:
+        choices.append(("then", "memory as it was"))
     return choices
 
 
@@ -146,10 +148,12 @@ def _repository(news: RepositoryChanges | None) -> str:
 
 
 def _memory(card: ResumeCard) -> str:
-    if not card.memory:
-        return ""
-    of = ", ".join(f"{scope} {count}" for scope, count in card.memory.items())
-    return f"{plural(sum(card.memory.values()), 'change')} of memory since ({of})"
+    changes = card.memory.changes
+    if not changes:
+        return "as it was" if card.memory.is_held else ""
+    of = ", ".join(f"{scope} {count}" for scope, count in changes.items())
+    count = plural(sum(changes.values()), "change")
+    return f"as it was, without {count} since ({of})" if card.memory.is_held else f"{count} of memory since ({of})"
 
 
 def _open(card: ResumeCard) -> str:

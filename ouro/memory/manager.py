@@ -123,6 +123,7 @@ class MemoryManager:
         project: str,
         read_only: bool = False,
         fork: bool = False,
+        keeps_memory: bool = False,
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
         """Resume the session of this full id. A copy made by hand is opened as a fork. Raises SessionError.
@@ -133,11 +134,13 @@ class MemoryManager:
             project: the current folder.
             read_only: the session may be open elsewhere; nothing is saved.
             fork: open a copy, which belongs to `project`; the session itself may be open elsewhere.
+            keeps_memory: a fork begins with the versions of long-term memory that the session began with.
             on_notice: called with each notice that comes later, while the rest is read.
         """
         info = await store.get_session_stats(session_id)
         if fork or (info.is_copied_by_hand and not read_only):
-            header = _new_header(project, info.model)
+            commits = (await store.read_whole(info.id)).header.memory if keeps_memory else None
+            header = _new_header(project, info.model, commits)
             await store.fork_session(info.id, None, header)
             session_id = header.id
         loaded = await store.load_session(session_id, read_only=read_only, reach="screen")

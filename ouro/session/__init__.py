@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ouro.session.check_writer import CheckDraft, checked_draft, draft_check
     from ouro.session.context_window import ContextItem, Outlook, Pinnable, WindowReport
     from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question
-    from ouro.session.resume import RepositoryChanges, ResumeCard, Resumed, Tail
+    from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue

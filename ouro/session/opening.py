@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 PICK = "?"
 """In place of a session: the user picks one first."""
-Part = Literal["full", "tail", "summary"]
-"""What of a resumed session the model is sent: all that it had, its last turns, or a summary made first."""
+Part = Literal["full", "tail", "summary", "then"]
+"""What of a resumed session the model is sent: all that it had, its last turns, or a summary made first.
+
+`then`: all, with memory as it was when the session was last used.
+"""
 TRUST_CHOICES = (
     Choice("yes", "yes", "trust this folder, now and later"),
     Choice("no", "no", "work here without obeying these files"),

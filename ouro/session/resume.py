@@ -62,6 +62,15 @@ class Tail(msgspec.Struct, frozen=True):
     """About how many the first call would send."""
 
 
+class MemorySince(msgspec.Struct, frozen=True):
+    """What other sessions changed in long-term memory since this one was last used."""
+
+    changes: Mapping[str, int]
+    """By scope; scopes without changes are left out."""
+    is_held: bool = False
+    """Memory is as it was then: they are not sent."""
+
+
 class ResumeCard(msgspec.Struct, frozen=True):
     """What the user sees before the first model call of a resumed session."""
 
@@ -75,8 +84,7 @@ class ResumeCard(msgspec.Struct, frozen=True):
     """The same with an empty cache."""
     repository: RepositoryChanges | None
     """None outside of a repository, or if git took too long."""
-    memory: Mapping[str, int]
-    """The number of changes of long-term memory since then, by scope; scopes without changes are left out."""
+    memory: MemorySince
     folder: str
     """The working folder, if it is not the folder of the session; else empty."""
     todos: tuple[Todo, ...]
@@ -124,7 +132,7 @@ class Resumed(msgspec.Struct, eq=False):
             price=_price(spec, tokens, cached="warm" in cache),
             price_cold=_price(spec, tokens, cached=False),
             repository=repository,
-            memory=changes,
+            memory=MemorySince(changes, self.memory.is_held),
             folder="" if info.project == str(bench.cwd) else str(bench.cwd),
             todos=tuple(todo for todo in bench.plan.items if todo.state != "done"),
             in_the_middle=last is not None and (last.role != "assistant" or last.cut or bool(last.tool_calls)),
@@ -136,7 +144,8 @@ class Resumed(msgspec.Struct, eq=False):
         """Continue with this part of the session, as a turn; raises UsageError where one runs."""
         if part == "summary":
             return self.window.compact("")
-        return self.tasks.run(self._send_tail if part == "tail" else self._send_all)
+        works = {"tail": self._send_tail, "then": self._hold_memory}
+        return self.tasks.run(works.get(part, self._send_all))
 
     async def apply(self, part: Part) -> None:
         """As `take`, to its end; raises SessionError where it failed."""
@@ -147,6 +156,12 @@ class Resumed(msgspec.Struct, eq=False):
                     raise SessionError(event.text, "Without `--part` it continues with all messages.")
 
     async def _send_all(self, _emit: Emit) -> TurnFinished:
+        return TurnFinished("answered")
+
+    async def _hold_memory(self, emit: Emit) -> TurnFinished:
+        await asyncio.to_thread(self.memory.hold, self.info.updated_at, self.info.id)
+        day = self.info.updated_at[:16].replace("T", " ")
+        emit(Said(f"Memory is as it was on {day} UTC: later changes are not sent."))
         return TurnFinished("answered")
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:

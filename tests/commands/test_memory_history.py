@@ -179,7 +179,11 @@ async def test_as_of_shows_memory_as_it_was(home, said):
     assert "- new" not in front_end.shown[0]
     await memory(front_end, "as-of 2 weeks ago")
     assert "- new" in front_end.shown[1]
-    assert "and 1 note:" in front_end.shown[1]
+    assert NOTE in front_end.shown[1]
+    await memory(front_end, "at 2023-11-15 search OLD")
+    assert front_end.shown[2] == "- `user/facts.md` · - old"
+    await memory(front_end, f"at 2 weeks ago show {NOTE}")
+    assert "x" in front_end.shown[3]
     await memory(front_end, "as-of 2020-01-01")
     assert front_end.said[-1] == ("error", "There was no memory yet on 2020-01-01.")
 

@@ -9,7 +9,7 @@ from ouro.display import Todo
 from ouro.events import Said, TurnFinished
 from ouro.memory.backend import DailyUsage
 from ouro.messages import Usage
-from ouro.session import RepositoryChanges, ResumeCard, SessionInfo, Tail
+from ouro.session import MemorySince, RepositoryChanges, ResumeCard, SessionInfo, Tail
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 INFO = SessionInfo(
@@ -31,7 +31,7 @@ CARD = ResumeCard(
     price=0.252,
     price_cold=0.252,
     repository=RepositoryChanges("main", "parser", 4, ("a1b2c3d fix the lexer", "b2c3d4e say why", "c3d4e5f tidy"), 3),
-    memory={"user": 1, "repo": 2},
+    memory=MemorySince({"user": 1, "repo": 2}),
     folder="",
     todos=(Todo("write the tests", "in_progress"), Todo("say so in the docs", "pending")),
     in_the_middle=True,

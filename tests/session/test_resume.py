@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionError
 from ouro.events import Said
+from ouro.frontends.session_lines import card_lines, now
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
+from ouro.memory.long_term.remember import remember_text
 from ouro.messages import Context, Usage
 from ouro.session import OpenRequest
 from ouro.session.resume import repository_changes
@@ -116,13 +118,42 @@ def test_outside_a_repository_there_is_no_news(tmp_path):
 
 async def test_the_card_tells_what_memory_has_learned_since(repository):
     await said_before(repository, "hello")
-    assert (await card_of(repository)).memory == {}
+    assert (await card_of(repository)).memory.changes == {}
     other, _ = await opened(repository)
     await other.memory.manager.write(
         "user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person"
     )
     await other.close()
-    assert (await card_of(repository)).memory == {"user": 1}
+    assert (await card_of(repository)).memory.changes == {"user": 1}
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_session_goes_on_with_memory_as_it_was(repository, fork):
+    first, _ = await opened(repository, "Hello.")
+    await first.memory.with_editor(lambda editor: remember_text(editor, "user: Answer in German"))
+    assert [event async for event in first.send("hello")]
+    await first.close()
+    other, _ = await opened(repository)
+    await other.memory.with_editor(lambda editor: remember_text(editor, "user: Use the staging host heron"))
+    await other.memory.with_editor(
+        lambda editor: editor.write("user", {"preferences.md": "- Answer in French.\n"}, "x")
+    )
+    await other.close()
+
+    session, model = await opened(repository, "Yes.", resume=first.id, fork=fork, part="then")
+    card = await session.resumed.card()
+    assert card.memory.is_held
+    assert dict(card_lines(card, now()))["memory"].startswith("as it was, without ")
+    assert [event async for event in session.send("Which language, and which staging host heron?")]
+    sent = str(model.requests[-1].messages)
+    assert "Answer in German" in sent
+    assert "French" not in sent
+    assert "heron" not in sent.replace("which staging host heron", "")
+    await session.close()
+    today, model = await opened(repository, "Yes.", resume=first.id)
+    assert [event async for event in today.send("Which language?")]
+    assert "Answer in French" in str(model.requests[-1].messages)
+    await today.close()
 
 
 async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(repository):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -15,7 +16,8 @@ from ouro.events import CoreChanged, Reply, Said
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries, plain
-from ouro.memory.long_term.git.values import Scope, TurnRef, UndoResult
+from ouro.memory.long_term.git.history import commit_at
+from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
@@ -31,6 +33,8 @@ from ouro.utils.log import log
 _Done = TypeVar("_Done")
 UserAction = Callable[[tuple[ScopeMemory, ...], TurnRef], tuple[_Done, Sequence[CoreChanged]]]
 """An action of the user on the scopes; returns the result and the events."""
+_MAX_OWN_COMMITS = 100
+"""Among so many commits of a scope, those of a session are looked for."""
 _ASKED_FOR = ("person", "import", "undo")
 """Origins that are shown also with `write: silent`, because the user asked for the change."""
 
@@ -132,6 +136,23 @@ class LongTermMemoryManager:
     def proposals(self) -> tuple[Proposal, ...]:
         """Pending changes. Blocks for a moment."""
         return tuple(proposal for scope in self._scopes for proposal in scope.proposals())
+
+    def hold(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
+        """Send no changes of memory from here on. Blocks.
+
+        Returns:
+            Scope and name of each file that is not as it was at that time, or after the last commit of that session.
+        """
+        self._prompt.is_held = True
+        found: set[tuple[Scope, str]] = set()
+        for store in (store for store in self.stores if store.repository.exists):
+            log = store.log(_MAX_OWN_COMMITS)
+            own = next((commit.at for commit in log if commit.trailers.get(SESSION) == session_id), at)
+            commit = commit_at(store.repository, max(at, own, key=datetime.fromisoformat))
+            before = store.repository.tree(commit) if commit else {}
+            now = store.repository.tree(store.get_current_head())
+            found |= {(store.scope, name) for name, blob in now.items() if before.get(name) != blob}
+        return frozenset(found)
 
     async def context(self, sent: Sequence[Message]) -> str:
         """The text to send with the user's message: how memory differs from `sent`, and notes for the model."""

@@ -139,6 +139,8 @@ class MemoryPrompt:
         self.threshold = threshold
         self.price = price
         self._began_with = began_with
+        self.is_held = False
+        """Changes since the messages that were sent are not sent: memory is as it was."""
         self._begun: dict[Scope, Texts] = {}
         self._known: dict[tuple[str, str], Texts] = {}
 
@@ -186,6 +188,8 @@ class MemoryPrompt:
 
     def changes(self, sent: Sequence[Message]) -> str:
         """How memory differs from the prompt and from `sent`; empty if it does not."""
+        if self.is_held:
+            return ""
         contexts = [part.text for message in sent for part in message.parts_of(Context)]
         versions = sent_versions(contexts, self._mark)
         lines: list[str] = []

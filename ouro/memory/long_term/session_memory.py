@@ -71,6 +71,8 @@ class SessionMemory:
         self.capture = capture
         self.maintenance = maintenance
         self.half_life_days = half_life_days
+        self.is_held = False
+        """Memory is as it was when the session was last used."""
         self._memory = memory
         self._recall = recall
 
@@ -104,6 +106,17 @@ class SessionMemory:
     def rewind(self) -> MemoryRewind | None:
         """Undoes what turns wrote into memory; None where memory is off."""
         return MemoryRewind(self._memory, self.manager) if self.manager else None
+
+    def hold(self, at: str, session_id: str) -> None:
+        """Use memory as it was at a time, or after the last commit of that session. Blocks.
+
+        What changed since is neither sent nor recalled; what was archived since is not brought back.
+        """
+        if self.manager:
+            changed = self.manager.hold(at, session_id)
+            self.is_held = True
+            if self._recall:
+                self._recall.hold(changed)
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: the last session, changes of the core, recalled notes."""

@@ -16,7 +16,7 @@ from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, TurnRef, UndoResult
-from ouro.memory.long_term.notes.note import is_note_name
+from ouro.memory.long_term.notes.note import is_note_name, parse_note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
@@ -50,6 +50,12 @@ class OldFile(msgspec.Struct, frozen=True):
     name: str
     text: str
     commit: Commit
+
+    @property
+    def note_text(self) -> str:
+        """The text of a note without its front matter; empty for a core file."""
+        name = self.name.rpartition("/")[2]
+        return parse_note(name, self.text).note.text if is_note_name(name) else ""
 
 
 class Timeline:
@@ -146,6 +152,15 @@ class Timeline:
                 ]
         return tuple(found)
 
+    def search_at(self, date: str, words: str) -> tuple[OldFile, ...]:
+        """The core lines and notes of that time that have one of the words; those with the most come first."""
+        asked = _words(words)
+        found: list[OldFile] = []
+        for old in self.as_of(date):
+            texts = [old.note_text] if old.note_text else old.text.splitlines()
+            found += [replace(old, text=text.strip()) for text in texts if asked & _words(text)]
+        return tuple(sorted(found, key=lambda old: -len(asked & _words(old.text))))
+
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
         """Plan the undo of a commit with its turn, or of one hunk by its number; changes nothing."""
         found = self.find(commit)
@@ -213,6 +228,10 @@ def moment_of(date: str) -> str:
     if len(words) <= len("2026-11-21"):
         found = found.replace(hour=23, minute=59, second=59)
     return found.astimezone().isoformat(timespec="seconds")
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
 
 
 def _core_first(name: str) -> tuple[bool, str]:

@@ -7,6 +7,7 @@ from fakes.screens import opened, screen_of, shown, until
 from msgspec.structs import replace
 
 from ouro.frontends.session_lines import card_line, card_lines
+from ouro.session import MemorySince
 
 
 def resumed(card=CARD, *turns):
@@ -40,7 +41,7 @@ async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
         assert (session.resumed.taken, pilot.app.conversation.resume.is_open) == ([], False)
 
 
-@pytest.mark.parametrize(("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, [])])
+@pytest.mark.parametrize(("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, ["then"]), (4, [])])
 async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
     session = resumed()
     async with app_on(session).run_test(size=(80, 24)) as pilot:
@@ -101,7 +102,9 @@ def test_the_words_of_the_card():
         ("memory", "3 changes of memory since (user 1, repo 2)"),
         ("open", "the last turn has no answer, 2 todos open: write the tests"),
     ]
-    plain = replace(CARD, repository=None, memory={}, todos=(), in_the_middle=False, price=None, folder="/tree")
+    plain = replace(
+        CARD, repository=None, memory=MemorySince({}), todos=(), in_the_middle=False, price=None, folder="/tree"
+    )
     assert card_line(plain, NOW) == "Resumed: 3 h ago · 84k tokens, the provider's cache is cold · in /tree now"
 
 

@@ -56,6 +56,8 @@ class Situation(msgspec.Struct, frozen=True):
     """What `recalled_marks` found in the request: these notes are not sent again."""
     untrusted: frozenset[tuple[str, str]] = frozenset()
     """Scope and name of each file with unapproved changes."""
+    changed: frozenset[tuple[str, str]] = frozenset()
+    """Scope and name of each file that changed after the time that memory is to be of."""
 
 
 class Recalled(msgspec.Struct, frozen=True):
@@ -262,6 +264,8 @@ def _refusal(file: NoteFile, confidence: float, situation: Situation, merged: fr
     note = file.note
     if (file.scope, file.name) in situation.untrusted:
         return "changed outside of ouro: waiting for approval"
+    if (file.scope, file.name) in situation.changed:
+        return "changed since: memory is as it was"
     if file.archived:
         return "in the archive"
     if note.source != "user" and confidence < MIN_CONFIDENCE:

@@ -20,7 +20,7 @@ from ouro.events import Event, NotesRecalled, Prompted, Remembered, Said
 from ouro.memory.backend import RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
-from ouro.memory.long_term.git.values import LoadedScope
+from ouro.memory.long_term.git.values import LoadedScope, Scope
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.scope import ScopeMemory
@@ -103,6 +103,8 @@ class NoteFinder:
     """Surrounds quoted memory."""
     settings: RecallSettings
     recall_log: RecallLog
+    changed: frozenset[tuple[Scope, str]] = frozenset()
+    """Notes that are not recalled, because memory is to be as it was before they changed."""
     _followed: tuple[str, tuple[LoadedScope, ...]] | None = field(default=None, init=False)
     """The index and the files it was brought up to date with."""
 
@@ -215,7 +217,8 @@ class NoteFinder:
 
         untrusted = frozenset((scope.scope, name) for scope in self.scopes for name in scope.untrusted)
         projects = (project_of(scope.store.folder) for scope in self.scopes if scope.scope == "repo")
-        return Situation(next(projects, _NO_REPOSITORY), git_branch(self.root), merged, sent, untrusted)
+        project, branch = next(projects, _NO_REPOSITORY), git_branch(self.root)
+        return Situation(project, branch, merged, sent, untrusted, self.changed)
 
 
 @dataclass(eq=False)
@@ -236,6 +239,10 @@ class TurnRecall:
     """The receipt of notes that go with the next message."""
     _missing: str = field(default="", init=False)
     """The setting that `hyde` lacks."""
+
+    def hold(self, changed: frozenset[tuple[Scope, str]]) -> None:
+        """Recall none of these notes: they changed after the time that memory is to be of."""
+        self.finder.changed = changed
 
     def start(self) -> None:
         """Warn when `hyde` is chosen and not configured; returns at once."""
