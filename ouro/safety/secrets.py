@@ -37,6 +37,10 @@ class SecretScanner:
         self._lock = threading.Lock()
         self._wanted = threading.Event()
 
+    @property
+    def is_ready(self) -> bool:
+        return self._scanner is not None
+
     def prepare(self) -> None:
         with self._lock:
             if self._building is None:
@@ -177,12 +181,12 @@ class SecretMask:
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
 
-        The first call starts the building of the scanner; a text that may hold a token waits for it, others do not.
+        The first call starts the building of the scanner; a text in which it may find something waits for it.
         """
         for pattern in self._known:
             text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
         self.prepare()
-        if _may_hold_a_token(text):
+        if _may_hold_a_token(text) and (self._scanner.is_ready or _needs_the_scanner(text)):
             text = self._scanned(text)
         for name, pattern in _RULES.items():
             text = pattern.sub(partial(_masked, name), text)
@@ -212,6 +216,12 @@ def _may_hold_a_token(text: str) -> bool:
     """Whether there is a long word of letters and digits; one pass, however long the words are."""
     words = (match[0] for match in _LONG_WORD.finditer(text))
     return any(_LETTER.search(word) and _DIGIT.search(word) for word in words)
+
+
+def _needs_the_scanner(text: str) -> bool:
+    from ouro.safety.secret_shapes import may_match  # its patterns take 5 ms to compile
+
+    return may_match(text)
 
 
 def is_secret_name(name: str) -> bool:

@@ -1,0 +1,136 @@
+"""may_match is true for everything that a rule of the scanner matches."""
+
+import base64
+import random
+import re
+import warnings
+from re import _constants as c
+from re import _parser
+
+import pytest
+from kingfisher_sdk import Rules
+
+from ouro.safety import SecretMask, secret_shapes
+from ouro.safety.secret_shapes import may_match
+from ouro.safety.secrets import SecretScanner
+
+PER_RULE = 8
+POSIX = {"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "xdigit": "0-9a-fA-F", "space": r"\s", "word": r"\w"}
+CATEGORIES = {
+    c.CATEGORY_DIGIT: "0123456789", c.CATEGORY_WORD: "abcXYZ019_", c.CATEGORY_SPACE: " ",
+    c.CATEGORY_NOT_SPACE: "aX1-", c.CATEGORY_NOT_WORD: " -/", c.CATEGORY_NOT_DIGIT: "aX-",
+}  # fmt: skip
+
+
+def parsed(pattern):
+    """The tree of a pattern of the scanner, which is written in Rust's syntax."""
+    pattern = re.sub(r"\[:(\w+):\]", lambda name: POSIX[name[1]], pattern.replace(r"\z", r"\Z"))
+    pattern = re.sub(r"\(\?P?<(\w+)>", "(", pattern)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _parser.parse(re.sub(r"\(\?[imsx-]+\)", "", pattern), re.DOTALL)
+
+
+class Writer:
+    """Writes texts that match a pattern: each choice is drawn."""
+
+    def __init__(self, seed):
+        self.draw = random.Random(seed)
+
+    def text(self, tree):
+        return "".join(self.item(kind, value) for kind, value in tree)
+
+    def item(self, kind, value):
+        if kind is c.LITERAL:
+            return chr(value)
+        if kind is c.NOT_LITERAL:
+            return "x" if value != ord("x") else "y"
+        if kind is c.ANY:
+            return self.draw.choice("abc 1")
+        if kind is c.IN:
+            return self.of_class(value)
+        if kind is c.BRANCH:
+            return self.text(self.draw.choice(value[1]))
+        if kind is c.SUBPATTERN:
+            return self.text(value[3])
+        if kind in (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT):
+            low, high, tree = value
+            return "".join(self.text(tree) for _ in range(self.draw.choice((low, min(int(high), low + 3)))))
+        if kind is c.ATOMIC_GROUP:
+            return self.text(value)
+        assert kind in (c.AT, c.ASSERT, c.ASSERT_NOT), kind
+        return ""
+
+    def of_class(self, items):
+        if items[0][0] is c.NEGATE:
+            taken = re.compile(f"[{''.join(self.pattern(item) for item in items[1:])}]")
+            return self.draw.choice([sign for sign in "abcXYZ019_-/." if not taken.match(sign)])
+        kind, value = self.draw.choice(items)
+        if kind is c.LITERAL:
+            return chr(value)
+        if kind is c.RANGE:
+            return chr(self.draw.randint(value[0], min(value[1], 126)))
+        return self.draw.choice(CATEGORIES[value])
+
+    @staticmethod
+    def pattern(item):
+        kind, value = item
+        if kind is c.LITERAL:
+            return re.escape(chr(value))
+        if kind is c.RANGE:
+            return f"{re.escape(chr(value[0]))}-{re.escape(chr(value[1]))}"
+        return {c.CATEGORY_DIGIT: r"\d", c.CATEGORY_WORD: r"\w", c.CATEGORY_SPACE: r"\s"}[value]
+
+
+def test_what_a_rule_matches_is_left_to_the_scanner():
+    rules = Rules()
+    writer, missed = Writer(7), []
+    for rule in rules.metadata():
+        tree = parsed(rules.detail(rule["id"])["pattern"])
+        texts = [writer.text(tree) for _ in range(PER_RULE)]
+        missed += [(rule["id"], text) for text in texts if not may_match(f"so {text} it is")]
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fix test_parser_v2_handles_utf8 in tests/llm/test_parser_v2.py",
+        "what changed in 4f2a9c81d03be5571a6c9d0e8f7b6a5d4c3b2a19",
+        "rename HttpStream2ConnectionPool to ConnectionPool",
+        "see https://example.org/a/page-about-2026-plans",
+    ],
+)
+def test_usual_words_need_no_scanner(text):
+    assert not may_match(text)
+
+
+def test_encoded_text_and_long_texts_are_left_to_the_scanner():
+    assert may_match(base64.b64encode(b"the key is ghp_0123456789abcdefghijABCDEFGHIJ").decode())
+    assert may_match("a " * secret_shapes.MAX_LENGTH)
+
+
+def test_other_rules_than_those_known_are_left_to_the_scanner(monkeypatch):
+    secret_shapes._is_known.cache_clear()
+    monkeypatch.setattr(secret_shapes, "RULES_VERSION", "0.0.1")
+    assert may_match("hello")
+    secret_shapes._is_known.cache_clear()
+
+
+def test_a_text_waits_for_the_scanner_only_where_it_may_find_something():
+    class Counting(SecretScanner):
+        asked = 0
+
+        def prepare(self):
+            """Never built."""
+
+        def find(self, data, until):
+            self.asked += 1
+            return []
+
+    scanner = Counting()
+    mask = SecretMask(scanner=scanner).mask
+    mask("fix test_parser_v2_handles_utf8")
+    assert scanner.asked == 0
+    mask("it is polar_at_0123456789abcdefghij")
+    assert scanner.asked == 1
