@@ -76,11 +76,15 @@ def replace_file(
 
 def sweep_temporary(folder: Path) -> None:
     """Remove the temporary files that `replace_file` of a killed process has left in a folder."""
-    with suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208 (10,000 of them)
-            found = _TEMPORARY.fullmatch(name)
-            if found and not is_running(int(found[1])):
-                (folder / name).unlink(missing_ok=True)
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
+    except OSError:
+        return
+    for name in names:
+        found = _TEMPORARY.fullmatch(name)
+        if found and not is_running(int(found[1])):
+            with suppress(OSError):
+                (folder / name).unlink()
 
 
 def _path_in(folder: int, name: str) -> str:

@@ -80,12 +80,14 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     for name, age in (("2026-11-21_71111111", 99), ("2026-11-21_82222222", 0)):  # killed before the file was made
         (root / name).mkdir()
         os.utime(root / name, (time.time() - age,) * 2)
-    for name in (".unfinished-x.4190000.ab", f".unfinished-y.{os.getpid()}.ab"):
+    (root / "..index.yaml.4190000.0123abcd.tmp").touch()
+    for name in (".unfinished-x.4190000.0123abcd", f".unfinished-y.{os.getpid()}.ab"):
         (root / name).mkdir()
 
     wait(YamlFileMemoryStore().create_session(header(5)))
 
     assert not empty.exists()
+    assert [*root.glob("*.tmp")] == []
     assert [path.name for path in root.glob("2026-11-21_[78]*")] == ["2026-11-21_82222222"]
     assert [path for path in said.rglob(".*") if path.name != ".lock"] == []
     assert [folder.exists() for folder in (said, hand)] == [True, True]

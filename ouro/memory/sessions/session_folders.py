@@ -115,6 +115,7 @@ class SessionFolders:
 
     def sweep(self) -> None:
         """Remove what killed processes have left: temporary files, unfinished folders, sessions without any message."""
+        sweep_temporary(self.root)
         for name in sorted(folder_names(self.root), reverse=True)[:_SWEPT]:
             for folder in (self.root / name, self.root / name / OUTPUTS):
                 sweep_temporary(folder)
