@@ -10,6 +10,8 @@ import msgspec
 from ouro.display import Display
 
 Role = Literal["system", "user", "assistant", "tool"]
+SHELL_NOTE = "I ran this in a shell:\n\n$ "
+"""The beginning of a message that holds a shell line of the user and its output: not a message that was typed."""
 PIPED = "On standard input:\n\n"
 """The beginning of a message of which a part was piped in: that part is not the user's text."""
 ATTACHED = "Attached files:\n\n"

@@ -36,13 +36,16 @@ from ouro.memory.message_tree import (
 )
 from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
-from ouro.messages import Message, PerMessage, Usage
+from ouro.messages import SHELL_NOTE, Message, PerMessage, Usage
 from ouro.utils.text import clean
 
 _TITLE_WIDTH = 60
 
 
 def title_of(text: str) -> str:
+    """The first words of a message; of the user's shell line, the line."""
+    if text.startswith(SHELL_NOTE):
+        text = "! " + text.removeprefix(SHELL_NOTE).partition("\n")[0]
     words = " ".join(clean(text).split())
     if len(words) <= _TITLE_WIDTH:
         return words

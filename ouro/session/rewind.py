@@ -10,7 +10,7 @@ import msgspec
 from ouro.errors import OuroError, UsageError
 from ouro.memory.backend import RewindRecord, RewindScope
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Image
+from ouro.messages import SHELL_NOTE, Image
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ouro.memory.message_tree import TranscriptEntry
 
 _FILES: tuple[RewindScope, ...] = ("files",)
-SHELL_NOTE = "I ran this in a shell:\n\n$ "
-"""The beginning of a message that holds a shell line of the user and its output: not a message that was typed."""
 
 
 class Point(msgspec.Struct, frozen=True):

@@ -19,13 +19,13 @@ from ouro.mcp import resource_names
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.messages import Image, ToolCall, Usage, user
+from ouro.messages import SHELL_NOTE, Image, ToolCall, Usage, user
 from ouro.safety import Mode, Permissions
 from ouro.session.agent_turn import AgentTurn
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
 from ouro.session.resume import Resumed
-from ouro.session.rewind import SHELL_NOTE, Rewind
+from ouro.session.rewind import Rewind
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from ouro.display import Display, Plain, Question
 from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+
+_EMPHASIS = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
 
 
 class AskUserArgs(msgspec.Struct, frozen=True):
@@ -34,15 +37,20 @@ class AskUser(Tool[AskUserArgs]):
     Args = AskUserArgs
 
     def title(self, args: AskUserArgs) -> str:
-        return f"ask: {args.question}"
+        return f"ask: {_plain(args.question)}"
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
-        question = Question(args.question, tuple(args.choices), args.several, args.details)
+        question = Question(_plain(args.question), tuple(args.choices), args.several, args.details)
         answers = await ctx.ask(question)
         if not answers:
             text = "The user gave no answer. Use your best judgement, or state what needs an answer."
             return ToolResult(text, Display("no answer"))
         shown = "\n".join(answers)
         return ToolResult(
-            f"The user answered:\n{shown}", Display(", ".join(answers), Plain(f"{args.question}\n{shown}"))
+            f"The user answered:\n{shown}", Display(", ".join(answers), Plain(f"{question.text}\n{shown}"))
         )
+
+
+def _plain(text: str) -> str:
+    """A question without marks of emphasis: it is shown as text."""
+    return _EMPHASIS.sub(r"\2", text)

@@ -298,7 +298,7 @@ async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkey
 
 
 async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
-    details = "\n".join(f"line {number}" for number in range(60))
+    details = "\n".join(f"- line {number}" for number in range(60))
     question = Question("Remember?", ("keep", "leave"), details=details)
     session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
     async with screen_of(session).run_test(size=(80, 24)) as pilot:

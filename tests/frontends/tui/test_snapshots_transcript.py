@@ -89,7 +89,7 @@ def test_state(snap_compare, state):
 
 
 def test_wide_diff(snap_compare):
-    assert snap_compare(TranscriptApp(*EDIT), terminal_size=(140, 14))
+    assert snap_compare(TranscriptApp(*EDIT), terminal_size=(170, 14))
 
 
 def test_light_theme(snap_compare):

@@ -57,7 +57,7 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
         return [[(line, base)] for line in code.split("\n")]
     rows: list[list[Run]] = [[]]
     styles: dict[Any, Style] = {}
-    for _, kind, value in lexer.get_tokens_unprocessed(code):
+    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some, as of diffs, know only whole lines
         style = styles.get(kind)
         if style is None:
             style = styles[kind] = base + _style_of(kind, palette.syntax)
@@ -65,7 +65,7 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
         if first:
             rows[-1].append((first, style))
         rows.extend([(other, style)] if other else [] for other in others)
-    return [row or [("", base)] for row in rows]
+    return [row or [("", base)] for row in rows[:-1]]
 
 
 def language_of(path: str) -> str:

@@ -16,7 +16,7 @@ from ouro.frontends.tui.blocks.code import highlight, language_of
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
 
-TWO_COLUMNS = 110
+TWO_COLUMNS = 160
 """Cells from which on before and after stand side by side."""
 _Side = dict[int, list[Run]]
 

@@ -63,8 +63,8 @@ def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Break text only at the width, keeping its spaces."""
-    return _lines(runs, max(1, width), _chop)
+    """Break text at the width, keeping its spaces; between words, but in words that are wider than that."""
+    return _lines(runs, max(1, width), _break)
 
 
 def _lines(
@@ -169,6 +169,21 @@ def _fill(paragraph: Sequence[Run], width: int) -> Iterator[StyledLine]:
             row = [(segment.text, segment.style or Style.null()) for segment in last.segments]
             used = _width_of(row)
         gap = []
+    yield _line(row, joint)
+
+
+def _break(paragraph: Sequence[Run], width: int) -> Iterator[StyledLine]:
+    row: list[Run] = []
+    used, joint = 0, "\n"
+    for word, size, is_space in _words(paragraph):
+        if used + size > width and size <= width and not is_space:
+            yield _line(row, joint)
+            row, used, joint = [], 0, ""
+        *full, last = _chop([*row, *word], width, joint)
+        yield from full
+        joint = last.joint
+        row = [(segment.text, segment.style or Style.null()) for segment in last.segments]
+        used = _width_of(row)
     yield _line(row, joint)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from rich.text import Text
 from textual import events, on, work
@@ -16,6 +15,7 @@ from textual.widgets import Input, Static
 from ouro.commands.front_end import WayBack
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
 from ouro.display import Choice
+from ouro.frontends.session_lines import age, now
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.widgets.row_list import STEPS, PickList
@@ -167,8 +167,8 @@ def _rows(past: Rewind) -> list[tuple[str, Point | Branch]]:
 def _choice(value: str, row: Point | Branch) -> Choice:
     if isinstance(row, Branch):
         label, detail = branch_label(row)
-        return Choice(value, label, f"{_when(row.at)} · {detail}")
-    return Choice(value, one_line(row.text), f"{_when(row.at)} · {describe_point(row)}")
+        return Choice(value, label, f"{age(row.at, now())} · {detail}")
+    return Choice(value, one_line(row.text), f"{age(row.at, now())} · {describe_point(row)}")
 
 
 def _preview(row: Point | Branch | None) -> Text:
@@ -185,12 +185,3 @@ def _preview(row: Point | Branch | None) -> Text:
         case None:
             pass
     return text
-
-
-def _when(at: str) -> str:
-    """The time of a record; with the date if it is not today."""
-    try:
-        then = datetime.fromisoformat(at).astimezone()
-    except ValueError:
-        return at  # the file was edited by hand
-    return then.strftime("%H:%M" if then.date() == datetime.now(then.tzinfo).date() else "%Y-%m-%d %H:%M")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
+from rich.cells import cell_len
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -20,6 +21,8 @@ from textual.widgets import Input, Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import Answer, PermissionAsked, Permit, QuestionAsked, Reply
+from ouro.frontends.tui.blocks.lines import fold
+from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.transcript import TranscriptView
@@ -54,10 +57,12 @@ class QuestionPanel(Vertical, can_focus=True):
         self.field = Input(compact=True, select_on_focus=False, classes="question--field")
         self.field.display = False
         self._actions = keymap.of("answer")
+        self._page_keys = f"{keymap.shown('page_up')} {keymap.shown('page_down')}"
         self._listens_from = float("inf")
         self._is_writing = False
 
     def on_mount(self) -> None:
+        self._keys = str(self.query_one(".question--keys", Static).content)
         self.call_after_refresh(self._drawn)
 
     def _drawn(self) -> None:
@@ -126,6 +131,9 @@ class QuestionPanel(Vertical, can_focus=True):
             body.styles.max_height = max(2, min(self.app.size.height * 3 // 10, (self.app.size.height - 6) // 2))
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
+            lines, room = body.virtual_size.height, int(body.styles.max_height.value)  # type: ignore[union-attr]
+            hint = f"{self._page_keys} read on ({lines} lines) · " if lines > room else ""
+            self.query_one(".question--keys", Static).update(f"{hint}{self._keys}")
 
     @property
     def has_body(self) -> bool:
@@ -180,13 +188,12 @@ class ChoiceList(Widget):
             marked = number == self.place
             line = Text(f"{'❯' if marked else ' '} {number + 1} {box}", no_wrap=True, end="")
             line.append(clean(label).replace("\n", " "), marked_style if marked else "")
-            rest = Text(clean(detail), detail_style)
-            if line.cell_len + 2 + rest.cell_len <= width or not detail:
-                rendered.append([line.append("  ").append_text(rest)])
+            rest = clean(detail)
+            if line.cell_len + 2 + cell_len(rest) <= width or not detail:
+                rendered.append([line.append("  ").append(rest, detail_style)])
             else:
-                room = max(1, width - 4)
-                parts = rest.divide(range(room, len(rest), room))
-                rendered.append([line, *(Text("    ") + part for part in parts)])
+                parts = fold([(rest, detail_style)], max(1, width - 4))
+                rendered.append([line, *(Text(f"    {part.text}", detail_style) for part in parts)])
             line.truncate(max(1, width), overflow="ellipsis")
         return rendered
 
@@ -328,6 +335,7 @@ class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = asked.question
         self._question = question
+        self._is_markdown = asked.of_turn  # of the agent; ouro's own questions show a text as it is
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
         super().__init__(
             asked.question_id, keymap, ChoiceList([*((c, "") for c in question.choices), *last], question.several)
@@ -338,7 +346,12 @@ class AskPanel(QuestionPanel):
 
     def compose(self) -> ComposeResult:
         yield Static(clean(self._question.text), classes="question--title", markup=False)
-        if self._question.details:
+        if self._question.details and self._is_markdown:
+            view = TranscriptView(classes="question--body question--diff")
+            view.following = False
+            view.add(AnswerBlock(self._question.details))
+            yield view
+        elif self._question.details:
             details = Static(clean(self._question.details), markup=False)
             yield VerticalScroll(details, can_focus=False, classes="question--body question--text")
         yield self.options

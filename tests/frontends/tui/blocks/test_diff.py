@@ -35,13 +35,26 @@ def test_a_narrow_diff_has_one_column_with_numbers_and_signs():
 
 
 def test_a_wide_diff_has_before_and_after_side_by_side():
-    lines = texts(FileChange("a.txt", BEFORE, AFTER), 120)
+    lines = texts(FileChange("a.txt", BEFORE, AFTER), 160)
     assert [part.rstrip() for part in lines[3].split("│")] == ["3 - line 3", "3 + line three"]
     assert [part.rstrip() for part in lines[11].split("│")] == ["18 - line 18", ""]
 
 
+def test_below_160_columns_a_diff_has_one():
+    assert "│" not in "".join(texts(FileChange("a.txt", BEFORE, AFTER), 159))
+
+
+def test_a_long_line_of_a_diff_breaks_between_words_and_is_copied_whole():
+    code = "total = sum(prices)  * (1 - discount) + shipping_costs_of_the_whole_basket"
+    lines = list(diff_lines(FileChange("a.txt", None, f"{code}\n"), 32, PALETTE))[1:]
+    assert [line.text.rstrip() for line in lines] == [
+        "1 + total = sum(prices)  * (1 -", "    discount) + shipping_costs_o", "    f_the_whole_basket",
+    ]  # fmt: skip
+    assert copied(lines) == code
+
+
 def test_copying_a_diff_gives_the_text_without_numbers():
-    lines = list(diff_lines(FileChange("a.txt", "x = 1\n", "x = 2\n"), 120, PALETTE))[1:]
+    lines = list(diff_lines(FileChange("a.txt", "x = 1\n", "x = 2\n"), 160, PALETTE))[1:]
     assert copied(lines) == "x = 2"
 
 

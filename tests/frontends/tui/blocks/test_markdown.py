@@ -81,3 +81,10 @@ def test_deep_nesting_is_drawn():
     assert markdown_lines("> " * 200 + "x", 40, PALETTE) is not None
     assert markdown_lines("- " * 200 + "x", 40, PALETTE) is not None
     assert markdown_lines("[" * 5000, 40, PALETTE) is not None
+
+
+def test_all_lines_of_a_diff_are_coloured_also_the_last_of_a_fence():
+    palette = Palette({"success": "#00ff00", "error": "#ff0000"})
+    lines = markdown_lines("```diff\n same\n+added\n same\n-gone\n+last\n```", 40, palette)
+    colours = {line.text.strip(): {s.style.color.name for s in line.segments if s.text.strip()} for line in lines}
+    assert [colours[line] for line in ("+added", "+last", "-gone")] == [{"#00ff00"}, {"#00ff00"}, {"#ff0000"}]
