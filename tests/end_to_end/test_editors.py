@@ -1,6 +1,13 @@
 """`ouro acp`, the real program, as an editor starts it."""
 
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
 from fakes.editor import Editor, connected
+from fakes.model_server import Call
+from fakes.npm import program
 
 
 async def test_a_session_in_an_editor_goes_on_in_the_terminal(ouro):
@@ -10,3 +17,16 @@ async def test_a_session_in_an_editor_goes_on_in_the_terminal(ouro):
     assert (ouro.folder / "made.txt").read_text() == "from the shell\n"
     assert editor.text.endswith("one")
     assert ouro.headless("-p", "say: two", "--resume", connection.session_id).out == "two\n"
+
+
+def test_a_client_on_the_command_line(ouro):
+    """acpx, of npm: one prompt with a command and a change of a file, both permitted by the client."""
+    environment = {**ouro.environment, "PATH": f"{Path(program('node')).parent}:{os.environ['PATH']}"}
+    ouro.server.script([
+        Call("shell", {"command": "echo heron > made.txt"}), Call("write", {"path": "b.txt", "content": "x"}), "All done.",
+    ])  # fmt: skip
+    command = [program("acpx"), "--agent", shlex.join(ouro.command("acp")), "--approve-all", "exec", "make it"]
+    done = subprocess.run(command, env=environment, cwd=ouro.folder, capture_output=True, text=True, timeout=60)
+    assert "All done." in done.stdout, done
+    assert (ouro.folder / "made.txt").read_text() == "heron\n"
+    assert (ouro.folder / "b.txt").read_text() == "x"

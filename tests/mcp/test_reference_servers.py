@@ -4,26 +4,14 @@
 @modelcontextprotocol/server-memory`, or TEST_NPM_FOLDER names a folder in which they are installed.
 """
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 from fakes.mcp_bench import Bench
+from fakes.npm import program
 
 from ouro.settings import McpServerSettings
-
-PACKAGES = Path(os.environ.get("TEST_NPM_FOLDER", "/nowhere"))
-"""Read here: each test has an environment of its own."""
-
-
-def program(name: str) -> str:
-    local = PACKAGES / "node_modules" / ".bin" / name
-    found = str(local) if local.exists() else shutil.which(name)
-    if not found or not shutil.which("node"):
-        pytest.skip(f"{name} is not installed")
-    return found
-
 
 def node(name: str, *arguments: str, **more) -> McpServerSettings:
     return McpServerSettings(command=program(name), args=arguments, timeout_seconds=30, **more)

@@ -81,6 +81,18 @@ async def test_shell_and_file_inserts_are_run_and_shown(repository):
     await session.close()
 
 
+async def test_a_loop_of_includes_ends_with_the_first_file(repository):
+    folder = repository / ".claude" / "commands"
+    write(folder / "one.md", "One. @.claude/commands/two.md @.claude/commands/one.md")
+    write(folder / "two.md", "Two. @.claude/commands/one.md !`touch bad`")
+    session, model = await opened(repository)
+    events = await run(session, "/one")
+    assert sum(isinstance(event, ToolStarted) for event in events) == 2
+    assert command_in(model).count("Two.") == 1
+    assert not (repository / "bad").exists()
+    await session.close()
+
+
 async def test_an_insert_is_asked_about_as_a_command_of_the_agent_is(repository):
     write(repository / ".claude/commands/x.md", "---\nallowed-tools: Bash(*), Write\nmode: auto\n---\n!`touch made`")
     session, model = await opened(repository)
