@@ -65,7 +65,7 @@ from ouro.session.workbench import Workbench
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.memory_search import SearchMemory
-from ouro.tools.shell import Shell, ShellJobs, tell_orphans
+from ouro.tools.shell import Shell, ShellJobs, Terminals, tell_orphans
 from ouro.tools.todo import Plan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes
@@ -305,16 +305,16 @@ class _SessionBuilder:
     def workbench(self) -> Workbench:
         ground, cwd = self.ground, self.ground.options.cwd
         jobs = ShellJobs(self.transcript.outputs, self.mask.mask)
-        shell = self.shell_in(cwd, jobs, self.confinement)
+        shell = self.shell_in(cwd, jobs, self.confinement, ground.options.terminals)
         skill_writer = SkillWriter(self.transcript, self.models, self.root, self.mask.kind_of_secret)
         found, is_saved = self.extensions.found(skill_writer), not ground.options.ephemeral
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved)
 
-    def shell_in(self, cwd: Path, jobs: ShellJobs, confinement: Confinement) -> Shell:
-        ground, outputs = self.ground, self.transcript.outputs
-        environment = child_environment(os.environ, secrets=ground.catalog.key_values())
-        timeout = ground.settings.shell.timeout_seconds
-        return Shell(cwd, jobs, outputs, environment, confinement, self.mask.mask, timeout)
+    def shell_in(
+        self, cwd: Path, jobs: ShellJobs, confinement: Confinement, terminals: Terminals | None = None
+    ) -> Shell:
+        environment = child_environment(os.environ, secrets=self.ground.catalog.key_values())
+        return Shell(cwd, jobs, environment, confinement, self.ground.settings.shell.timeout_seconds, terminals)
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:

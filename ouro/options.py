@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,9 @@ from ouro.safety import Mode, TrustStore
 from ouro.settings import McpServerSettings, McpSettings, Settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from ouro.tools.shell import Terminals
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -40,6 +43,8 @@ class Options(msgspec.Struct, frozen=True):
     """Further tools, of the program that opens the sessions."""
     editor: EditorBuffers | None = None
     """Files with changes that are not saved yet."""
+    terminals: Terminals | None = None
+    """Of an editor, for the commands of the agent."""
     mcp_servers: Mapping[str, McpServerSettings] = {}
     """MCP servers that an editor hands over, by name; those of the settings go first."""
 

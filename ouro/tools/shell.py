@@ -8,19 +8,36 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol
 
 import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Confinement, Effect, Limits
-from ouro.tools.shell_process import ShellProcess, end_orphans, start_shell
+from ouro.tools.shell_process import RunningCommand, ShellProcess, bounded, end_orphans, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.files import sweep_temporary
 from ouro.utils.runtime import get_written_dirs
 from ouro.utils.text import plural
+
+
+class Terminals(Protocol):
+    """An editor that runs commands in terminals of its own, where the user sees them."""
+
+    async def start(
+        self,
+        call_id: str,
+        argv: Sequence[str],
+        tag: int,
+        cwd: Path,
+        environment: Mapping[str, str],
+        capture: OutputCapture,
+    ) -> RunningCommand | None:
+        """Start a command for a tool call; None where the editor did not. `capture` gets its output at the end."""
+        ...
+
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 _TAIL = 2000
@@ -87,7 +104,7 @@ class ShellJobs:
         """
         if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
-        capture, changed = OutputCapture(self._spool_dir, self._mask), asyncio.Event()
+        capture, changed = self.new_capture(), asyncio.Event()
         process = await start_shell(line, cwd, environment, wrap, capture, lambda _: changed.set())
         self._count += 1
         job = _Job(f"job_{self._count}", line, process, capture, changed=changed)
@@ -97,6 +114,10 @@ class ShellJobs:
         for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
             del self._jobs[job_id]
         return self._info(job)
+
+    def new_capture(self) -> OutputCapture:
+        """For the output of one command."""
+        return OutputCapture(self._spool_dir, self._mask)
 
     def list(self) -> tuple[JobInfo, ...]:
         """All jobs of the session, oldest first."""
@@ -266,30 +287,28 @@ class Shell(Tool[ShellArgs]):
         self,
         root: Path,
         jobs: ShellJobs,
-        spool_dir: Path,
         environment: Mapping[str, str],
         confinement: Confinement | None = None,
-        mask: Callable[[str], str] | None = None,
         timeout_seconds: float = DEFAULT_SECONDS,
+        terminals: Terminals | None = None,
     ) -> None:
         """Prepare the shell.
 
         Args:
             root: where lines run.
-            spool_dir: where long output is saved.
+            jobs: the background jobs; long output is saved where theirs is.
             environment: of the commands, without secrets (`child_environment`).
             confinement: confines commands; None confines none.
-            mask: removes secrets from saved output.
             timeout_seconds: the time limit of a call that sets none.
+            terminals: runs the commands of tool calls in terminals of an editor, confined as here.
         """
         self._root = root.resolve()
         self._jobs = jobs
-        self._spool_dir = spool_dir
         self._environment = environment
         self._confinement = confinement
-        self._mask = mask
         self._timeout = timeout_seconds
-        self._running: set[ShellProcess] = set()
+        self._terminals = terminals
+        self._running: set[RunningCommand] = set()
 
     def runs_outside(self, args: ShellArgs) -> bool:
         return args.outside_sandbox and self._confinement is not None and self._confinement.is_on
@@ -323,7 +342,9 @@ class Shell(Tool[ShellArgs]):
             )
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
         seconds = args.timeout_seconds or self._timeout
-        return await self.run_line(args.command, ctx.report, cwd=cwd, timeout_seconds=seconds, limits=ctx.limits)
+        return await self.run_line(
+            args.command, ctx.report, cwd=cwd, timeout_seconds=seconds, limits=ctx.limits, call_id=ctx.call_id
+        )
 
     @property
     def sandbox_tier(self) -> str:
@@ -338,6 +359,7 @@ class Shell(Tool[ShellArgs]):
         cwd: Path | None = None,
         timeout_seconds: float | None = None,
         limits: Limits = "off",
+        call_id: str = "",
     ) -> ToolResult:
         """Run one command to its end: a tool call, or what the user typed after `!` (no time limit).
 
@@ -345,10 +367,8 @@ class Shell(Tool[ShellArgs]):
             ToolError: the folder does not exist, or bash cannot be started.
         """
         cwd = cwd or self._root
-        capture = OutputCapture(self._spool_dir, self._mask)
-        process = await start_shell(
-            line, cwd, self._environment, self._wrap(limits), capture, lambda data: report(readable(data))
-        )
+        capture = self._jobs.new_capture()
+        process = await self._start(line, cwd, limits, capture, report, call_id)
         self._running.add(process)
         in_time, left = True, 0
         try:
@@ -369,6 +389,18 @@ class Shell(Tool[ShellArgs]):
             note = f"A limit of the sandbox: {hit}." if hit else _refused(self._confinement.denial(output), limits)
         return self._result(line, cwd, output, process, note or _left_behind(left))
 
+    async def _start(
+        self, line: str, cwd: Path, limits: Limits, capture: OutputCapture, report: Callable[[str], None], call_id: str
+    ) -> RunningCommand:
+        wrap = self._wrap(limits)
+        if self._terminals and call_id:
+            argv, tag = bounded(line, cwd)
+            started = await self._terminals.start(call_id, wrap(argv), tag, cwd, self._environment, capture)
+            if started:
+                report("")  # the front end shows the terminal now
+                return started
+        return await start_shell(line, cwd, self._environment, wrap, capture, lambda data: report(readable(data)))
+
     def _wrap(self, limits: Limits) -> Wrap:
         confinement = self._confinement
         return list if confinement is None else lambda argv: confinement.wrap(argv, limits)
@@ -383,7 +415,7 @@ class Shell(Tool[ShellArgs]):
         for process in tuple(self._running):
             process.kill()
 
-    def _result(self, line: str, cwd: Path, output: str, process: ShellProcess, note: str) -> ToolResult:
+    def _result(self, line: str, cwd: Path, output: str, process: RunningCommand, note: str) -> ToolResult:
         timed_out = note.startswith("Ended after")
         code = None if timed_out or (process.exit_code or 0) < 0 else process.exit_code
         status = "time limit" if timed_out else _status(process.exit_code)

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
@@ -37,13 +38,37 @@ GRACE = 0.3
 """Seconds between TERM and KILL."""
 
 
-_running: set[ShellProcess] = set()
+class RunningCommand(Protocol):
+    """A shell command that runs, here or in a terminal of an editor. Who started it ends it."""
+
+    @property
+    def tag(self) -> int: ...
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; below zero where a signal ended it."""
+        ...
+
+    @property
+    def seconds(self) -> float: ...
+    async def wait(self, seconds: float | None) -> bool:
+        """False on timeout."""
+        ...
+
+    async def end(self) -> int:
+        """Returns the number of processes that it had left running."""
+        ...
+
+    def kill(self) -> None: ...
+
+
+running: set[RunningCommand] = set()
+"""Those of this process; a command adds and removes itself."""
 _numbers = itertools.count()
 
 
 def is_any_running() -> bool:
     """Whether a command of the agent runs, of any session of this process, also of a subagent or in the background."""
-    return bool(_running)
+    return bool(running)
 
 
 class ShellProcess:
@@ -56,7 +81,7 @@ class ShellProcess:
         self._started = time.monotonic()
         self._ended: float | None = None
         self._alone = False
-        _running.add(self)
+        running.add(self)
 
     @property
     def exit_code(self) -> int | None:
@@ -102,7 +127,7 @@ class ShellProcess:
             self._signal(signal.SIGKILL)
             self._pump.close()
             self._ended = time.monotonic()
-            _running.discard(self)
+            running.discard(self)
 
     async def _survivors(self) -> int:
         """The number of processes that continue without the shell and do not end soon by themselves."""
@@ -206,13 +231,7 @@ async def start_shell(
     Raises:
         ToolError: the folder does not exist or cannot be entered, or bash cannot be started.
     """
-    if not cwd.exists():
-        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
-    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
-        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
-    tag = _new_tag()
-    bounds = (str(tag), str(_max_processes())) if _HAS_PROC else ("unlimited", "unlimited")
-    argv = ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, shutil.which("bash") or "/bin/sh", "-c", "--", line]
+    argv, tag = bounded(line, cwd)
     reading, writing = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -235,6 +254,28 @@ async def start_shell(
     return ShellProcess(process, tag, Pump(reading, capture, report))
 
 
+def bounded(line: str, cwd: Path) -> tuple[list[str], int]:
+    """The command that runs a line within its bounds, and the tag that all of its processes will have.
+
+    Raises:
+        ToolError: the folder does not exist or cannot be entered.
+    """
+    if not cwd.exists():
+        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
+    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
+        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
+    tag = _new_tag()
+    bounds = (str(tag), str(_max_processes())) if _HAS_PROC else ("unlimited", "unlimited")
+    return ["/bin/sh", "-c", _BOUNDED, "sh", *bounds, shutil.which("bash") or "/bin/sh", "-c", "--", line], tag
+
+
+def kill_tagged(tag: int) -> None:
+    """KILL all processes with this tag, where there is /proc. Blocks for the time of a look at it."""
+    for pid in [pid for pid, found in _tagged() if found == tag] if _HAS_PROC else ():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def end_orphans() -> int:
     """End what commands of killed ouros have left running; returns the number of processes. Linux only. Blocks."""
     ended = 0
@@ -248,7 +289,7 @@ def end_orphans() -> int:
 
 
 def _new_tag() -> int:
-    taken = {process.tag for process in _running}
+    taken = {process.tag for process in running}
     tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
     return next(tag for tag in tags if tag not in taken)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
+import subprocess
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
@@ -39,6 +42,11 @@ REQUESTS = {
     "session/request_permission": acp.RequestPermissionRequest,
     "fs/read_text_file": acp.ReadTextFileRequest,
     "fs/write_text_file": acp.WriteTextFileRequest,
+    "terminal/create": acp.CreateTerminalRequest,
+    "terminal/output": acp.TerminalOutputRequest,
+    "terminal/wait_for_exit": acp.WaitForTerminalExitRequest,
+    "terminal/kill": acp.KillTerminalRequest,
+    "terminal/release": acp.ReleaseTerminalRequest,
     "elicitation/create": acp.CreateFormSessionElicitationRequest,
 }
 
@@ -57,6 +65,9 @@ class Editor:
         self.updates: list[Any] = []
         self.buffers: dict[str, str] = {}
         self.written: dict[str, str] = {}
+        self.has_terminals = True
+        self.terminals: dict[str, asyncio.subprocess.Process] = {}
+        self.released: list[str] = []
         self.form: dict[str, Any] | None = None
         self.wrong: list[str] = []
         """What did not match the schema."""
@@ -94,6 +105,34 @@ class Editor:
         self.written[path] = content
         self.buffers.pop(path, None)
         Path(path).write_text(content)
+
+    async def create_terminal(
+        self, session_id: str, command: str, args: list[str], env: Any = None, cwd: str | None = None, **_more: Any
+    ) -> acp.CreateTerminalResponse:
+        if not self.has_terminals:
+            raise RequestError.internal_error()
+        number = f"terminal-{len(self.terminals) + 1}"
+        self.terminals[number] = await asyncio.create_subprocess_exec(
+            command, *args, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "EDITOR_KEY": "secret"},
+        )  # fmt: skip
+        return acp.CreateTerminalResponse(terminal_id=number)
+
+    async def wait_for_terminal_exit(self, session_id: str, terminal_id: str, **_meta: Any) -> Any:
+        code = await self.terminals[terminal_id].wait()
+        known = {"exit_code": code} if code >= 0 else {"signal": signal.Signals(-code).name}
+        return acp.WaitForTerminalExitResponse(**known)
+
+    async def kill_terminal(self, session_id: str, terminal_id: str, **_meta: Any) -> None:
+        self.terminals[terminal_id].kill()
+
+    async def terminal_output(self, session_id: str, terminal_id: str, **_meta: Any) -> acp.TerminalOutputResponse:
+        output = self.terminals[terminal_id].stdout
+        assert output is not None
+        return acp.TerminalOutputResponse(output=(await output.read()).decode(), truncated=False)
+
+    async def release_terminal(self, session_id: str, terminal_id: str, **_meta: Any) -> None:
+        self.released.append(terminal_id)
 
     async def create_elicitation(self, message: str, mode: Any, **_meta: Any) -> Any:
         self.updates.append((message, mode))

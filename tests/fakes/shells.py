@@ -20,7 +20,7 @@ class ShellBench:
         self.root.mkdir(exist_ok=True)
         self.spool = folder / "outputs"
         self.jobs = ShellJobs(self.spool)
-        self.shell = Shell(self.root, self.jobs, self.spool, child_environment({**os.environ, **environment}))
+        self.shell = Shell(self.root, self.jobs, child_environment({**os.environ, **environment}))
         self.reported: list[str] = []
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 

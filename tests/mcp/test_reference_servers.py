@@ -13,6 +13,7 @@ from fakes.npm import program
 
 from ouro.settings import McpServerSettings
 
+
 def node(name: str, *arguments: str, **more) -> McpServerSettings:
     return McpServerSettings(command=program(name), args=arguments, timeout_seconds=30, **more)
 

@@ -231,7 +231,7 @@ async def test_limits_hold_in_the_sandbox_and_are_named_when_they_are_hit(root, 
     confinement = Confinement(root, home / ".ouro" / "sandbox", limits)
     if not confinement.is_on:
         pytest.skip("no sandbox works here")
-    shell = Shell(root, ShellJobs(tmp_path), tmp_path, child_environment(os.environ), confinement)
+    shell = Shell(root, ShellJobs(tmp_path), child_environment(os.environ), confinement)
     text = (await shell.run_line(line, lambda _text: None, limits="workspace")).text
     assert setting in text
     assert ("A limit of the sandbox" in text) is bool(setting)
@@ -244,7 +244,7 @@ async def test_b6_a_refusal_is_told_to_the_model_with_what_helps(root, home, tmp
     confinement = Confinement(root, home / ".ouro" / "sandbox")
     if not confinement.is_on:
         pytest.skip("no sandbox works here")
-    shell = Shell(root, ShellJobs(tmp_path), tmp_path, child_environment(os.environ), confinement)
+    shell = Shell(root, ShellJobs(tmp_path), child_environment(os.environ), confinement)
 
     async def text_of(line, limits):
         return (await shell.run_line(line, lambda _text: None, limits=limits)).text

@@ -21,6 +21,7 @@ from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNo
 from ouro.events import Outcome, TurnFinished
 from ouro.frontends.acp.editor_files import EditorFiles
 from ouro.frontends.acp.editor_session import EditorSession
+from ouro.frontends.acp.editor_terminals import EditorTerminals
 from ouro.frontends.acp.prompts import draft_of
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
@@ -106,6 +107,7 @@ class _Opening(msgspec.Struct, frozen=True):
     open_session: OpenSession
     request: OpenRequest
     files: EditorFiles
+    terminals: EditorTerminals | None
 
 
 class EditorAgent:
@@ -261,14 +263,18 @@ class EditorAgent:
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
         assert self._client is not None
         files = EditorFiles(self._client, self._can.fs or acp.FileSystemCapabilities(), request.new_id)
+        # Zed shows what ouro runs as a terminal (`_meta`); others run it in one of their own.
+        has_own = bool(self._can.terminal) and not self._shows_terminals
+        terminals = EditorTerminals(self._client, request.new_id) if has_own else None
         options = replace(
             self._options,
             cwd=Path(cwd),
             add_dirs=(*self._options.add_dirs, *folders),
             editor=files,
+            terminals=terminals,
             mcp_servers=dict(map(_mcp_server, more.get("mcp_servers") or ())),
         )
-        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, files)
+        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, files, terminals)
         try:
             return await self._use(opening)
         except TrustNeeded as error:  # the user is asked with the first prompt: there is no session to ask in yet
@@ -280,9 +286,11 @@ class EditorAgent:
     async def _use(self, opening: _Opening) -> EditorSession:
         session = await opening.open_session(opening.request)
         opening.files.session_id = session.id
+        if opening.terminals:
+            opening.terminals.session_id = session.id
         assert self._client is not None
-        has_terminals = bool((self._can.field_meta or {}).get("terminal_output"))
-        updates = EventUpdates(session.cwd, has_terminals=has_terminals)
+        terminals = opening.terminals.ids if opening.terminals else {}
+        updates = EventUpdates(session.cwd, terminals, has_terminals=self._shows_terminals)
         can_fill_forms = self._can.elicitation is not None and self._can.elicitation.form is not None
         editor = self._sessions[session.id] = EditorSession(
             session, self._client, updates, can_fill_forms=can_fill_forms
@@ -291,6 +299,10 @@ class EditorAgent:
         self._later.add(task)
         task.add_done_callback(self._later.discard)
         return editor
+
+    @property
+    def _shows_terminals(self) -> bool:
+        return bool((self._can.field_meta or {}).get("terminal_output"))
 
     async def _greet(self, editor: EditorSession) -> None:
         editor.send_commands()

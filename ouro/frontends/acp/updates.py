@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,11 +57,13 @@ class EventUpdates:
 
     Args:
         cwd: of the session.
+        terminals: those of the editor in which commands run, by the id of the tool call.
         has_terminals: the client shows output as a terminal (`_meta.terminal_output`, as Zed does).
     """
 
-    def __init__(self, cwd: Path, *, has_terminals: bool = False) -> None:
+    def __init__(self, cwd: Path, terminals: Mapping[str, str], *, has_terminals: bool = False) -> None:
         self._cwd = cwd
+        self._terminals = terminals
         self._has_terminals = has_terminals
         self._output: dict[str, str] = {}
 
@@ -133,6 +135,8 @@ class EventUpdates:
         )
 
     def _progress(self, event: events.ToolProgress) -> Update:
+        if event.call_id in self._terminals:
+            return update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
         if self._has_terminals:
             return _meta_update(event.call_id, _terminal(event.call_id, "output", data=event.text))
         output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[-_MAX_OUTPUT:]
@@ -145,9 +149,13 @@ class EventUpdates:
         if self._has_terminals and event.name == "shell" and isinstance(body, CommandOutput):
             meta = _terminal(event.call_id, "exit", exit_code=body.exit_code, signal=None)
             return _meta_update(event.call_id, meta, status=status)
-        content = self._content(event.display)
+        content = self._terminal_of(event.call_id) or self._content(event.display)
         locations = self._locations(None, event.display)
         return update_tool_call(event.call_id, status=status, content=content, locations=locations)
+
+    def _terminal_of(self, call_id: str) -> list[Any]:
+        shown = self._terminals.get(call_id)
+        return [acp.TerminalToolCallContent(type="terminal", terminal_id=shown)] if shown else []
 
     def _content(self, display: Display) -> list[Any]:
         match display.body:

@@ -146,6 +146,40 @@ async def test_a_cancel_ends_the_turn_and_the_session_goes_on(ouro):
     assert any(meta.get("terminal_output", {}).get("data") == "begun\n" for meta in outputs)
 
 
+async def test_commands_run_in_terminals_of_the_editor_as_they_would_here(ouro):
+    """After the permission, in the sandbox, without the keys of the editor and without input."""
+    lines = ["echo $EDITOR_KEY; cat; echo heron; exit 3", "rm -rf /etc/nothing", "sleep 60"]
+    ouro.server.script([*(Call("shell", {"command": line}) for line in lines[:2]), "Done.",
+                        Call("shell", {"command": lines[2]})])  # fmt: skip
+    editor = Editor("yes", "no", "yes")
+    async with connected(ouro, editor, terminal=True) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+        assert [*editor.terminals] == editor.released == ["terminal-1"]
+        first, second = (request.results[-1] for request in ouro.server.requests[1:3])
+        assert first.startswith("\nheron\n[exit code 3")
+        assert "The user refused" in second
+        shown = [update for update in editor.of("tool_call_update") if update.content]
+        assert [item.terminal_id for update in shown[:2] for item in update.content] == ["terminal-1"] * 2
+        assert shown[1].status == "failed"
+        prompt = asyncio.create_task(connection.say("Again."))
+        await editor.until(lambda: len(editor.terminals) == 2 and editor.of("tool_call_update")[-1].content)
+        await connection.agent.cancel(connection.session_id)
+        assert await prompt == "cancelled"
+    assert editor.terminals["terminal-2"].returncode is not None
+    assert editor.released == ["terminal-1", "terminal-2"]
+
+
+async def test_an_editor_that_opens_no_terminal_does_not_matter(ouro):
+    ouro.server.script([Call("shell", {"command": "echo heron"}), "Done."])
+    editor = Editor("yes")
+    editor.has_terminals = False
+    async with connected(ouro, editor, terminal=True) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+    assert ouro.server.requests[-1].results[-1].startswith("heron\n")
+
+
 async def test_a_cancel_while_a_question_is_open(ouro):
     ouro.server.script([Call("write", {"path": "made.txt", "content": "x"})])
     async with connected(ouro, editor := Editor("wait")) as connection:
