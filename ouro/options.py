@@ -16,7 +16,7 @@ from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 
 if TYPE_CHECKING:
-    from ouro.tools.shell import Terminals
+    from ouro.tools.shell_terminal import Terminals
 
 
 class Options(msgspec.Struct, frozen=True):

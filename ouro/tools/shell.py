@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -16,28 +16,12 @@ from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Confinement, Effect, Limits
 from ouro.tools.shell_process import RunningCommand, ShellProcess, bounded, end_orphans, start_shell
+from ouro.tools.shell_terminal import Terminals, start_in_terminal
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.files import sweep_temporary
 from ouro.utils.runtime import get_written_dirs
 from ouro.utils.text import plural
-
-
-class Terminals(Protocol):
-    """An editor that runs commands in terminals of its own, where the user sees them."""
-
-    async def start(
-        self,
-        call_id: str,
-        argv: Sequence[str],
-        tag: int,
-        cwd: Path,
-        environment: Mapping[str, str],
-        capture: OutputCapture,
-    ) -> RunningCommand | None:
-        """Start a command for a tool call; None where the editor did not. `capture` gets its output at the end."""
-        ...
-
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 _TAIL = 2000
@@ -395,8 +379,8 @@ class Shell(Tool[ShellArgs]):
         wrap = self._wrap(limits)
         if self._terminals and call_id:
             argv, tag = bounded(line, cwd)
-            started = await self._terminals.start(call_id, wrap(argv), tag, cwd, self._environment, capture)
-            if started:
+            command = wrap(argv), tag
+            if started := await start_in_terminal(self._terminals, call_id, command, cwd, self._environment, capture):
                 report("")  # the front end shows the terminal now
                 return started
         return await start_shell(line, cwd, self._environment, wrap, capture, lambda data: report(readable(data)))
