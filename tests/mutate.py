@@ -94,8 +94,8 @@ DEFENCES = (
     Defence("M9", f"{MEMORY}/git/files.py", "if stat.S_ISLNK(mode):", "if False:",
             "test_m9_links_and_devices.py"),
     Defence("M10", f"{MEMORY}/git/files.py",
-            "tuple(_without_twins([_listed(name, raw[name]) for name in sorted(raw)]))",
-            "tuple(_listed(name, raw[name]) for name in sorted(raw))", "test_m10_huge_and_odd_files.py"),
+            "{**_twins(by_name, odd), **refused, **unnamed}",
+            "{**refused, **unnamed}", "test_m10_huge_and_odd_files.py"),
     Defence("M12", f"{MEMORY}/git/files.py", 'seen = clean(text)', "seen = text",
             "test_m12_invisible_text.py"),
     # extensions

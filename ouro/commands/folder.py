@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -78,10 +78,10 @@ class Folder:
         scopes = long_term.open_scopes(stores)
         for problem in scopes.problems:
             warn(problem)
-        before = _contents(stores)
+        before = [store.places() for store in stores]
         with self.index() as index:
             yield long_term.MemoryEditor(scopes.opened, lambda: index), stores
-            if _contents(stores) != before:
+            if [store.places() for store in stores] != before:
                 index.follow(memory_index.Sources.of_notes(stores))
                 self.make_vectors(index, seconds=_VECTOR_SECONDS)
 
@@ -170,11 +170,6 @@ class Folder:
         catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
         budget = VectorBudget(catalog, self.settings.limits)
         return memory_index.chosen_embedder(self.settings.memory.embedding_model, Catalog.from_files(), budget)
-
-
-def _contents(stores: Sequence[GitMemoryStore]) -> list[Mapping[str, str]]:
-    """What is in the files, by inode, size and time."""
-    return [store.load_all().files for store in stores]
 
 
 async def _refuse(_server: str, _kind: str, _about: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from contextlib import nullcontext
 
 import pytest
 from fakes.knowledge import Conversation
@@ -147,14 +146,14 @@ def test_m10_a_name_that_only_some_disks_tell_apart_hides_no_core_file(store):
 
 def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along(store, monkeypatch):
     store.save_and_commit({"mem_12345678.md": "a note\n"}, "Learn")
-    found = os.scandir
+    found = os.listdir
 
-    def scandir(folder):
-        entries = list(found(folder))
+    def listdir(folder):
+        names = found(folder)
         (store.folder / "mem_12345678.md").unlink(missing_ok=True)
-        return nullcontext(entries)
+        return names
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "listdir", listdir)
 
     assert [each.name for each in store.outside_edits()] == ["mem_12345678.md"]
     assert store.load_all().core == {"preferences": "- tabs\n"}

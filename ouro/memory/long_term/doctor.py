@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries
-from ouro.memory.long_term.git.files import MAX_FILES
-from ouro.memory.long_term.notes.note import CATEGORIES
+from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
+from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, is_note_name, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.remember import folded
@@ -22,6 +23,7 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.text import one_line
 
 _MAX_NAMED = 5
+_TRIGGER = re.compile(rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n")
 _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"), (float("inf"), "older"))
 """Days, and what an entry is counted as that is younger."""
 
@@ -83,7 +85,7 @@ def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collectio
 
 
 def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
-    """Count entries. Reads each note: some seconds for 10,000 notes."""
+    """Count entries. Reads each note, for its trigger."""
     entries = all_entries(editor, archived=True)
     core = [entry for entry in entries if entry.kind == "core"]
     notes = [entry for entry in entries if entry.kind == "note"]
@@ -99,7 +101,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         replaced=badges["replaced"],
         contradicted=badges["contradicted"],
         sources=_count(item.source or "unknown" for item in [*core, *used]),
-        triggers=_count(file.note.trigger for file in editor.notebook.all()),
+        triggers=_count(trigger for scope in editor.scopes for trigger in _triggers(scope)),
         ages={name: ages[name] for name in [*(name for _, name in _AGES), "unknown"] if ages[name]},
         prompt_tokens={scope.scope: scope.tokens for scope in editor.scopes},
         # A fingerprint is `inode:size:…`.
@@ -107,6 +109,16 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
         recalled=dict(Counter({note: count for note, count in recalls.counts.items() if note in ids}).most_common(10)),
         last_recalled=max((at for note, at in recalls.last.items() if note in ids), default=""),
     )
+
+
+def _triggers(scope: ScopeMemory) -> Iterator[str]:
+    """Of the notes that are not archived; a note that ouro wrote is not parsed: ten times as slow."""
+    names = {*scope.loaded.notes} - {*scope.untrusted}
+    texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/") and is_note_name(name)])
+    for name, text in texts.items():
+        if text is not None:
+            found = _TRIGGER.match(text)
+            yield found[1] if found else parse_note(name, text).note.trigger
 
 
 def _files(scope: ScopeMemory) -> Iterator[Finding]:

@@ -85,7 +85,7 @@ class LongTermMemoryManager:
         if all(scope.is_clean for scope in self._scopes):
             self._marks.clear()
         block = self._prompt.block()
-        tokens, pending = estimate(block), tuple(proposal.id for proposal in self.proposals())
+        tokens, pending = estimate(block), tuple(found for scope in self._scopes for found in scope.proposal_ids())
         self._receipt = MemoryReceipt(
             self._prompt.lines(), self.versions(), tokens, self._prompt.price(tokens), waiting=pending
         )

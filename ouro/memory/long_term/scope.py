@@ -21,9 +21,10 @@ from ouro.memory.long_term.git.values import (
     TurnRef,
     UndoResult,
 )
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore, Mark, mark
 from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
 from ouro.memory.long_term.trust.proposals import (
+    MAX_SHOWN,
     MAX_SOURCES,
     Proposal,
     Proposals,
@@ -31,7 +32,7 @@ from ouro.memory.long_term.trust.proposals import (
     change_of,
     digest,
     edit_of,
-    proposal_id,
+    outside_id,
     subject_of,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
@@ -41,10 +42,8 @@ from ouro.memory.long_term.trust.turn_marks import TURNS, is_turn_running
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro"
-_CONSOLIDATED = "consolidated"
-"""The state file with the digests of consolidated texts."""
-_OFF = "off"
-"""The state file that marks a memory as switched off."""
+_CONSOLIDATED, _OFF = "consolidated", "off"
+"""State files: the digests of consolidated texts, and the mark of a memory that is switched off."""
 
 
 class ScopeMemory:
@@ -62,16 +61,18 @@ class ScopeMemory:
         self.undo_bases: dict[str, str] = {}
         """For a commit that ends a group of commits: the commit before the group."""
         self._proposals = Proposals(store.repository)
-        self._foreign: tuple[FileEdit, ...] = ()
-        """Changes in the files that are not trusted."""
+        self._foreign: Mapping[str, str] = {}
+        """The files with a change that is not trusted, each with its blob."""
+        self._foreign_read: dict[str, FileEdit] = {}
+        """What was read of them since: the user sees this, and answers for this."""
         self._foreign_sources: Sequence[str] = ()
         """What ran in the turn in which they were found."""
-        self._known: frozenset[tuple[str, str | None]] = frozenset()
-        """Name and text of the files that differed from the accepted commit when last read."""
+        self._known: frozenset[Mark] = frozenset()
+        """The files that differed from the accepted commit when last read."""
         self._undecided: frozenset[str] = frozenset()
         """Files that running turns wrote: they will decide about them."""
-        self._mixed: set[tuple[str, str | None]] = set()
-        """Texts in the files that were not approved, by name: what this session read of them may hold it."""
+        self._mixed: set[Mark] = set()
+        """Contents that were not approved: what this session read of the files may hold it."""
         self._accepted = ""
         self._places: Mapping[str, str] = {}
         """What changes with most writes, as it was after the last tool call."""
@@ -95,7 +96,7 @@ class ScopeMemory:
     @property
     def untrusted(self) -> tuple[str, ...]:
         """The files with a change that is not trusted."""
-        return tuple(edit.name for edit in self._foreign)
+        return tuple(self._foreign)
 
     @property
     def tokens(self) -> int:
@@ -118,8 +119,8 @@ class ScopeMemory:
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
             return
-        is_known = bool(self.loaded.head) and self.store.repository.own("core") == _fingerprint(self.loaded)
-        if is_known and not self.store.accepted and not self.store.edits_since(self.loaded.head):
+        is_known = bool(self.loaded.head) and self.store.repository.own("core") == self.loaded.fingerprint
+        if is_known and not self.store.accepted and not self.store.changed_since(self.loaded.head):
             self.store.accept(self.loaded.head)  # the record of it was damaged; these texts were all approved
         if self.store.accepted == self.loaded.head and is_known:
             self.texts = self.loaded.core
@@ -144,15 +145,21 @@ class ScopeMemory:
         return {name: text for name, text in tree.items() if text and text.strip()}
 
     def proposals(self) -> tuple[Proposal, ...]:
+        """Pending changes; reads the files that are not trusted."""
         if not self._foreign:
             return self._proposals.list()
-        number, sources = proposal_id(self.scope, self._foreign), tuple(self._foreign_sources)
-        found = Proposal(number, self.scope, "outside", self._foreign, FOREIGN_REASON, sources)
+        edits, sources = self._foreign_edits(), tuple(self._foreign_sources)
+        found = Proposal(self.proposal_ids()[-1], self.scope, "outside", edits, FOREIGN_REASON, sources)
         return (*self._proposals.list(), found)
+
+    def proposal_ids(self) -> tuple[str, ...]:
+        """The ids of `proposals`; reads no file."""
+        outside = [outside_id(self.scope, self._foreign)] if self._foreign else []
+        return (*(proposal.id for proposal in self._proposals.list()), *outside)
 
     def observe(self, session: str) -> None:
         """Note what turns of other sessions have in the files now: `session` may have read it."""
-        self._mixed |= {(edit.name, edit.after) for edit in self._writes.of_others(session)}
+        self._mixed |= {mark(edit.name, edit.after) for edit in self._writes.of_others(session)}
 
     @contextmanager
     def recording(self, session: str, name: str, before: bytes | None, after: bytes | None) -> Iterator[None]:
@@ -176,7 +183,7 @@ class ScopeMemory:
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
-            for edit in self._new_edits(self.store.outside_edits()):
+            for edit in self._new_edits(self.store.outside()):
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
                     continue  # others wrote there too
@@ -258,16 +265,18 @@ class ScopeMemory:
         """Approve and commit what was written since the last reading, where only the user can have written it."""
         if after_pause(agent_was_idle=agent_was_idle, has_pending=bool(self._foreign)) is not ChangeState.TRUSTED:
             return []
-        undecided = {edit.name for edit in self._writes.of_others()}
-        edits = [edit for edit in self._new_edits(self.store.outside_edits()) if edit.name not in undecided]
+        undecided = self._writes.names_of_others()
+        edits = [edit for edit in self._new_edits(self.store.outside()) if edit.name not in undecided]
         if edits:
             self._approve_and_commit(edits, {ORIGIN: "outside"})
         return edits
 
     def foreign_events(self) -> list[CoreChanged]:
-        """The events that show changes in the files that are not trusted."""
-        found = (proposal for proposal in self.proposals() if proposal.origin == "outside")
-        return [change_of(self.scope, proposal.edits, "outside", proposal=proposal.id) for proposal in found]
+        """The events that show changes in the files that are not trusted; of many files the first are read."""
+        if not self._foreign:
+            return []
+        edits, files = self._foreign_edits(MAX_SHOWN), len(self._foreign)
+        return [change_of(self.scope, edits, "outside", proposal=self.proposal_ids()[-1], files=files)]
 
     def propose(self, proposal: Proposal) -> None:
         """Store a change that is not in the files, for the user to accept or reject."""
@@ -302,9 +311,8 @@ class ScopeMemory:
             return
         with self._alone():
             self._demand_unchanged(proposal)
-            names, subject = [edit.name for edit in proposal.edits], subject_of(proposal.edits)
-            self.store.commit_changes(subject, {ORIGIN: "outside"}, names)
-            before = {edit.name: edit.before for edit in proposal.edits}
+            before, subject = {edit.name: edit.before for edit in proposal.edits}, subject_of(proposal.edits)
+            self.store.commit_changes(subject, {ORIGIN: "outside"}, before)
             self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
             self._reload()
 
@@ -345,10 +353,16 @@ class ScopeMemory:
             self._reload()
         return [self._event(edits, origin, base)] if edits else []
 
-    def _new_edits(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
+    def _foreign_edits(self, most: int | None = None) -> tuple[FileEdit, ...]:
+        names = list(self._foreign)[:most]
+        unread = [name for name in names if name not in self._foreign_read]
+        self._foreign_read |= {edit.name: edit for edit in self.store.edits_since(self._accepted, unread)}
+        return tuple(self._foreign_read[name] for name in names)
+
+    def _new_edits(self, changed: Mapping[str, str]) -> tuple[FileEdit, ...]:
         """New edits, without those in files with a foreign change, which would become trusted with them."""
-        foreign = {edit.name for edit in self._foreign}
-        return [edit for edit in edits if (edit.name, edit.after) not in self._known and edit.name not in foreign]
+        new = [name for name, blob in changed.items() if (name, blob) not in self._known and name not in self._foreign]
+        return self.store.edits_since(self.store.accepted, new)
 
     @contextmanager
     def _alone(self, timeout: float | None = None) -> Iterator[None]:
@@ -367,11 +381,10 @@ class ScopeMemory:
 
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
         """What the turn wrote, but in files with a foreign change, which would become trusted with it."""
-        changed = self._new_edits(self.store.edits_since(self.store.accepted))
+        changed = self._new_edits(self.store.changed_since(self.store.accepted))
         written = written_in_turn(self._writes.of(at.session), changed, provenance.has_moved, approved)
-        foreign = {edit.name for edit in self._foreign}
-        own = {name: edits for name, edits in written.items() if name not in foreign}
-        return TurnChanges(self.store, own, {edit.name for edit in self._writes.of_others(at.session)})
+        own = {name: edits for name, edits in written.items() if name not in self._foreign}
+        return TurnChanges(self.store, own, self._writes.names_of_others(at.session))
 
     def _propose(
         self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
@@ -387,25 +400,24 @@ class ScopeMemory:
 
     def _merge(self, edits: Sequence[FileEdit], at: TurnRef) -> list[FileEdit]:
         """Write a proposal, with what the files hold by now; returns the edits of the trusted text."""
-        others = {edit.name for edit in self._writes.of_others()}
-        changes = TurnChanges(self.store, {edit.name: (edit,) for edit in edits}, others)
+        changes = TurnChanges(self.store, {edit.name: (edit,) for edit in edits}, self._writes.names_of_others())
         done = [*changes.net_edits().values()]
         self.store.demand_no_secret(edit.after for edit in done)
         changes.write()
         return changes.commit(done, at.trailers("person"))
 
     def _demand_unchanged(self, proposal: Proposal) -> None:
+        shown = self._foreign
         self._reload()
-        if proposal.edits != self._foreign:
+        if shown != self._foreign or proposal.edits != self._foreign_edits():
             raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
 
     def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> bool:
         """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
         if not self.store.repository.own(APPROVED):  # nothing was since the last commit
             return False
-        left = {edit.name for edit in (*self.store.outside_edits(), *self._writes.of_others())}
-        changed = self.store.edits_since(self.store.get_current_head())
-        names = [edit.name for edit in changed if edit.name not in left]
+        left = {*self.store.outside(), *self._writes.names_of_others()}
+        names = [name for name in self.store.changed_since(self.store.get_current_head()) if name not in left]
         return bool(names) and bool(self.store.commit_changes(subject, trailers, names))
 
     def _approve_and_commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> None:
@@ -420,22 +432,23 @@ class ScopeMemory:
 
     def _load(self) -> None:
         self.loaded = self.store.load_all()
-        outside = self.store.outside_edits()
-        self._undecided = frozenset(edit.name for edit in self._writes.of_others())
-        self._foreign = tuple(edit for edit in outside if edit.name not in self._undecided)
-        self._mixed |= {(edit.name, edit.after) for edit in self._foreign}
-        self._mixed = {(name, text) for name, text in self._mixed if not self.store.is_approved(name, text)}
         self._accepted = self.store.accepted
-        edits = self.store.edits_since(self._accepted)
-        self._known = frozenset((edit.name, edit.after) for edit in edits if edit.name not in self._undecided)
-        trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in outside}
-        texts = {name: trusted.get(name, self.loaded.core.get(name, "")) for name in self.store.core}
+        outside = self.store.outside()
+        self._undecided = self._writes.names_of_others()
+        self._foreign = {name: blob for name, blob in outside.items() if name not in self._undecided}
+        self._foreign_read.clear()
+        self._mixed = self.store.unapproved(self._mixed | {*self._foreign.items()})
+        changed = self.store.changed_since(self._accepted)
+        self._known = frozenset(item for item in changed.items() if item[0] not in self._undecided)
+        core = [f"{name}.md" for name in self.store.core if f"{name}.md" in outside]
+        trusted = {edit.name: edit.before or "" for edit in self.store.edits_since(self._accepted, core)}
+        texts = {name: trusted.get(f"{name}.md", self.loaded.core.get(name, "")) for name in self.store.core}
         self.texts = {name: text for name, text in texts.items() if text.strip()}
         if not outside and self.loaded.head:
-            if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
+            if self.store.accepted != self.loaded.head and not self.store.changed_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
             with suppress(OSError):  # a home that cannot be written is read all the same
-                self.store.repository.keep("core", _fingerprint(self.loaded))
+                self.store.repository.keep("core", self.loaded.fingerprint)
 
     def _text_now(self, name: str) -> str | None:
         try:
@@ -451,8 +464,6 @@ class ScopeMemory:
 
 
 class MemoryScopes(msgspec.Struct, frozen=True):
-    """The long-term memory that a session works with."""
-
     opened: tuple[ScopeMemory, ...] = ()
     """In use, user before repo."""
     stores: tuple[GitMemoryStore, ...] = ()
@@ -488,9 +499,3 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
 
 def reason_of(error: Exception) -> str:
     return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)
-
-
-def _fingerprint(loaded: LoadedScope) -> str:
-    """A fingerprint of the core and the note files."""
-    notes = {name: loaded.files.get(name, "") for name in loaded.notes}
-    return f"{digest(loaded.core)} {digest(notes)}"

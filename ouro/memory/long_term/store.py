@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
-from ouro.memory.long_term.git.files import UNREADABLE, FileRefused, MemoryFiles, blob_id, visible_text
+from ouro.memory.long_term.git.files import ARCHIVE, UNREADABLE, FileRefused, MemoryFiles, blob_id, visible_text
 from ouro.memory.long_term.git.folders import claim, find_state_dir, is_history_misplaced, move_history, repo_folder
 from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
@@ -32,6 +32,8 @@ NOTE_PREFIX = "mem_"
 _MAX_CORE_CHARACTERS = 400_000
 """Maximum characters of all core files of a scope."""
 
+Mark = tuple[str, str]
+"""The name of a file, and the blob of a content (or GONE)."""
 FindsSecret = Callable[[str], str]
 """Returns which kind of secret is in a text; empty where there is none."""
 PlanChanges = Callable[[str], Mapping[str, str | None]]
@@ -74,9 +76,9 @@ class GitMemoryStore:
         """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self.refused: tuple[SkippedFile, ...] = ()
         """Files that the last `commit_changes` skipped, and why."""
-        self._files = MemoryFiles(folder)
+        self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
         self.find = self._files.find  # as `read`; None where there is nothing that may be read
-        self.held = self._files.held
+        self.held, self.texts = self._files.held, self._files.texts
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
         self.secret_in = finds_secret
@@ -113,19 +115,15 @@ class GitMemoryStore:
 
     def load_all(self) -> LoadedScope:
         """Load the core and the names of the notes, with skipped files. Starts no process, writes nothing."""
-        with self._files.held():
-            seen, prints = self._files.look(), self._files.fingerprints()
-        whole = {file.name for file in seen if not file.reason}
-        notes = tuple(file.name for file in seen if file.name in whole and is_note(file.name))
-        loadable = {*notes, *(f"{category}.md" for category in self.core)} & whole
-        skipped = [
-            SkippedFile(file.name, file.reason or "neither core nor a note")
-            for file in seen
-            if file.name not in loadable
-        ]
+        listing = self._files.look()
+        refused, wanted = listing.refused, [f"{category}.md" for category in self.core]
+        notes = tuple(name for name in listing.fingerprints if is_note(name) and name not in refused)
+        others = listing.fingerprints.keys() - set(notes) - set(wanted)
+        reasons = {**dict.fromkeys(sorted(others), "neither core nor a note"), **refused}
+        skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
         core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
-        for name in (f"{category}.md" for category in self.core if f"{category}.md" in loadable):
+        for name in (name for name in wanted if name in listing.fingerprints and name not in refused):
             try:
                 text, hidden = visible_text(self._files.read(name))
             except (FileRefused, OSError) as error:
@@ -138,7 +136,8 @@ class GitMemoryStore:
                 skipped.append(SkippedFile(name, f"{hidden} invisible characters in it, left out"))
             if text.strip():
                 core[name.removesuffix(".md")], room = text, room - len(text)
-        return LoadedScope(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
+        head, prints = self.get_current_head(), listing.fingerprints
+        return LoadedScope(self.scope, str(self.folder), head, core, notes, tuple(skipped), prints)
 
     def read(self, name: str) -> str:
         """The text of a file, without invisible characters; FileRefused where it is no plain text file."""
@@ -154,7 +153,7 @@ class GitMemoryStore:
 
     def has_changed_since_load(self, loaded: LoadedScope) -> bool:
         """Whether a file or the history changed since. Starts no process."""
-        return self._files.fingerprints() != loaded.files or self.get_current_head() != loaded.head
+        return self._files.look().fingerprints != loaded.files or self.get_current_head() != loaded.head
 
     def places(self) -> Mapping[str, str]:
         """Changes where a core file or the history does, and where a note is added, removed or replaced.
@@ -246,7 +245,7 @@ class GitMemoryStore:
             self.refused = tuple(
                 SkippedFile(name, f"holds a secret ({kind}): not committed") for name, kind in secrets.items() if kind
             )
-            changes = {name: self._files.find_bytes(name) for name, kind in secrets.items() if not kind}
+            changes = self._files.contents(name for name, kind in secrets.items() if not kind)
             return self._commit(changes, subject, trailers or {}) if changes else ""
 
     def commit_parts(
@@ -265,7 +264,7 @@ class GitMemoryStore:
         """
         self.ensure_repo()
         with self.repository.alone():
-            changes = {**_encoded(texts), **{name: self._files.find_bytes(name) for name in whole}}
+            changes = {**_encoded(texts), **self._files.contents(whole)}
             if approves:
                 self._ledger.approve(_marks(changes))
             return self._commit(changes, subject, trailers)
@@ -284,7 +283,7 @@ class GitMemoryStore:
         approved = self._ledger.approved()
         return {
             edit.name: found[0].before
-            if (found := edits[edit.name]) and _mark(edit.name, found[0].before) in approved
+            if (found := edits[edit.name]) and mark(edit.name, found[0].before) in approved
             else edit.before
             for edit in self._edits(self.accepted, edits)
         }
@@ -302,14 +301,14 @@ class GitMemoryStore:
         except MemoryUnusable:
             return dict(accepted), accepted
 
-    def is_approved(self, name: str, text: str | None) -> bool:
-        """Whether a text is the accepted one of a file, or was approved since."""
-        blob = _mark(name, text)[1]
-        return self._tree(self.accepted).get(name, GONE) == blob or (name, blob) in self._ledger.approved()
+    def unapproved(self, marks: Iterable[Mark]) -> set[Mark]:
+        """Those that are neither in the accepted commit nor approved since."""
+        tree, approved = self._tree(self.accepted), self._ledger.approved()
+        return {(name, blob) for name, blob in marks if tree.get(name, GONE) != blob and (name, blob) not in approved}
 
-    def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
-        """The differences of the files from a commit (empty: from an empty folder)."""
-        return self._edits(commit, self._changed_since(commit))
+    def edits_since(self, commit: str, names: Collection[str] | None = None) -> tuple[FileEdit, ...]:
+        """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
+        return self._edits(commit, self.changed_since(commit) if names is None else names)
 
     @property
     def accepted(self) -> str:
@@ -329,7 +328,7 @@ class GitMemoryStore:
 
     def outside_edits(self) -> tuple[FileEdit, ...]:
         """Unapproved differences from the accepted commit; the user sees them before they are used."""
-        return self._edits(self.accepted, self._outside())
+        return self._edits(self.accepted, self.outside())
 
     def log(self, limit: int = 50, path: str = "") -> tuple[Commit, ...]:
         return history.log(self.repository, limit, path)
@@ -356,7 +355,7 @@ class GitMemoryStore:
 
     def _are_approved(self, names: Iterable[str]) -> bool:
         try:
-            return not self._outside(names)
+            return not self.outside(names)
         except MemoryUnusable:
             return False
 
@@ -393,13 +392,13 @@ class GitMemoryStore:
             self._ledger.settle(commit, tree, still)
             self._verified = tree
 
-    def _outside(self, names: Iterable[str] | None = None) -> list[str]:
-        """The files, or those of some, that differ from the accepted commit, and are not approved."""
+    def outside(self, names: Iterable[str] | None = None) -> dict[str, str]:
+        """As `changed_since` the accepted commit, without what is approved."""
         approved = self._ledger.approved()
-        changed = self._changed_since(self.accepted, names)
-        return [name for name, blob in changed.items() if (name, blob) not in approved]
+        changed = self.changed_since(self.accepted, names)
+        return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
 
-    def _changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
+    def changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
         """The files, or those of some, that differ from a commit, with the blob that each is now (or GONE)."""
         tree, chosen = self._tree(commit), None if names is None else [*names]
         before = tree if chosen is None else {name: tree[name] for name in chosen if name in tree}
@@ -408,11 +407,12 @@ class GitMemoryStore:
         changed = sorted(name for name in {*before, *now} if now.get(name) not in (UNREADABLE, before.get(name)))
         return {name: now.get(name, GONE) for name in changed}
 
-    def _edits(self, commit: str, names: Iterable[str]) -> tuple[FileEdit, ...]:
+    def _edits(self, commit: str, names: Collection[str]) -> tuple[FileEdit, ...]:
         before = self._tree(commit)
         old = self.repository.blobs([before[name] for name in names if name in before])
         texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
-        return tuple(FileEdit(name, texts.get(before.get(name, "")), self._files.find(name)) for name in names)
+        now = self._files.texts(names)
+        return tuple(FileEdit(name, texts.get(before.get(name, "")), now[name]) for name in names)
 
     def _tree(self, commit: str) -> Mapping[str, str]:
         """The files of a commit, name -> blob; none where the accepted commit is not what it was when accepted (M7)."""
@@ -435,12 +435,12 @@ def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
     return {name: GONE if data is None else blob_id(data) for name, data in files.items()}
 
 
-def _mark(name: str, text: str | None) -> tuple[str, str]:
+def mark(name: str, text: str | None) -> Mark:
     return name, _marks(_encoded({name: text}))[name]
 
 
 def is_note(name: str) -> bool:
-    return name.rpartition("/")[2].startswith(NOTE_PREFIX)
+    return name.startswith((NOTE_PREFIX, f"{ARCHIVE}/{NOTE_PREFIX}"))
 
 
 def user_store(

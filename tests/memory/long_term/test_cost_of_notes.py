@@ -1,9 +1,131 @@
-"""What a tool call and a commit cost does not grow with the number of notes."""
+"""What many notes cost, in counts that do not depend on the machine: files read, files looked at, git processes."""
 
 import os
+from collections import Counter
 
 import pytest
 from fakes.knowledge import Conversation
+
+from ouro.memory.long_term.git import files, repository
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.messages import user
+
+NOTES = 120
+AT = TurnRef("s" * 8, 1)
+
+
+@pytest.fixture
+def notes(tmp_path):
+    """A folder with notes that no ouro has written."""
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    for number in range(NOTES):
+        (folder / f"mem_{number:08x}.md").write_text(f"note {number}\n")
+    return folder
+
+
+@pytest.fixture
+def count(monkeypatch):
+    """Counts the files read, the files looked at, and the git processes."""
+    counts = Counter()
+
+    def counted(place, name, what):
+        original = getattr(place, name)
+
+        def call(*args, **options):
+            counts[what] += 1
+            return original(*args, **options)
+
+        monkeypatch.setattr(place, name, call)
+
+    counted(files, "_read", "read")
+    counted(os, "stat", "looked at")
+    counted(repository, "run_git", "git")
+    monkeypatch.setattr(files, "_SETTLED_NS", -(10**18))  # the files are old enough
+    return counts
+
+
+def opened(folder):
+    """The memory as a new process opens it."""
+    scope = ScopeMemory(GitMemoryStore(folder, "user", folder.parent / "history" / "user.git"))
+    scope.open()
+    return scope
+
+
+def accepted(folder):
+    scope = opened(folder)
+    (waiting,) = scope.proposals()
+    scope.accept(waiting, AT)
+    return scope
+
+
+def test_notes_from_outside_are_read_once_and_not_at_each_start(notes, count):
+    opened(notes)
+    assert count["read"] == NOTES
+    count.clear()
+
+    assert len(opened(notes).untrusted) == NOTES
+    assert count["read"] == 0
+
+
+def test_a_note_that_was_changed_is_read_again_though_its_size_and_times_are_as_before(notes, count):
+    accepted(notes)
+    note = notes / "mem_00000007.md"
+    found = note.stat()
+    note.write_text("note Z\n")
+    os.utime(note, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    assert opened(notes).untrusted == ("mem_00000007.md",)
+
+
+def test_a_damaged_record_of_what_was_read_is_no_reason_to_trust_a_note(notes, count):
+    accepted(notes)
+    (notes / "mem_00000007.md").write_text("note Z\n")
+    (notes.parent / "history" / "user.blobs").write_text("{")
+
+    assert opened(notes).untrusted == ("mem_00000007.md",)
+
+
+def test_a_line_costs_two_git_processes_and_reads_no_note(notes, count):
+    accepted(notes)
+    opened(notes).write({"facts.md": "- One.\n"}, "Learn", AT, "person")
+    scope = opened(notes)
+    count.clear()
+
+    scope.write({"facts.md": "- One.\n- Two.\n"}, "Learn", AT, "person")
+
+    assert count["git"] <= 3  # the files of the last commit, the new commit, the index of plain git
+    assert count["read"] < 10
+    count.clear()
+    scope.write({"facts.md": "- One.\n- Two.\n- Three.\n"}, "Learn", AT, "person")
+    assert count["git"] == 2
+
+
+def test_a_start_looks_at_each_note_once_and_a_tool_call_at_none(notes, count):
+    accepted(notes)
+    count.clear()
+
+    scope = opened(notes)
+
+    assert count["looked at"] - NOTES < 40
+    assert (count["read"], count["git"]) == (0, 0)
+    count.clear()
+    scope.tool_ended(Provenance([user("hello")], (notes,), is_whole=True, cwd=notes.parent), AT, asks=False)
+    assert count["looked at"] < 20
+
+
+def test_accepting_many_notes_reads_each_a_few_times(notes, count):
+    scope = opened(notes)
+    (waiting,) = scope.proposals()
+    count.clear()
+
+    scope.accept(waiting, AT)
+
+    assert count["read"] <= 6 * NOTES
+    assert count["git"] <= 6
+    assert opened(notes).untrusted == ()
 
 
 @pytest.fixture
@@ -16,7 +138,7 @@ async def session(home):
 
 
 async def test_a_tool_call_that_wrote_no_memory_lists_no_folder(session, monkeypatch):
-    monkeypatch.setattr(os, "scandir", None)
+    monkeypatch.setattr(os, "listdir", None)
     await session.call("shell", {"command": "make"})
 
 
@@ -37,7 +159,7 @@ async def test_a_note_that_a_command_wrote_in_place_is_found_at_the_end_of_the_t
 
 
 async def test_a_line_is_committed_without_listing_the_folder(session, monkeypatch):
-    monkeypatch.setattr(os, "scandir", None)
+    monkeypatch.setattr(os, "listdir", None)
     store = session.scopes["user"].store
     assert store.rewrite("facts.md", lambda text: f"{text}- Two.\n", "Learn")
     assert store.accepted == store.get_current_head()

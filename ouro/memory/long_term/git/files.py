@@ -6,16 +6,16 @@ import hashlib
 import os
 import re
 import stat
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable
-from ouro.utils.files import replace_file
+from ouro.utils.files import replace_file, write_private
 from ouro.utils.text import clean
 
 ARCHIVE = "archive"
@@ -24,28 +24,30 @@ UNREADABLE = ""
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 50_000
 _MAX_NAME_BYTES = 250
+_MANY = 100
+"""Files that were read at once, from which on their blobs are recorded: fewer are read again as fast."""
+_SETTLED_NS = 2_000_000_000
+"""The coarsest clock of a disk: FAT counts in two seconds."""
 _USUAL_NAME = re.compile(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class ListedFile(msgspec.Struct, frozen=True):
-    name: str
-    fingerprint: str
-    """Changes whenever the file does."""
-    reason: str = ""
-    """Why it is not read; empty where it may be."""
+class Listing(msgspec.Struct, frozen=True):
+    """The files of a memory folder at one moment; none was opened."""
+
+    fingerprints: Mapping[str, str] = {}
+    """Name -> what changes whenever the file does; sorted by name."""
+    refused: Mapping[str, str] = {}
+    """Name -> why the file is not read."""
 
 
-_Status = tuple[int, int, int, int, int, int, int]
-"""Mode, owner, hard links, inode, size, time of change of the content and of the file."""
+class _SeenFiles(msgspec.Struct, frozen=True):
+    """What was read of the files when they had these fingerprints: name -> blob."""
 
-
-class _Listing(msgspec.Struct, frozen=True):
-    raw: Mapping[str, _Status]
-    files: tuple[ListedFile, ...]
-    fingerprints: Mapping[str, str]
+    prints: Mapping[str, str]
+    blobs: dict[str, str]
 
 
 class FileRefused(Exception):
@@ -66,11 +68,12 @@ class MemoryFiles:
     Every method raises MemoryUnusable where the folder is a link, or belongs to another user.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache: Path | None = None) -> None:
+        """`cache`: a file, out of reach of the folder, with the blobs of files that have not changed since."""
         self.folder = folder
-        self._blobs: dict[str, tuple[str, str]] = {}
-        self._listing = _Listing({}, (), {})
-        self._blobs_of: tuple[_Listing, dict[str, str]] | None = None
+        self._cache = cache
+        self._listing = Listing()
+        self._seen: _SeenFiles | None = None
         self._is_held = False
 
     def check(self) -> None:
@@ -78,18 +81,10 @@ class MemoryFiles:
         with self._opened(""):
             pass
 
-    def look(self) -> Sequence[ListedFile]:
-        """Each file, sorted by name; none is opened. The same object where nothing has changed."""
-        return self._look().files
-
-    def fingerprints(self) -> Mapping[str, str]:
-        """Name -> fingerprint of each file. The same object where nothing has changed."""
-        return self._look().fingerprints
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """While inside, the folder is listed once: for several questions about one moment."""
-        self._listing = self._look()
+        self._listing = self.look()
         was_held, self._is_held = self._is_held, True
         try:
             yield
@@ -107,20 +102,24 @@ class MemoryFiles:
                 found[name] = fingerprint((self.folder / name).lstat())
         return found
 
-    def _look(self) -> _Listing:
+    def look(self) -> Listing:
+        """Each file, without opening it. The same object where nothing has changed."""
         if self._is_held:
             return self._listing
-        raw: dict[str, _Status] = {}
+        found: dict[str, str] = {}
+        refused: dict[str, str] = {}
         try:
             with self._opened("") as root:
-                _scan(root, "", raw)
+                _scan(root, "", found, refused)
                 with suppress(FileNotFoundError, MemoryUnusable), self._opened(ARCHIVE) as archive:
-                    _scan(archive, f"{ARCHIVE}/", raw)
+                    _scan(archive, f"{ARCHIVE}/", found, refused)
         except FileNotFoundError:
-            raw = {}
-        if raw != self._listing.raw:
-            files = tuple(_without_twins([_listed(name, raw[name]) for name in sorted(raw)]))
-            self._listing = _Listing(raw, files, {file.name: file.fingerprint for file in files})
+            found = {}
+        if found != self._listing.fingerprints:
+            odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
+            unnamed = {name: "not a name of a memory file" for name in odd if not is_memory_name(name)}
+            by_name = {name: found[name] for name in sorted(found)}
+            self._listing = Listing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
         return self._listing
 
     def read(self, name: str) -> str:
@@ -130,26 +129,38 @@ class MemoryFiles:
     def read_bytes(self, name: str) -> bytes:
         """The bytes of a file; raises FileRefused where it is not a plain file of the user, or too long."""
         with self._place(name) as (folder, base):
-            try:
-                descriptor = os.open(base, _READ, dir_fd=folder)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                with suppress(OSError):
-                    if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
-                        raise FileRefused(reason) from error
-                raise FileRefused(f"cannot be opened: {error.strerror}") from error
-            try:
-                if reason := _refusal(os.fstat(descriptor)):
-                    raise FileRefused(reason)
-                data = b""
-                while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
-                    data += piece
-            finally:
-                os.close(descriptor)
-        if len(data) > MAX_FILE_BYTES:
-            raise FileRefused(_too_long(len(data)))
-        return data
+            return _read(folder, base)
+
+    def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
+        """Name -> bytes of many files; None where there is none, or it may not be read."""
+        wanted = list(names)
+        return {**dict.fromkeys(wanted), **dict(self._contents(wanted))}
+
+    def texts(self, names: Collection[str]) -> dict[str, str | None]:
+        """Name -> text of many files; None where there is none, or it may not be read."""
+        found: dict[str, str | None] = dict.fromkeys(names)
+        for name, data in self._contents(names):
+            with suppress(FileRefused):
+                found[name] = None if data is None else decode_text(data)
+        return found
+
+    def _contents(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """The files that there are, with their bytes (None: it may not be read); each folder is opened once."""
+        folders: dict[str, list[str]] = {}
+        for name in filter(is_memory_name, names):
+            above, _, base = name.rpartition("/")
+            folders.setdefault(above, []).append(base)
+        for above, bases in folders.items():
+            with suppress(FileNotFoundError), self._opened(above) as folder:
+                for base in bases:
+                    data = None
+                    try:
+                        data = _read(folder, base)
+                    except FileNotFoundError:
+                        continue
+                    except (FileRefused, OSError):
+                        pass
+                    yield f"{above}/{base}" if above else base, data
 
     def find(self, name: str) -> str | None:
         """The text of a file; None where it does not exist or may not be read."""
@@ -157,42 +168,48 @@ class MemoryFiles:
             return self.read(name)
         return None
 
-    def find_bytes(self, name: str) -> bytes | None:
-        with suppress(FileRefused, OSError):
-            return self.read_bytes(name)
-        return None
-
     def blobs(self, names: Iterable[str] | None = None) -> dict[str, str]:
         """Name -> blob id of each file, or of some; UNREADABLE where it may not be read or is not text."""
         if names is not None:
-            return {name: blob for name in names if (blob := self._blob(name))}
-        listing = self._look()
-        if self._blobs_of and self._blobs_of[0] is listing:
-            return self._blobs_of[1]
-        now: dict[str, tuple[str, str]] = {}
-        for file in listing.files:
-            cached = self._blobs.get(file.name)
-            if cached is None or cached[0] != file.fingerprint:
-                cached = file.fingerprint, UNREADABLE
-                with suppress(FileRefused, OSError):
-                    data = self.read_bytes(file.name) if not file.reason else b"\0"
-                    decode_text(data)
-                    cached = file.fingerprint, blob_id(data)
-            now[file.name] = cached
-        self._blobs = now
-        self._blobs_of = listing, {name: blob for name, (_, blob) in now.items()}
-        return self._blobs_of[1]
+            return self._read_blobs(names)
+        prints, refused = self.look().fingerprints, self._listing.refused
+        seen = self._load_seen() if self._seen is None else self._seen
+        if seen.prints is prints:
+            return seen.blobs
+        new = [name for name, _ in prints.items() - seen.prints.items()]
+        blobs = {name: blob for name, blob in seen.blobs.items() if name in prints}
+        blobs |= dict.fromkeys(new, UNREADABLE)
+        blobs |= self._read_blobs(name for name in new if name not in refused)
+        self._seen = _SeenFiles(prints, blobs)
+        if len(new) >= _MANY:
+            self._save_seen(self._seen)
+        return blobs
 
-    def _blob(self, name: str) -> str | None:
-        """None where there is no such file."""
-        try:
-            data = self.read_bytes(name)
-            decode_text(data)
-        except FileNotFoundError:
-            return None
-        except (FileRefused, OSError):
-            return UNREADABLE
-        return blob_id(data)
+    def _read_blobs(self, names: Iterable[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, data in self._contents(names):
+            found[name] = UNREADABLE
+            with suppress(FileRefused):
+                if data is not None:
+                    decode_text(data)
+                    found[name] = blob_id(data)
+        return found
+
+    def _load_seen(self) -> _SeenFiles:
+        with suppress(OSError, msgspec.DecodeError):
+            if self._cache:
+                return msgspec.json.decode(self._cache.read_bytes(), type=_SeenFiles)
+        return _SeenFiles({}, {})
+
+    def _save_seen(self, seen: _SeenFiles) -> None:
+        """Record what was read, but not what is so new that a change in the same tick of a clock may follow."""
+        settled = time.time_ns() - _SETTLED_NS
+        prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
+        old = {name: found for name, found in prints.items() if int(found.rpartition(":")[2]) < settled}
+        with suppress(OSError):  # a home that cannot be written is read all the same
+            if self._cache:
+                found = _SeenFiles(old, {name: seen.blobs[name] for name in old})
+                write_private(self._cache, msgspec.json.encode(found))
 
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None); an error leaves the old one.
@@ -245,42 +262,65 @@ class MemoryFiles:
             os.close(descriptor)
 
 
-def _scan(folder: int, prefix: str, found: dict[str, _Status]) -> None:
-    with os.scandir(folder) as entries:
-        names = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
-    for entry in names[:MAX_FILES]:
+def _read(folder: int, base: str) -> bytes:
+    try:
+        descriptor = os.open(base, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        with suppress(OSError):
+            if reason := _refusal(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                raise FileRefused(reason) from error
+        raise FileRefused(f"cannot be opened: {error.strerror}") from error
+    try:
+        if reason := _refusal(os.fstat(descriptor)):
+            raise FileRefused(reason)
+        data = b""
+        while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+            data += piece
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_FILE_BYTES:
+        raise FileRefused(_too_long(len(data)))
+    return data
+
+
+def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, str]) -> None:
+    """Called at each look, so for each note: few operations a file."""
+    names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    user = os.getuid()
+    for name in names[:MAX_FILES]:
         try:
-            status = entry.stat(follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             continue  # another process has just removed it
-        if not (stat.S_ISDIR(status.st_mode) and prefix + entry.name == ARCHIVE):
-            found[prefix + entry.name] = (
-                status.st_mode, status.st_uid, status.st_nlink, status.st_ino, status.st_size, status.st_mtime_ns,
-                status.st_ctime_ns,
-            )  # fmt: skip
-
-
-def _listed(name: str, found: _Status) -> ListedFile:
-    mode, owner, links, inode, size, modified, changed = found
-    reason = _why_not(mode, owner, links, size) if is_memory_name(name) else "not a name of a memory file"
-    return ListedFile(name, f"{inode}:{size}:{modified}:{changed}", reason)
+        mode = status.st_mode
+        if stat.S_ISDIR(mode) and prefix + name == ARCHIVE:
+            continue
+        found[prefix + name] = fingerprint(status)
+        is_plain = stat.S_ISREG(mode) and status.st_uid == user and status.st_nlink == 1
+        if not is_plain or status.st_size > MAX_FILE_BYTES:
+            refused[prefix + name] = _refusal(status)
 
 
 def fingerprint(found: os.stat_result) -> str:
-    """Changes whenever the file does."""
+    """Changes whenever the file does; its time of change, which no program can set, comes last."""
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def _without_twins(found: Sequence[ListedFile]) -> list[ListedFile]:
-    """On some disks two of the names would be one file: the name that ouro would choose counts, else the first."""
-    last_first = sorted(found, key=lambda file: (not _USUAL_NAME.fullmatch(file.name), file.name), reverse=True)
-    first = {portable_name(file.name): file.name for file in last_first}
-    return [
-        file
-        if file.reason or (name := first[portable_name(file.name)]) == file.name
-        else replace(file, reason=f"its name is the same as {name} on some disks")
-        for file in found
-    ]
+def _twins(found: Mapping[str, str], odd: Iterable[str]) -> dict[str, str]:
+    """Names that would be one file with another on some disks, and why they are not read.
+
+    The name that ouro would choose counts, else the first. A usual name is its own portable name.
+    """
+    first: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    for name in sorted(odd):
+        portable = portable_name(name)
+        is_taken = portable in found and _USUAL_NAME.fullmatch(portable)
+        if (chosen := first.setdefault(portable, portable if is_taken else name)) != name:
+            reasons[name] = f"its name is the same as {chosen} on some disks"
+    return reasons
 
 
 def portable_name(name: str) -> str:
@@ -288,23 +328,20 @@ def portable_name(name: str) -> str:
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
-def _why_not(mode: int, owner: int, links: int, size: int) -> str:
+def _refusal(found: os.stat_result) -> str:
     """Why a file is not read; empty where it may be."""
+    mode = found.st_mode
     if stat.S_ISLNK(mode):
         return "a link"
     if stat.S_ISDIR(mode):
         return "a folder"
     if not stat.S_ISREG(mode):
         return "a pipe, socket or device"
-    if owner != os.getuid():
+    if found.st_uid != os.getuid():
         return "belongs to another user"
-    if links > 1:
+    if found.st_nlink > 1:
         return "a hard link: the same file has another name elsewhere"
-    return _too_long(size) if size > MAX_FILE_BYTES else ""
-
-
-def _refusal(found: os.stat_result) -> str:
-    return _why_not(found.st_mode, found.st_uid, found.st_nlink, found.st_size)
+    return _too_long(found.st_size) if found.st_size > MAX_FILE_BYTES else ""
 
 
 def _too_long(size: int) -> str:

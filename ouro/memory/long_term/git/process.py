@@ -18,6 +18,9 @@ Ended = CompletedProcess[bytes]
 _DURABLE_COMMIT = ("-c", "core.fsync=none,loose-object,reference")
 DURABLE_PACKS = ("-c", "core.fsync=committed,loose-object,reference")
 """Goes before a subcommand that makes packs that stay."""
+FAST_COMMIT = ("-c", "core.compression=0")
+"""Goes before `fast-import` of one commit: the tree of 10,000 notes takes 55 ms to compress twice, and 20 ms to write.
+Its objects are compressed when they are packed."""
 _FLAGS = (
     "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
     "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",

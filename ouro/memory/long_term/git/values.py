@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -36,6 +37,12 @@ class LoadedScope(msgspec.Struct, frozen=True):
     skipped: tuple[SkippedFile, ...] = ()
     files: Mapping[str, str] = {}
     """Name -> fingerprint of each file."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the core or a note file does."""
+        notes = [(name, self.files.get(name, "")) for name in self.notes]
+        return hashlib.sha256(msgspec.json.encode((self.core, notes))).hexdigest()
 
 
 class FileEdit(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,8 @@ KEEP, LEAVE = "keep it", "leave it out"
 _MAX_LINES = 40
 _SUBJECT, _WORDS = 200, 100
 """Characters of a whole summary, and of what it says about one file."""
+MAX_SHOWN = 50
+"""Files whose changes an event shows; it counts the others."""
 _ID = 12
 """Characters of a note id in a line."""
 
@@ -107,6 +110,11 @@ def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:6]
 
 
+def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
+    """The id of changes in the files, by name and blob: known without reading them."""
+    return hashlib.sha256("\0".join([scope, *map("\0".join, blobs.items())]).encode(errors="replace")).hexdigest()[:6]
+
+
 def carried_over(edit: FileEdit, current: str) -> str:
     """Apply the change of `edit` to `current`. If its lines no longer exist, new lines are appended and old ones stay.
 
@@ -129,7 +137,9 @@ def carried_over(edit: FileEdit, current: str) -> str:
 
 def question_about(proposal: Proposal) -> Question:
     """The question in plain words: where the change was found or why it is pending, and all of its lines."""
-    names = ", ".join(edit.name for edit in proposal.edits)
+    names = ", ".join(edit.name for edit in proposal.edits[:MAX_SOURCES])
+    if (more := len(proposal.edits) - MAX_SOURCES) > 0:
+        names += f" and {more:,} more files"
     if proposal.origin == "outside":
         why = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
     else:
@@ -169,19 +179,26 @@ def _fields(lines: Sequence[str]) -> list[str]:
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
     """The edits in one line: `preferences.md: + Answer in German`."""
-    return cut("; ".join(map(_summary, edits)), _SUBJECT) or "Nothing"
+    first = islice(edits, _SUBJECT // len("a.md: -"))  # no more of them can be seen
+    return cut("; ".join(map(_summary, first)), _SUBJECT) or "Nothing"
 
 
 def change_of(
-    scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = ""
+    scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = "", files: int = 0
 ) -> CoreChanged:
-    """The event of the edits, with invisible characters written out; of a note, its text."""
+    """The event of the edits, of many the first, with invisible characters written out; of a note, its text.
+
+    Args:
+        files: how many files have changed, if `edits` are only the first of them.
+    """
     shown = tuple(
         FileChange(edit.name, edit.before and escaped(edit.before), edit.after and escaped(edit.after))
-        for edit in map(_without_front_matter, edits)
+        for edit in map(_without_front_matter, edits[:MAX_SHOWN])
     )
-    display = Display(f"{scope}: {subject_of(edits)}", Diff(shown))
-    return CoreChanged(scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
+    count = max(files, len(edits))
+    subject = subject_of(edits) + (f" ({count:,} files)" if count > MAX_SHOWN else "")
+    display = Display(f"{scope}: {subject}", Diff(shown))
+    return CoreChanged(scope, origin, subject, display, undo, proposal)  # type: ignore[arg-type]
 
 
 def digest(texts: Mapping[str, str]) -> str:

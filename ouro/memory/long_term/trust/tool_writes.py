@@ -70,6 +70,9 @@ class ToolWrites:
         running = {name for name in {write.session for write in others} if self._is_running(name)}
         return [write.edit for write in others if write.session in running]
 
+    def names_of_others(self, session: str = "") -> frozenset[str]:
+        return frozenset(edit.name for edit in self.of_others(session))
+
     def end(self, session: str = "") -> None:
         """Drop the records of a session, and of those that do not run."""
         stored = self._stored()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore, mark
 from ouro.memory.long_term.trust.proposals import carried_over, subject_of
 
 Edits = Sequence[FileEdit]
@@ -45,7 +45,7 @@ class TurnChanges:
         whole: list[str] = []
         for edit in edits:
             now = self._store.find(edit.name)
-            is_decided = _has_same_lines(now, edit.after) or self._store.is_approved(edit.name, now)
+            is_decided = _has_same_lines(now, edit.after) or not self._store.unapproved([mark(edit.name, now)])
             if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:
