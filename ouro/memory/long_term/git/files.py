@@ -34,7 +34,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Listing(msgspec.Struct, frozen=True):
+class FolderListing(msgspec.Struct, frozen=True):
     """The files of a memory folder at one moment; none was opened."""
 
     fingerprints: Mapping[str, str] = {}
@@ -72,7 +72,7 @@ class MemoryFiles:
         """`cache`: a file, out of reach of the folder, with the blobs of files that have not changed since."""
         self.folder = folder
         self._cache = cache
-        self._listing = Listing()
+        self._listing = FolderListing()
         self._seen: _SeenFiles | None = None
         self._is_held = False
 
@@ -102,7 +102,7 @@ class MemoryFiles:
                 found[name] = fingerprint((self.folder / name).lstat())
         return found
 
-    def look(self) -> Listing:
+    def look(self) -> FolderListing:
         """Each file, without opening it. The same object where nothing has changed."""
         if self._is_held:
             return self._listing
@@ -119,7 +119,7 @@ class MemoryFiles:
             odd = [name for name in found if not _USUAL_NAME.fullmatch(name)]
             unnamed = {name: "not a name of a memory file" for name in odd if not is_memory_name(name)}
             by_name = {name: found[name] for name in sorted(found)}
-            self._listing = Listing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
+            self._listing = FolderListing(by_name, {**_twins(by_name, odd), **refused, **unnamed})
         return self._listing
 
     def read(self, name: str) -> str:
