@@ -340,7 +340,7 @@ class ScopeMemory:
         """
         with self._alone():
             base = self.store.accepted
-            edits = [FileEdit(name, self._text_now(name), text) for name, text in changes.items()]
+            edits = [FileEdit(name, self.store.read_if_there(name), text) for name, text in changes.items()]
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []
@@ -449,12 +449,6 @@ class ScopeMemory:
                 self.store.accept(self.loaded.head)
             with suppress(OSError):  # a home that cannot be written is read all the same
                 self.store.repository.keep("core", self.loaded.fingerprint)
-
-    def _text_now(self, name: str) -> str | None:
-        try:
-            return self.store.read(name)
-        except FileNotFoundError:
-            return None
 
     def _event(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
         head = self.loaded.head if self.loaded.head != base else ""

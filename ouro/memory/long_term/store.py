@@ -143,6 +143,12 @@ class GitMemoryStore:
         """The text of a file, without invisible characters; FileRefused where it is no plain text file."""
         return visible_text(self._files.read(name))[0]
 
+    def read_if_there(self, name: str) -> str | None:
+        try:
+            return self.read(name)
+        except FileNotFoundError:
+            return None
+
     def get_current_head(self) -> str:
         """The head commit; empty before the first one, or if the history cannot be read (`obstacle`)."""
         try:
