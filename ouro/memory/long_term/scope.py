@@ -21,7 +21,7 @@ from ouro.memory.long_term.git.values import (
     TurnRef,
     UndoResult,
 )
-from ouro.memory.long_term.store import GitMemoryStore, Mark, mark
+from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
 from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
 from ouro.memory.long_term.trust.proposals import (
     MAX_SHOWN,
@@ -340,7 +340,7 @@ class ScopeMemory:
         """
         with self._alone():
             base = self.store.accepted
-            edits = [FileEdit(name, self.store.read_if_there(name), text) for name, text in changes.items()]
+            edits = [FileEdit(name, text_or_none(self.store, name), text) for name, text in changes.items()]
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
@@ -16,7 +17,6 @@ from ouro.memory.long_term.git.values import (
     CORE,
     ORIGIN,
     UNDOES,
-    Commit,
     FileEdit,
     LoadedScope,
     Scope,
@@ -79,6 +79,8 @@ class GitMemoryStore:
         self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
         self.find = self._files.find  # as `read`; None where there is nothing that may be read
         self.held, self.texts = self._files.held, self._files.texts
+        self.log = partial(history.log, self.repository)
+        self.text_at = partial(history.text_at, self.repository)  # a file in a commit; None where it did not exist
         self._ledger = ApprovalLedger(self.repository.own_dir)
         self._verified: Mapping[str, str] | None = None
         self.secret_in = finds_secret
@@ -142,12 +144,6 @@ class GitMemoryStore:
     def read(self, name: str) -> str:
         """The text of a file, without invisible characters; FileRefused where it is no plain text file."""
         return visible_text(self._files.read(name))[0]
-
-    def read_if_there(self, name: str) -> str | None:
-        try:
-            return self.read(name)
-        except FileNotFoundError:
-            return None
 
     def get_current_head(self) -> str:
         """The head commit; empty before the first one, or if the history cannot be read (`obstacle`)."""
@@ -336,12 +332,6 @@ class GitMemoryStore:
         """Unapproved differences from the accepted commit; the user sees them before they are used."""
         return self._edits(self.accepted, self.outside())
 
-    def log(self, limit: int = 50, path: str = "") -> tuple[Commit, ...]:
-        return history.log(self.repository, limit, path)
-
-    def text_at(self, commit: str, name: str) -> str | None:
-        return history.text_at(self.repository, commit, name)
-
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
     ) -> UndoResult:
@@ -443,6 +433,14 @@ def _marks(files: Mapping[str, bytes | None]) -> dict[str, str]:
 
 def mark(name: str, text: str | None) -> Mark:
     return name, _marks(_encoded({name: text}))[name]
+
+
+def text_or_none(store: GitMemoryStore, name: str) -> str | None:
+    """The text of a file; None where there is none. Raises FileRefused as `read`."""
+    try:
+        return store.read(name)
+    except FileNotFoundError:
+        return None
 
 
 def is_note(name: str) -> bool:
