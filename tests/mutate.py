@@ -88,7 +88,7 @@ DEFENCES = (
     Defence("M8", f"{MEMORY}/trust/approval.py",
             "if kind := self._secret(edit):", 'if kind := "":',
             "test_m8_secrets_in_memory.py"),
-    Defence("M9", f"{MEMORY}/git/files.py", "if links > 1:", "if False:", "test_m9_links_and_devices.py"),
+    Defence("M9", f"{MEMORY}/git/files.py", "if found.st_nlink > 1:", "if False:", "test_m9_links_and_devices.py"),
     Defence("M9", f"{MEMORY}/git/files.py", "if self.folder.is_symlink():", "if False:",
             "test_m9_links_and_devices.py"),
     Defence("M9", f"{MEMORY}/git/files.py", "if stat.S_ISLNK(mode):", "if False:",

@@ -299,8 +299,8 @@ def _scan(folder: int, prefix: str, found: dict[str, str], refused: dict[str, st
             continue
         found[prefix + name] = fingerprint(status)
         is_plain = stat.S_ISREG(mode) and status.st_uid == user and status.st_nlink == 1
-        if not is_plain or status.st_size > MAX_FILE_BYTES:
-            refused[prefix + name] = _refusal(status)
+        if (not is_plain or status.st_size > MAX_FILE_BYTES) and (reason := _refusal(status)):
+            refused[prefix + name] = reason
 
 
 def fingerprint(found: os.stat_result) -> str:
