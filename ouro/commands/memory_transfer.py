@@ -98,6 +98,16 @@ async def import_(
     return Answer(value, [] if context.session else ids)
 
 
+async def promote(context: ActionContext, entry: str, owner: str, days: int) -> Answer:
+    """Put a note on a branch of the repository, for the team to review."""
+    done = await context.memory(lambda memory: long_term.promote(memory.editor, entry, owner, days))
+    view = [
+        line("On the branch ", CodeSpan(done.branch), f", of {done.owner}, until {done.expires}."),
+        line("For review: ", CodeSpan(f"git push -u origin {done.branch}")),
+    ]
+    return Answer(done, view)
+
+
 async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None, remote: str) -> Answer | None:
     rest = list(words)
     if rest[:1] in (["user"], ["repo"]):

@@ -73,9 +73,9 @@ class Git:
             raise GitError("git ls-files", done.returncode)
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
-    def change(self, *arguments: str) -> str:
+    def change(self, *arguments: str, stdin: bytes = b"") -> str:
         """Run a command that may write; returns its output. Raises GitError: git is missing, timed out, or failed."""
-        done = self._git(*self._no_filters, *arguments)
+        done = _run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin)
         if done.returncode:
             raise GitError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
         return done.stdout.decode(errors="replace")
@@ -143,13 +143,17 @@ class Git:
 
 
 def _run_git(
-    folder: Path, arguments: tuple[str, ...], seconds: float, own: Mapping[str, str] | None = None
+    folder: Path,
+    arguments: tuple[str, ...],
+    seconds: float,
+    own: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
 ) -> subprocess.CompletedProcess[bytes]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
     try:
         return subprocess.run(
             ["git", *_FLAGS, *arguments], cwd=folder, env={**kept, **_ENVIRONMENT, **(own or {})},
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False,
+            input=stdin, capture_output=True, timeout=seconds, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise GitError(str(error)) from error

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.session_memory import SessionMemory
     from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
     from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
+    from ouro.memory.long_term.team import PromotedNote, ask_owner, promote
     from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, Timeline, TimelineEntry, undo_commit
     from ouro.memory.long_term.transfer import (
         AGENT_FILES,

@@ -80,6 +80,12 @@ class SessionMemory:
         for service in (self.manager, self._recall, self.capture, self.maintenance):
             if service:
                 service.start()
+        is_shared = any(store.is_shared for store in self.manager.stores) if self.manager else False
+        if self.manager and is_shared and self.maintenance and self.maintenance.is_automatic:
+            from ouro.memory.long_term.team import ask_owner  # needed only for shared memory
+
+            channel = self.maintenance.channel
+            channel.start("expired notes", ask_owner(self.manager, channel))
 
     def required(self) -> LongTermMemoryManager:
         """The long-term memory. Raises UsageError: memory is off here."""

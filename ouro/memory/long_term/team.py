@@ -1,0 +1,171 @@
+"""Notes of a team: promoted to the shared memory of a repository on a branch, with an owner and a day of expiry."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.display import Question
+from ouro.errors import UsageError
+from ouro.events import CoreChanged, Reply, Said
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import find_entry
+from ouro.memory.long_term.git.values import TurnRef
+from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.notes.notebook import timestamp
+from ouro.memory.long_term.notes.validity import Anchors, default_branch
+from ouro.memory.long_term.remember import note_category
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.side_calls import SessionChannel
+from ouro.utils.files import write_private
+from ouro.utils.git import Git, GitError
+from ouro.utils.text import escaped
+
+OWNER, EXPIRES = "owner", "expires"
+"""The fields of the front matter."""
+DAYS = 180
+KEEP, ARCHIVE, LATER = "It still holds", "Archive it", "Leave it"
+_GIT_TIMEOUT = 15
+_MAX_ASKED = 3
+"""Expired notes that a start asks about."""
+
+
+class PromotedNote(msgspec.Struct, frozen=True):
+    id: str
+    """Of the note on the branch."""
+    branch: str
+    commit: str
+    owner: str
+    expires: str
+
+
+def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS) -> PromotedNote:
+    """Commit a note or core line as a shared note on a new branch of the repository; nothing is checked out.
+
+    Args:
+        editor: of the scopes in use.
+        named: a note of the user, a note of one branch, or a core line of the user.
+        owner: who is asked when it expires; by default git's `user.email`.
+        days: until it expires.
+
+    Raises:
+        UsageError: the memory of the repository is not shared, the entry is shared already, or git refuses.
+    """
+    store = editor.scope("repo").store
+    if not store.is_shared or editor.root is None:
+        raise UsageError("The memory of this repository is not shared.", "See `memory.repo.share`.", ["config"])
+    entry = find_entry(editor, named)
+    branch_note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
+    if entry.scope == "repo" and (branch_note is None or branch_note.branch is None):
+        raise UsageError(f"{entry.id} is in the shared memory already.", f"Commit it: {store.folder}")
+    if secret := store.secret_in(entry.text):
+        raise UsageError(f"{entry.id} holds a secret ({secret}): it is not shared.")
+    git, at = Git(editor.root, _GIT_TIMEOUT), timestamp()
+    # The same text has the same id, whoever promotes it: it is not proposed twice.
+    note_id = f"mem_{hashlib.sha256(entry.text.encode()).hexdigest()[:32]}"
+    branch = f"ouro-memory/{note_id[4:12]}"
+    try:
+        if git.ask("rev-parse", "--quiet", "--verify", f"refs/heads/{branch}").strip():
+            raise UsageError(
+                f"{entry.id} is on the branch {branch} already.", f"For review: git push -u origin {branch}"
+            )
+        owner = " ".join((owner or git.ask("config", "user.email")).split())
+        if not owner:
+            raise UsageError("A shared note needs an owner.", "Name one with --owner, or set git's `user.email`.")
+        expires = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+        entities = entities_in(entry.text)
+        note = Note(
+            id=note_id, created_at=at, updated_at=at, confirmed_at=at, scope="repo", trigger="user", text=entry.text,
+            category=branch_note.category if branch_note else note_category(entry.text, entry.category, "repo"),
+            supersedes=entry.id if entry.scope == "repo" else None,
+            entities=entities, anchors=Anchors(editor.root).of(entities),
+            extra={OWNER: owner, EXPIRES: expires},
+        )  # fmt: skip
+        commit = _commit(git, note, editor.root, str(store.folder.resolve().relative_to(editor.root.resolve())), branch)
+    except GitError as error:
+        raise UsageError(f"The note is not on a branch: {error}") from error
+    return PromotedNote(note.id, branch, commit, owner, expires)
+
+
+def expired_notes(editor: MemoryEditor, owner: str, today: str) -> list[Note]:
+    """The shared notes of this owner whose day of expiry has passed."""
+    notes = (file.note for file in editor.notebook.all() if file.scope == "repo")
+    return [note for note in notes if note.extra.get(OWNER) == owner and "" < str(note.extra.get(EXPIRES, "")) < today]
+
+
+def renew(editor: MemoryEditor, note: Note, days: int = DAYS) -> None:
+    """Record that an expired note still holds, until a new day of expiry."""
+    expires = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+    kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
+    editor.write("repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}")
+
+
+async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:
+    """Ask the user about their shared notes that have expired, each once; keep or archive them as they answer."""
+    found = next((store for store in manager.stores if store.scope == "repo" and store.is_shared), None)
+    if found is None:
+        return
+    asked = found.repository.state_dir / "expired-asked"
+    today = datetime.now(UTC).date().isoformat()
+
+    def due(scopes: Sequence[ScopeMemory], _at: TurnRef) -> tuple[list[Note], Sequence[CoreChanged]]:
+        editor = MemoryEditor(scopes)
+        owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
+        known = _read(asked)
+        return [note for note in expired_notes(editor, owner, today) if _mark(note) not in known], ()
+
+    for note in (await manager.by_hand(due, quiet=True))[:_MAX_ASKED]:
+        details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
+        question = Question("Does this shared note still hold?", (KEEP, ARCHIVE, LATER), details=details)
+        answer = await channel.ask(f"expired:{note.id}", question)
+        await asyncio.to_thread(write_private, asked, "\n".join([*_read(asked), _mark(note)]) + "\n")
+        if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
+            await manager.by_hand(partial(_settle, note=note, keeps=answer == Reply((KEEP,))))
+            channel.emit(Said(f"Changed in {found.folder}: commit it for the team."))
+
+
+def _settle(
+    scopes: Sequence[ScopeMemory], at: TurnRef, note: Note, *, keeps: bool
+) -> tuple[None, Sequence[CoreChanged]]:
+    editor = MemoryEditor(scopes, None, at)
+    if keeps:
+        renew(editor, note)
+    else:
+        editor.notebook.archive([note.id], "person")
+    return None, editor.events
+
+
+def _mark(note: Note) -> str:
+    return f"{note.id} {note.extra[EXPIRES]}"
+
+
+def _read(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
+    """Commit the file of a note on a new branch, without a working tree: what is checked out stays as it is."""
+    main = default_branch(root)
+    names = (f"refs/remotes/origin/{main}", f"refs/heads/{main}", "HEAD")
+    found = (git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip() for name in names)
+    base = next(filter(None, found), "")
+    subject = f"Memory: {' '.join(note.text.split())[:60]}"
+    text, who = note_text(note).encode(), git.ask("var", "GIT_COMMITTER_IDENT").strip()
+    if not who:
+        raise GitError("git has no user.name and user.email")
+    parts = [
+        f"commit refs/heads/{branch}\ncommitter {who}\ndata {len(subject.encode())}\n{subject}\n",
+        f"from {base}\n" if base else "",
+        f"M 100644 inline {folder}/{note.file_name}\ndata {len(text)}\n",
+    ]
+    git.change("fast-import", "--quiet", stdin="".join(parts).encode() + text + b"\n")
+    return git.ask("rev-parse", f"refs/heads/{branch}").strip()

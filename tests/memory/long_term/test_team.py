@@ -1,0 +1,114 @@
+"""Notes that are promoted to the shared memory of a repository, and what becomes of them when they expire."""
+
+import asyncio
+import subprocess
+
+import pytest
+
+from ouro.assemble import Options, open_session
+from ouro.errors import UsageError
+from ouro.events import QuestionAsked, Reply
+from ouro.llm import ScriptedModel
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.notes.note import Note, note_text, parse_note
+from ouro.memory.long_term.remember import remember_text
+from ouro.memory.long_term.scope import open_scopes
+from ouro.memory.long_term.store import repo_store, user_store
+from ouro.memory.long_term.team import KEEP, promote
+from ouro.session import OpenRequest
+
+
+def git(repository, *arguments):
+    return subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def shared(home, repository):
+    """A desk on a repository that shares its memory; git knows who commits."""
+    git(repository, "config", "user.email", "ada@example.org")
+    git(repository, "config", "user.name", "Ada")
+    return desk(home, repository, lambda _text: "")
+
+
+def desk(home, repository, finds_secret):
+    root = home / ".ouro"
+    stores = [user_store(root / "memory", root / "history.git", finds_secret)]
+    stores.append(repo_store(repository, root / "history.git", finds_secret, is_shared=True))
+    return MemoryEditor(open_scopes(stores).opened)
+
+
+def test_a_note_of_the_user_goes_on_a_branch_and_nothing_is_checked_out(shared, repository):
+    (repository / "api.py").write_text("# not committed\n")
+    head, status = git(repository, "rev-parse", "HEAD"), git(repository, "status", "--porcelain")
+    remember_text(shared, "user: The staging host is heron, ask before a deploy")
+    found = promote(shared, "user/facts.md:1", days=90)
+    [name] = git(repository, "diff", "--name-only", "HEAD", found.branch).splitlines()
+    assert name == f".ouro/memory/{found.id}.md"
+    note = parse_note(f"{found.id}.md", git(repository, "show", f"{found.branch}:{name}")).note
+    assert (note.scope, note.session_id, note.branch, note.extra["owner"]) == ("repo", "", None, "ada@example.org")
+    assert note.extra["expires"] == found.expires
+    assert "heron" in note.text
+    assert git(repository, "rev-parse", f"{found.branch}^") == head == git(repository, "rev-parse", "HEAD")
+    assert git(repository, "status", "--porcelain") == status
+    with pytest.raises(UsageError, match=f"is on the branch {found.branch} already"):
+        promote(shared, "user/facts.md:1")
+
+
+def test_a_note_of_a_branch_is_superseded_by_the_shared_one(shared, repository):
+    note = Note(id="mem_0badcafe", scope="repo", category="patterns", branch="parser", text="Retry twice")
+    shared.write("repo", {note.file_name: note_text(note)}, "Add")
+    found = promote(shared, "mem_0badcafe", owner="Team B")
+    text = git(repository, "show", f"{found.branch}:.ouro/memory/{found.id}.md")
+    made = parse_note(f"{found.id}.md", text).note
+    assert (made.supersedes, made.branch, made.category) == ("mem_0badcafe", None, "patterns")
+    assert found.owner == "Team B"
+
+
+def test_what_is_shared_already_holds_a_secret_or_has_no_shared_memory_is_refused(shared, repository, home):
+    note = Note(id="mem_0badcafe", scope="repo", text="Retry twice")
+    key = Note(id="mem_5ec2e700", scope="repo", branch="b", text="It is hunter2")
+    shared.write("repo", {one.file_name: note_text(one) for one in (note, key)}, "Add")
+    with pytest.raises(UsageError, match="is in the shared memory already"):
+        promote(shared, "mem_0badcafe")
+    with pytest.raises(UsageError, match="holds a secret"):
+        promote(desk(home, repository, lambda text: "key" if "hunter2" in text else ""), "mem_5ec2e700")
+    alone = MemoryEditor(open_scopes([repo_store(repository, home / "h", lambda _text: "")]).opened)
+    with pytest.raises(UsageError, match="is not shared"):
+        promote(alone, "mem_0badcafe")
+    assert git(repository, "branch", "--list", "ouro-memory/*") == ""
+
+
+async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypatch):
+    monkeypatch.setenv("OURO_MEMORY_REPO_SHARE", "true")
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    mine = {"owner": "ada@example.org", "expires": "2026-01-01"}
+    notes = [
+        Note(id="mem_0000000a", scope="repo", text="Mine", extra=mine),
+        Note(id="mem_0000000b", scope="repo", text="Fresh", extra={**mine, "expires": "2999-01-01"}),
+        Note(id="mem_0000000c", scope="repo", text="Not mine", extra={**mine, "owner": "bob@example.org"}),
+        Note(id="mem_0000000d", scope="repo", text="Mine, too", extra=mine),
+    ]
+    shared.write("repo", {note.file_name: note_text(note) for note in notes}, "Add")
+
+    known = shared.scope("repo").store.repository.state_dir / "expired-asked"
+
+    async def questions(answers):
+        options = Options(repository, ready_model=ScriptedModel(["Yes."]), captures=True)
+        session = await open_session(options, OpenRequest(trust="yes"))
+        asked = []
+        if answers:
+            async for event in session.events():
+                if isinstance(event, QuestionAsked):
+                    asked.append(event.question.details.splitlines()[0])
+                    session.answer(event.question_id, answers.pop(0))
+                if not answers:
+                    break
+        while len(known.read_text().split() if known.exists() else ()) < 4:
+            await asyncio.sleep(0.005)
+        await session.close()
+        return asked
+
+    assert await questions([Reply((KEEP,)), Reply()]) == ["Mine", "Mine, too"]
+    kept = parse_note("mem_0000000a.md", (repository / ".ouro/memory/mem_0000000a.md").read_text()).note
+    assert kept.extra["expires"] > "2026-01-01"
+    assert known.read_text().split() == ["mem_0000000a", "2026-01-01", "mem_0000000d", "2026-01-01"]
