@@ -70,7 +70,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     if secret := store.secret_in(entry.text):
         raise UsageError(f"{entry.id} holds a secret ({secret}): it is not shared.")
     git, at = Git(editor.root, _GIT_TIMEOUT), timestamp()
-    # The same text has the same id, whoever promotes it: it is not proposed twice.
+    # The same text has the same id on every machine: it is not proposed twice.
     note_id = f"mem_{hashlib.sha256(entry.text.encode()).hexdigest()[:32]}"
     branch = f"ouro-memory/{note_id[4:12]}"
     try:
