@@ -22,6 +22,8 @@ class WayBack:
     number: int
     """The message to rewind to before; of a branch, its last message."""
     scopes: tuple[RewindScope, ...] = ()
+    conversation: bool = True
+    """Of a rewind: whether the messages are undone, too."""
     """What else is undone."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from ouro.commands.front_end import FrontEnd, WayBack
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -10,6 +12,7 @@ from ouro.session import Branch, OpenRequest, Point, Rewound
 from ouro.utils.text import clean, plural
 
 NOT_LISTED = "Ways that were left before what is sent now are kept in the session's file, and not listed here."
+_SCOPES: tuple[RewindScope, ...] = ("conversation", "files", "memory")
 LISTED = 20
 """Messages that a printed list has; older ones are named by their number."""
 
@@ -33,16 +36,24 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
 
 
 async def undo(front_end: FrontEnd, argument: str) -> None:
-    if argument not in ("", "conversation"):
-        raise UsageError("/undo also restores the files; /undo conversation leaves them as they are.")
-    scopes: tuple[RewindScope, ...] = () if argument else ("files",)
-    _show_rewound(front_end, await front_end.session.rewind.undo(scopes))
+    """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
+    words, rewind = argument.split(), front_end.session.rewind
+    if not set(words) <= set(_SCOPES):
+        path, _, hunk = words[0].partition("#")
+        if len(words) > 2 or (words[1:] and not words[1].isdigit()):
+            raise UsageError(f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back]")
+        for line in await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1):
+            front_end.say(line)
+        return
+    scopes: tuple[RewindScope, ...] = tuple(name for name in _SCOPES[1:] if name in words) if words else ("files",)
+    conversation = not words or "conversation" in words
+    _show_rewound(front_end, await rewind.undo(scopes, conversation=conversation), conversation)
 
 
 async def redo(front_end: FrontEnd, _argument: str) -> None:
     lines = await front_end.session.rewind.redo()
     front_end.show_again()
-    front_end.say(" ".join(["Returned to where the conversation was.", *lines]))
+    front_end.say(" ".join(["Done again.", *lines]))
 
 
 async def fork(front_end: FrontEnd, argument: str) -> None:
@@ -54,7 +65,8 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
     rewind = front_end.session.rewind
     match way.kind:
         case "rewind":
-            _show_rewound(front_end, await rewind.rewind(way.number, way.scopes))
+            rewound = await rewind.rewind(way.number, way.scopes, conversation=way.conversation)
+            _show_rewound(front_end, rewound, way.conversation)
         case "visit":
             await rewind.visit(way.number)
             front_end.show_again()
@@ -81,12 +93,14 @@ async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
     number = int(chosen)
     ways = {"back": WayBack("rewind", number), "fork": WayBack("fork", number)}
     labels = [Choice("back", "go back", "what was there is kept: /redo returns")]
-    scopes: tuple[RewindScope, ...] = ()
-    for scope, what in (await rewind.can_rewind(number)).items():
-        scopes = (*scopes, scope)
-        name = f"back, {' and '.join(scopes)}"
-        ways[name] = WayBack("rewind", number, scopes)
-        labels.append(Choice(name, f"go back, and undo in {' and '.join(scopes)}", what))
+    undoable = await rewind.can_rewind(number)
+    for count in range(1, len(undoable) + 1):
+        for scopes in combinations(undoable, count):
+            scopes_text, what = " and ".join(scopes), ", ".join(undoable[scope] for scope in scopes)
+            ways[f"back, {scopes_text}"] = WayBack("rewind", number, scopes)
+            labels.append(Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what))
+            ways[scopes_text] = WayBack("rewind", number, scopes, conversation=False)
+            labels.append(Choice(scopes_text, f"only undo in {scopes_text}", what))
     labels.append(Choice("fork", "go on there in a copy", "this session stays as it is"))
     way = await front_end.choose("How?", labels)
     return None if way is None else ways[way]
@@ -120,8 +134,9 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
     front_end.say(f"This is {what}. The one before: /resume {before[:8]}")
 
 
-def _show_rewound(front_end: FrontEnd, rewound: Rewound) -> None:
-    front_end.show_again(rewound.text, rewound.images)
+def _show_rewound(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> None:
+    if conversation:
+        front_end.show_again(rewound.text, rewound.images)
     front_end.say("/redo returns to it.")
     for notice in rewound.notices:
         front_end.say(notice, "warning")

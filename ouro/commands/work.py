@@ -69,9 +69,17 @@ async def review(front_end: FrontEnd, argument: str) -> None:
     await front_end.send(REVIEW.format(what=what, how=how))
 
 
-async def diff(front_end: FrontEnd, _argument: str) -> None:
-    text = await changes(front_end.session.cwd)
-    front_end.show(block(text, "diff") if text.strip() else "No changes since the last commit.")
+async def diff(front_end: FrontEnd, argument: str) -> None:
+    """Against the last commit; with a number, since before that many messages, with the ids of hunks for `/undo`."""
+    if argument and not argument.isdigit():
+        raise UsageError(f"`{argument}` is not a number of messages: `/diff 1` shows what the last one changed.")
+    if argument:
+        text, since = await front_end.session.rewind.diff(int(argument)), "then"
+    else:
+        text, since = await changes(front_end.session.cwd), "the last commit"
+    front_end.show(block(_cut(text), "diff") if text.strip() else f"No changes since {since}.")
+    if argument and text.strip():
+        front_end.say(f"Undo one: /undo FILE {argument}, /undo FILE#HUNK {argument}")
 
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -101,5 +109,8 @@ def _changes(git: Git) -> str:
     new = [git.ask("diff", "--no-index", "--", "/dev/null", name) for name in names[:MAX_NEW_FILES]]
     if len(names) > MAX_NEW_FILES:
         new.append(f"… and {len(names) - MAX_NEW_FILES} more new files")
-    text = "".join((known, *new))
+    return "".join((known, *new))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n… cut: the diff is too large"

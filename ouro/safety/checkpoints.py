@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -21,7 +22,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.errors import OuroError
+from ouro.errors import OuroError, UsageError
 from ouro.utils.files import lock_file, open_folder, replace_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
@@ -49,6 +50,7 @@ _ENVIRONMENT = {
 }  # fmt: skip
 _REFS = "refs/checkpoints"
 _ABSENT = ("000000", "0" * 40)
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
 BESIDE = ".ouro-undo"
 """Ending of the file beside one that the user has changed meanwhile: it holds what undo would have written."""
 
@@ -145,9 +147,39 @@ class Checkpoints:
         return tuple(change for change in self._changes(turn.before, turn.after) if change.path not in unsure)
 
     def diff(self, turn: TurnFiles) -> str:
-        """What changed since before a turn, as a unified diff."""
+        """What changed since before a turn, as a unified diff; behind each `@@ … @@` the id of the hunk."""
         with self._locked():
-            return self._git("diff", "--no-ext-diff", "--no-color", "-M", turn.before, self._tree(), "--", strip=False)
+            return "".join(self._with_ids(turn.before, self._tree()))
+
+    def undo_hunk(self, turn: TurnFiles, path: str, hunk_id: str) -> Restored:
+        """Undo one hunk of `diff`, in the file as it is now. Raises UsageError: the diff has no such hunk any more."""
+        with self._locked():
+            now = self._tree()
+            pieces = list(self._with_ids(turn.before, now, path))
+            hunk = next((piece for piece in pieces if re.match(rf"@@ .* @@ #{re.escape(hunk_id)}\n", piece)), "")
+            found, content = _state(self.root / path)
+            is_moved = os.path.realpath((self.root / path).parent) != str((self.root / path).parent)
+            if not hunk or found is None or is_moved:
+                raise UsageError(f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are.")
+            self._keep_now(now)
+            start, count, old = _old_lines(hunk)
+            lines = _LINES.findall(os.fsdecode(content))
+            self._write(
+                self.root / path, found[0], os.fsencode("".join([*lines[:start], *old, *lines[start + count :]]))
+            )
+        return Restored((path,))
+
+    def _with_ids(self, start: str, end: str, path: str = "") -> Iterator[str]:
+        """The unified diff in pieces: the head of a file, or a hunk with its id."""
+        only = ("--", path) if path else ("--",)
+        text = self._git("diff", "--no-ext-diff", "--no-color", "--no-renames", start, end, *only, strip=False)
+        for piece in re.split(r"^(?=diff --git |@@ )", text, flags=re.MULTILINE):
+            head, newline, body = piece.partition("\n")
+            if piece.startswith("@@ "):
+                hunk_id = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()[:4]
+                yield f"{'@@'.join(head.split('@@')[:2])}@@ #{hunk_id}{newline}{body}"
+            else:
+                yield piece
 
     def _mark(self, turns: Sequence[TurnFiles], *, undone: bool) -> None:
         for turn in turns:
@@ -180,9 +212,7 @@ class Checkpoints:
         merged: dict[str, None] = {}
         left: dict[str, str] = {}
         with self._locked():
-            # Whatever happens below, the files as they are now can be found again.
-            now = self._git("commit-tree", self._tree(), data=b"before an undo")
-            self._git("update-ref", f"{_REFS}/undone/{self._session}/{time.time_ns()}", now)
+            self._keep_now(self._tree())
             for start, end in ways:
                 if not (start and end):
                     continue
@@ -201,6 +231,11 @@ class Checkpoints:
                         paths[change.path] = None
         done = tuple(name for name in paths if name not in merged and name not in left)
         return Restored(done, tuple(name for name in merged if name not in left), left)
+
+    def _keep_now(self, tree: str) -> None:
+        """Whatever an undo does, the files as they are now can be found again."""
+        now = self._git("commit-tree", tree, data=b"before an undo")
+        self._git("update-ref", f"{_REFS}/undone/{self._session}/{time.time_ns()}", now)
 
     def _restore(self, change: TreeChange) -> str:
         """Put the new side of a change in place; returns why not, `merged`, or nothing."""
@@ -336,6 +371,19 @@ def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data:
     except OSError as error:
         raise CheckpointError("git is not installed, so files cannot be kept for undo.", "Install git.") from error
     return done.returncode, done.stdout
+
+
+def _old_lines(hunk: str) -> tuple[int, int, list[str]]:
+    """Where the new side of a hunk begins, from 0, how many lines it has, and the lines that were there before."""
+    head, *body = _LINES.findall(hunk)
+    found = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
+    assert found is not None
+    count = int(found[2] or 1)
+    old: list[str] = []
+    for line, following in zip(body, [*body[1:], ""], strict=True):
+        if line[0] in " -":  # `\\` stands behind a line that has no newline
+            old.append(line[1:].removesuffix("\n") if following.startswith("\\") else line[1:])
+    return int(found[1]) - (1 if count else 0), count, old
 
 
 def _is_left_out(root: Path, name: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
-from ouro.errors import OuroError
+from ouro.errors import OuroError, UsageError
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
 from ouro.session.turn import SessionTasks
@@ -86,6 +86,29 @@ class FileUndo(msgspec.Struct, eq=False):
         """Do again what was undone of the turns that are on the current branch; returns what to tell the user."""
         turns = await self._turns(lambda turn: bool(turn.undone))
         return _lines_of(await asyncio.to_thread(self.checkpoints.redo, turns), "Changed again") if turns else ()
+
+    async def diff(self, number: int) -> str:
+        """What changed since before message `number`, also by others; empty if nothing. Raises UsageError."""
+        return await asyncio.to_thread(self.checkpoints.diff, await self._first_since(number))
+
+    async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
+        """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises UsageError."""
+        if hunk:
+            first = await self._first_since(number)
+            return _lines_of(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), "Restored")
+        turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
+        lines = _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns, path), "Restored")
+        if not lines:
+            raise UsageError(
+                f"No turn since then changed a file `{path}`.", "`/diff 1` shows what the last one changed."
+            )
+        return lines
+
+    async def _first_since(self, number: int) -> TurnFiles:
+        turns = await self._turns(lambda turn: turn.number >= number and bool(turn.before))
+        if not turns:
+            raise UsageError("There is no checkpoint since that message: no turn changed files.")
+        return turns[0]
 
     async def _turns(self, wanted: Callable[[TurnFiles], bool]) -> list[TurnFiles]:
         await self.settled()

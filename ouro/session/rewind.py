@@ -11,6 +11,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.memory.backend import RewindRecord, RewindScope
 from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, Image
+from ouro.session.file_undo import FileUndo
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -139,24 +140,51 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
         return {scope: found.what for scope, found in (await self._undoable(number, self.undoers)).items()}
 
-    async def rewind(self, number: int, scopes: Collection[RewindScope] = ()) -> Rewound:
+    async def rewind(self, number: int, scopes: Collection[RewindScope] = (), *, conversation: bool = True) -> Rewound:
         """Go back to before the user's message `number`; return it, to be edited.
 
         Args:
             number: of a message in `points`; raises UsageError for another one.
             scopes: what to undo together with the messages.
+            conversation: whether the messages are undone; if not, no message is returned.
         """
         self._check()
         entry = self._entry(number)
         undoable = await self._undoable(number, scopes)
-        await self._go(await self._before(entry), ("conversation", *undoable))
+        if conversation:
+            await self._go(await self._before(entry), ("conversation", *undoable))
         notices: list[str] = []
         for scope, found in undoable.items():
             try:
                 notices += await found.undo()
             except OuroError as error:  # the session is rewound by now
                 notices.append(f"Not undone in {scope}: {error}")
+        if not conversation:
+            return Rewound(notices=tuple(notices or ["Nothing was changed there."]))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
+
+    async def diff(self, back: int) -> str:
+        """What changed in files since before the user's message `back` messages ago, with the ids of the hunks."""
+        return await self._files().diff(await self._back(back))
+
+    async def undo_file(self, path: str, hunk: str, back: int) -> Sequence[str]:
+        """Undo what the turns since then did to one file, or one hunk of `diff`; returns what to tell the user."""
+        self._check()
+        return await self._files().undo_part(await self._back(back), path, hunk)
+
+    def _files(self) -> FileUndo:
+        files = self.undoers.get("files")
+        if not isinstance(files, FileUndo):
+            raise UsageError("There are no checkpoints of files here.", "Set `checkpoints.enabled: true`.")
+        return files
+
+    async def _back(self, back: int) -> int:
+        """The number of the user's message that many messages ago."""
+        while len(points := self.points()) < back and self.has_earlier:
+            await self.earlier()
+        if not 1 <= back <= len(points):
+            raise UsageError(f"Give a number of messages from 1 to {len(points)}.", commands=["rewind"])
+        return points[-back].number
 
     async def visit(self, number: int) -> None:
         """Continue at the end of a branch."""
@@ -165,27 +193,29 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         await self._go(number)
 
-    async def undo(self, scopes: Collection[RewindScope] = _FILES) -> Rewound:
+    async def undo(self, scopes: Collection[RewindScope] = _FILES, *, conversation: bool = True) -> Rewound:
         """Undo the last message of the user, all that followed it, and what it did in `scopes`."""
         self._check()
         while not (points := self.points()) and self.has_earlier:
             await self.earlier()
         if not points:
             raise UsageError("There is nothing to undo: the session has no messages.")
-        return await self.rewind(points[-1].number, scopes)
+        return await self.rewind(points[-1].number, scopes, conversation=conversation)
 
     async def redo(self) -> Sequence[str]:
-        """Undo the last rewind, where no message was sent since; as often as there were rewinds.
+        """Undo the last rewind, where no message was sent since; or only what was undone in files and memory.
 
         Returns:
             What to tell the user.
         """
         self._check()
-        undone = self.memory.transcript.undone
-        if not undone:
+        undone = tuple(self.memory.transcript.undone)
+        if undone:
+            await self._go(undone[-1])
+        lines = [line for undoer in self.undoers.values() for line in await undoer.redo()]
+        if not (undone or lines):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
-        await self._go(undone[-1])
-        return [line for undoer in self.undoers.values() for line in await undoer.redo()]
+        return lines
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or the part before message `number`; return the id of the copy, empty if that is empty."""

@@ -44,15 +44,32 @@ async def test_redo_shows_the_conversation_as_it_was():
     front_end = front_end_with()
     await dispatch(front_end, "/redo")
     assert (front_end.session.rewind.went, front_end.drafts) == ([("redo",)], [("", ())])
-    assert front_end.said == [("info", "Returned to where the conversation was. Changed again: a.py.")]
+    assert front_end.said == [("info", "Done again. Changed again: a.py.")]
 
 
 async def test_undo_of_the_conversation_leaves_the_files():
     front_end = front_end_with()
     await dispatch(front_end, "/undo conversation")
     assert front_end.session.rewind.went == [("undo",)]
-    await dispatch(front_end, "/undo everything")
-    assert front_end.session.rewind.went == [("undo",)]
+
+
+@pytest.mark.parametrize(
+    ("words", "went"),
+    [
+        ("", ("undo", "files")),
+        ("conversation files memory", ("undo", "files", "memory")),
+        ("files", ("undo", "files", "only")),
+        ("memory", ("undo", "memory", "only")),
+        ("src/a.py", ("undo", "src/a.py", "", 1)),
+        ("src/a.py#3f2a 2", ("undo", "src/a.py", "3f2a", 2)),
+    ],
+)
+async def test_undo_of_what_is_named(words, went):
+    front_end = front_end_with()
+    await dispatch(front_end, f"/undo {words}".strip())
+    assert front_end.session.rewind.went == [went]
+    await dispatch(front_end, "/undo a.py two")
+    assert front_end.said[-1][0] == "error"
 
 
 async def test_rewind_with_a_number_counts_messages_from_the_last():

@@ -43,19 +43,23 @@ class FakePast:
     async def can_rewind(self, number: int) -> Mapping[str, str]:
         return self.offered
 
-    async def rewind(self, number: int, scopes: Collection[str] = ()) -> Rewound:
-        self.went.append(("rewind", number, tuple(scopes)))
+    async def rewind(self, number: int, scopes: Collection[str] = (), *, conversation: bool = True) -> Rewound:
+        self.went.append(("rewind", number, tuple(scopes), *(() if conversation else ("only",))))
         point = next(each for each in self.listed if each.number == number)
         return Rewound(point.text, point.images, self.told)
 
     async def visit(self, number: int) -> None:
         self.went.append(("visit", number))
 
-    async def undo(self, scopes=("files",)) -> Rewound:
+    async def undo(self, scopes=("files",), *, conversation: bool = True) -> Rewound:
         if not self.listed:
             raise UsageError("There is nothing to undo: the session has no messages.")
-        self.went.append(("undo", *scopes))
-        return Rewound(self.listed[-1].text)
+        self.went.append(("undo", *scopes, *(() if conversation else ("only",))))
+        return Rewound(self.listed[-1].text if conversation else "")
+
+    async def undo_file(self, path: str, hunk: str, back: int) -> list[str]:
+        self.went.append(("undo", path, hunk, back))
+        return [f"Restored: {path}."]
 
     async def redo(self) -> list[str]:
         self.went.append(("redo",))

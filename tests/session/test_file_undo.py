@@ -1,12 +1,16 @@
 """Undo and redo of the files that turns changed, in whole sessions."""
 
 import asyncio
+import re
 
 import pytest
 
 from ouro.assemble import Options, open_session
+from ouro.errors import UsageError
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
+
+READ = call("read", path="a.txt")
 
 
 async def opened(repository, *script, resume="", **options):
@@ -136,3 +140,52 @@ async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(reposit
     await session.close()
     await listening
     assert sum("cannot be undone in this session" in text for text in heard) == 1
+
+
+async def test_the_diff_since_a_message_names_hunks_and_one_can_be_undone(repository):
+    before = "".join(f"{number}\n" for number in range(30))
+    after = before.replace("2\n3\n", "two\n3\n", 1).replace("25\n", "") + "end"
+    (repository / "a.txt").write_text(before)
+    session = await opened(repository, READ, write("a.txt", after), write("b.txt", "b\n"), "Done.", "Fine.")
+    await say(session, "write a.txt")
+    await say(session, "thanks")
+    diff = await session.rewind.diff(2)
+    ids = re.findall(r"^@@ .* @@ #(\w{4})$", diff, re.MULTILINE)
+    assert len(ids) == 3
+    assert await session.rewind.undo_file("a.txt", ids[1], 2) == ["Restored: a.txt."]
+    assert (repository / "a.txt").read_text() == before.replace("2\n3\n", "two\n3\n", 1)
+    with pytest.raises(UsageError, match="no hunk"):
+        await session.rewind.undo_file("a.txt", ids[1], 2)
+    assert await session.rewind.undo_file("a.txt", ids[0], 2) == ["Restored: a.txt."]
+    assert (repository / "a.txt").read_text() == before
+    assert (repository / "b.txt").exists()
+    assert await session.rewind.undo_file("b.txt", "", 2) == ["Restored: b.txt."]
+    assert not (repository / "b.txt").exists()
+    with pytest.raises(UsageError, match="from 1 to 2"):
+        await session.rewind.diff(3)
+    await session.close()
+
+
+async def test_e10_undo_of_one_file_keeps_what_the_user_wrote_into_it(repository):
+    (repository / "a.txt").write_text("1\n2\n3\n4\n5\n6\n7\n")
+    session = await opened(repository, READ, write("a.txt", "one\n2\n3\n4\n5\n6\n7\n"), "Done.")
+    await say(session, "write a.txt")
+    await session.rewind.diff(1)
+    (repository / "a.txt").write_text("one\n2\n3\n4\n5\n6\nmine\n")
+    assert await session.rewind.undo_file("a.txt", "", 1) == ["Your own changes stay in a.txt."]
+    assert (repository / "a.txt").read_text() == "1\n2\n3\n4\n5\n6\nmine\n"
+    await session.close()
+
+
+async def test_files_alone_are_undone_and_done_again(repository):
+    session = await opened(repository, write("a.py", "1\n"), "Done.")
+    await say(session, "write a.py")
+    undone = await session.rewind.undo(("files",), conversation=False)
+    assert (undone.text, undone.notices) == ("", ("Restored: a.py.",))
+    assert not (repository / "a.py").exists()
+    assert [point.text for point in session.rewind.points()] == ["write a.py"]
+    assert await session.rewind.redo() == ["Changed again: a.py."]
+    assert (repository / "a.py").exists()
+    with pytest.raises(UsageError, match="nothing to redo"):
+        await session.rewind.redo()
+    await session.close()

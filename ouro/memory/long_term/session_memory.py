@@ -236,6 +236,8 @@ class MemoryRewind:
     def __init__(self, memory: MemoryManager, manager: LongTermMemoryManager) -> None:
         self._memory = memory
         self._manager = manager
+        self._undone: list[tuple[int, str]] = []
+        """The commits by which rewinds have undone something, with the message that was rewound to."""
 
     async def find(self, number: int) -> LearnedChanges | None:
         """The changes of memory since message `number` on the current branch; None if there are none."""
@@ -245,13 +247,24 @@ class MemoryRewind:
         ]
         if not commits:
             return None
-        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_all(commits))
+        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_all(commits, number))
 
     async def redo(self) -> Sequence[str]:
-        """Nothing: what was undone in memory stays undone."""
-        return ()
+        """Undo the undoing of what belongs to messages that are on the branch again."""
+        numbers = {entry.number for entry in self._memory.transcript.entries}
+        again = [made for made in self._undone if made[0] in numbers]
+        self._undone = [made for made in self._undone if made[0] not in numbers]
+        messages: list[str] = []
+        for _, commit in reversed(again):
+            try:
+                await self._manager.undo(commit)
+            except OuroError as error:
+                messages.append(f"Not done again in memory: {error.message}")
+        done = len(again) - len(messages)
+        return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
 
-    async def _undo_all(self, commits: Sequence[Commit]) -> Sequence[str]:
+    async def _undo_all(self, commits: Sequence[Commit], number: int) -> Sequence[str]:
+        known = {commit.id for commit in await asyncio.to_thread(self._commits)}
         messages: list[str] = []
         gone: set[str] = set()
         for commit in commits:
@@ -261,6 +274,8 @@ class MemoryRewind:
                 gone.update(undone.id for undone in (await self._manager.undo(commit.id)).commits)
             except OuroError as error:
                 messages.append(f"Not undone in memory: {commit.subject}. {error.message}")
+        made = [commit for commit in await asyncio.to_thread(self._commits) if commit.id not in known]
+        self._undone += [(number, commit.id) for commit in reversed(made) if commit.origin == "undo"]
         return messages
 
     def _commits(self) -> list[Commit]:

@@ -104,7 +104,7 @@ async def test_a_box_appears_for_what_can_be_taken_back_and_space_ticks_it():
         await sheet_of(pilot)
         await until(pilot, lambda: "☐ memory (2 changes)" in screen_text(pilot.app))
         assert "☐ files" not in screen_text(pilot.app)
-        await pilot.press("tab", "space")
+        await pilot.press("tab", "tab", "space")  # past the conversation
         assert "☑ memory (2 changes)" in screen_text(pilot.app)
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
@@ -119,13 +119,28 @@ async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
-        await pilot.press("tab", "space")
+        await pilot.press("tab", "tab", "space")  # past the conversation
         session.rewind.offered = {}
         await pilot.press("up", "up")
         await until(pilot, lambda: "files (" not in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
         assert session.rewind.went == [("rewind", 5, ())]
+
+
+async def test_only_the_files_are_undone_without_the_tick_at_the_conversation():
+    session = session_with()
+    session.rewind.offered = {"files": "3 files"}
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
+        await pilot.press("tab", "space", "enter")  # nothing is ticked
+        assert session.rewind.went == []
+        await pilot.press("tab", "space", "enter")
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 9, ("files",), "only")]
 
 
 async def test_a_key_forks_there_instead():

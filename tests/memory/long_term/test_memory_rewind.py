@@ -55,8 +55,13 @@ async def test_a_change_of_the_turns_that_go_is_offered_and_taken_back(repositor
     assert await session.rewind.can_rewind(first) == {"memory": "1 change"}
     rewound = await session.rewind.rewind(second, ("memory",))
     assert (rewound.notices, remembered()) == ((), "")
-    await session.rewind.redo()
-    assert await session.rewind.can_rewind(second) == {}
+    assert await session.rewind.redo() == ["Memory: 1 change again."]
+    assert remembered() == "Answer in German.\n"
+    assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
+    only = await session.rewind.rewind(second, ("memory",), conversation=False)
+    assert (only.text, remembered(), len(session.rewind.points())) == ("", "", 3)
+    assert await session.rewind.redo() == ["Memory: 1 change again."]
+    assert remembered() == "Answer in German.\n"
     await session.close()
 
 
@@ -123,5 +128,6 @@ async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(r
     log = session.memory.manager.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
     await session.rewind.redo()
-    assert await session.rewind.can_rewind(first) == {}
+    assert (remembered(), remembered("decisions")) == ("Answer in German.\n", "Use tabs.\n")
+    assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
     await session.close()

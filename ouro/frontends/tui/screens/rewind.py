@@ -38,6 +38,7 @@ class RewindSheet(Sheet[WayBack | None]):
         self._list = PickList()
         self._search = Input(placeholder="type to search", compact=True, id="picker-search")
         self._preview = Static(markup=False, id="rewind-preview")
+        self._conversation = TickBox("conversation", id="rewind-conversation", ticked=True)
         self._boxes: dict[RewindScope, TickBox] = {
             "files": TickBox("files", id="rewind-files"),
             "memory": TickBox("memory", id="rewind-memory"),
@@ -52,7 +53,7 @@ class RewindSheet(Sheet[WayBack | None]):
                 yield Static(NOT_LISTED, id="rewind-not-listed", markup=False)
             yield self._preview
             with Horizontal(id="rewind-boxes"):
-                yield Static("☑ conversation", id="rewind-conversation", markup=False)
+                yield self._conversation
                 yield from self._boxes.values()
             fork = f"{self._fork_key} forks · " if self._fork_key else ""
             keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
@@ -99,7 +100,8 @@ class RewindSheet(Sheet[WayBack | None]):
         match self._marked():
             case Point(number):
                 ticked = tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
-                self.dismiss(WayBack("rewind", number, ticked))
+                if ticked or self._conversation.ticked:
+                    self.dismiss(WayBack("rewind", number, ticked, self._conversation.ticked))
             case Branch(number):
                 self.dismiss(WayBack("visit", number))
             case None:
@@ -119,7 +121,7 @@ class RewindSheet(Sheet[WayBack | None]):
     def _show_marked(self) -> None:
         marked = self._marked()
         self._preview.update(_preview(marked))
-        self.query_one("#rewind-conversation").display = isinstance(marked, Point)
+        self._conversation.display = isinstance(marked, Point)
         self._offer({})
         if isinstance(marked, Point):
             self._ask_scopes(marked.number)
@@ -140,9 +142,10 @@ class TickBox(Widget, can_focus=True):
     ticked: reactive[bool] = reactive(False)
     what: reactive[str] = reactive("")
 
-    def __init__(self, label: str, id: str) -> None:  # noqa: A002 (Textual's own name)
+    def __init__(self, label: str, id: str, *, ticked: bool = False) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
         self._label = label
+        self.set_reactive(TickBox.ticked, ticked)
         self.display = False
 
     def render(self) -> Text:
