@@ -70,6 +70,13 @@ def after(ouro):
     return terminal
 
 
+def is_still_there(ouro):
+    """Whether the next start, without a screen, sends what was said before."""
+    ouro.server.script(lambda request: "Here again.")
+    done = ouro.headless("-p", "go on", "--continue")
+    return done.out == "Here again.\n" and "the answer before" in str(ouro.server.requests[-1].messages)
+
+
 def begun(ouro):
     """ouro after a first answer, with its modes from before it."""
     terminal = ouro.start("--mode", "auto")
@@ -120,7 +127,7 @@ def test_s5_a_signal_ends_ouro_and_its_children_and_gives_the_terminal_back(ouro
     terminal.until(lambda: all(map(is_gone, children)))
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
-    after(ouro)
+    assert is_still_there(ouro)
 
 
 def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
@@ -129,7 +136,7 @@ def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
     terminal.hang_up()
     terminal.until(lambda: not terminal.child.isalive())
     terminal.until(lambda: all(map(is_gone, children)))
-    after(ouro)
+    assert is_still_there(ouro)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

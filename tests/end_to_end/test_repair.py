@@ -41,8 +41,8 @@ TASK = "Two tests fail: find out why, and mend it."
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory) -> Path:
-    """The package's source distribution, unpacked."""
+def faulty(tmp_path_factory) -> Path:
+    """The package's source distribution, unpacked, with the fault in it."""
     folder = tmp_path_factory.mktemp("published")
     # Only the package itself is wanted as source: pip builds it with a setuptools of its own to learn its name.
     command = [
@@ -53,7 +53,10 @@ def published(tmp_path_factory) -> Path:
     assert run.returncode == 0, f"the package registry could not be reached:\n{run.stderr}"
     with tarfile.open(folder / "parse-1.20.2.tar.gz") as archive:
         archive.extractall(folder, filter="data")
-    return folder / "parse-1.20.2"
+    folder /= "parse-1.20.2"
+    subprocess.run(["git", "apply", "-"], cwd=folder, input=FAULT, text=True, check=True)
+    assert suite(folder) == (1, "2 failed, 94 passed, 1 skipped")
+    return folder
 
 
 def python_with_pip() -> str:
@@ -65,14 +68,11 @@ def python_with_pip() -> str:
 
 
 @pytest.fixture
-def package(published, tmp_path) -> Path:
-    """A repository that holds the package with the fault in it."""
-    folder = tmp_path / "parse"
-    shutil.copytree(published, folder)
-    subprocess.run(["git", "apply", "-"], cwd=folder, input=FAULT, text=True, check=True)
+def package(faulty, tmp_path) -> Path:
+    """A repository that holds it."""
+    folder = shutil.copytree(faulty, tmp_path / "parse")
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "import"]):
         subprocess.run(["git", *arguments], cwd=folder, check=True)
-    assert suite(folder) == (1, "2 failed, 94 passed, 1 skipped")
     return folder
 
 

@@ -1,5 +1,6 @@
 """Taking sessions up again, in a real terminal: the picker, the card, what is in use, what was said."""
 
+import json
 import subprocess
 from datetime import UTC, datetime, timedelta
 
@@ -15,9 +16,8 @@ def asked(ouro):
 
 def answered(ouro, *prompts):
     """A session in which this was said, a turn each."""
-    ouro.headless("-p", prompts[0])
-    for prompt in prompts[1:]:
-        assert ouro.headless("-p", prompt, "--continue").code == 0
+    lines = "".join(json.dumps({"type": "user", "text": prompt, "queue": True}) + "\n" for prompt in prompts)
+    assert ouro.headless("-p", "--input", "stream-json", "--output", "stream-json", given=lines).code == 0
 
 
 def test_the_picker_comes_first_and_the_session_after_it(ouro):
