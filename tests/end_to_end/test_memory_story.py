@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from fakes.knowledge import git_held
@@ -163,10 +165,25 @@ def remembered(ouro):
     return open_again
 
 
-def test_what_a_turn_wrote_is_committed_after_its_end_and_told_before_its_result(ouro, folder, remembered):
+@contextmanager
+def said_while_held(ouro, said, *steps):
+    """What says this; another ouro commits from behind the last of these calls of the model on."""
+    answer = threading.Event()
+    ouro.server.script([*(Reply(calls=[step]) for step in steps), Reply("Noted.", hold=answer, after=0)])
     talk = Talk(ouro)
+    talk.say(said)
+    end = time.monotonic() + 20
+    while len(ouro.server.requests) <= len(steps):
+        assert time.monotonic() < end, "the calls have not ended"
+        time.sleep(0.01)
     with git_held(ouro.home / "history.git"):
-        talk.say(lines_of("Use ruff.", write(folder / "preferences.md", "- Use ruff.\n")))
+        answer.set()
+        yield talk
+
+
+def test_what_a_turn_wrote_is_committed_after_its_end_and_told_before_its_result(ouro, folder, remembered):
+    wrote = Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})
+    with said_while_held(ouro, "Use ruff.", wrote) as talk:
         assert "core_changed" not in {event["type"] for event in talk.until("turn_finished")}
         assert git(folder, "log", "--format=%s") == "first\n"
     assert [event["type"] for event in talk.until("result")] == ["core_changed", "result"]
@@ -177,12 +194,11 @@ def test_what_a_turn_wrote_is_committed_after_its_end_and_told_before_its_result
 @pytest.mark.parametrize("is_vouched_for", [True, False])
 def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, folder, remembered, is_vouched_for):
     (ouro.folder / "README.md").write_text("Something from outside.\n")
-    read = Call("read", {"path": "README.md"})
-    wrote = Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})
-    ouro.server.script([*([] if is_vouched_for else [Reply(calls=[read])]), Reply(calls=[wrote]), Reply("Noted.")])
-    talk = Talk(ouro)
-    with git_held(ouro.home / "history.git"):
-        talk.say("Use ruff. Keep it in mind." if is_vouched_for else "What is it linted with? Keep it in mind.")
+    steps = [Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})]
+    if not is_vouched_for:
+        steps.insert(0, Call("read", {"path": "README.md"}))
+    said = "Use ruff. Keep it in mind." if is_vouched_for else "What is it linted with? Keep it in mind."
+    with said_while_held(ouro, said, *steps) as talk:
         talk.until("turn_finished")
         os.kill(talk.process.pid, signal.SIGKILL)
         talk.process.wait()
