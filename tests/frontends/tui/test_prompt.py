@@ -216,3 +216,18 @@ async def test_copying_tells_what_took_the_text(monkeypatch, tmp_path):
     assert ((tmp_path / "clip").read_text(), sent) == ("héllo", ["héllo"])
     monkeypatch.delenv("DISPLAY")
     assert "may refuse" in external.copy(app, "again")
+
+
+async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
+    app, drawn = screen_of(FakeSession()), []
+    async with app.run_test() as pilot:
+        await opened(pilot)
+        screen, prompt = app.screen, app.conversation.prompt
+        await until(pilot, lambda: not screen._layout_required and not screen._dirty_widgets)
+        await pilot.pause(0.1)
+        screen._update_timer.stop()  # there is no next frame
+        monkeypatch.setattr(app, "_display", lambda _, update: drawn.append(screen_text(app)))
+        prompt.post_message(events.Key("x", "x"))
+        async with asyncio.timeout(5):
+            while not any("❯ x" in text for text in drawn):
+                await asyncio.sleep(0.001)  # and not `until`: the pilot draws, too

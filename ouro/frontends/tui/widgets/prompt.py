@@ -133,7 +133,15 @@ class PromptArea(TextArea, inherit_bindings=False):
     def put(self, text: str) -> None:
         self.replace(text, *self.selection)
 
+    def _draw_at_once(self) -> None:
+        """Draw what a key has changed: Textual's next frame comes up to 17 ms later, and draws an answer, too."""
+        screen = self.screen
+        if screen is self.app.screen and not screen._layout_required and not self.app._batch_count:
+            screen._compositor.update_widgets({self})
+            self.app._display(screen, screen._compositor.render_update(screen_stack=self.app._background_screens))
+
     async def _on_key(self, event: events.Key) -> None:
+        self.call_next(self._draw_at_once)
         if event.time - self._pasted_at < PASTE_GAP:
             self._pasted_at = event.time
             event.stop()
