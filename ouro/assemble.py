@@ -336,7 +336,7 @@ class _SessionBuilder:
 
     @cached_property
     def hooks(self) -> SessionHooks:
-        hooks = self.extensions.hooks(self.tasks.warn)
+        hooks = self.extensions.hooks(self.tasks.warn, self.confinement)
         cwd, is_resumed = self.ground.options.cwd, self.info is not None
         return SessionHooks(hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed)
 

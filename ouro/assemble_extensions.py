@@ -30,7 +30,7 @@ from ouro.extensions import (
     plugin_servers,
 )
 from ouro.mcp import McpServers, attached_resources
-from ouro.safety import CLAUDE_SETTINGS, TrustStore, acting_files, child_environment
+from ouro.safety import CLAUDE_SETTINGS, Confinement, TrustStore, acting_files, child_environment
 from ouro.session.extensions import SessionExtensions
 from ouro.session.skill_writer import SkillWriter
 from ouro.settings import Settings
@@ -130,13 +130,15 @@ class ExtensionBuilder:
 
         return ProjectInstructions(cwd, trusts)
 
-    def hooks(self, warn: Callable[[str], None]) -> Hooks:
-        """The hooks of the user and, if it is trusted, of the project. Blocks."""
+    def hooks(self, warn: Callable[[str], None], confinement: Confinement) -> Hooks:
+        """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks."""
         found, problems = find_hooks(self.settings, self.root, self._trusts, trusted=self.trusted)
         self.problems += problems
         folder = {"CLAUDE_PROJECT_DIR": str(self.root), "OURO_PROJECT_DIR": str(self.root)}
         environment = child_environment(os.environ, secrets=self.mcp.secrets) | folder
-        hooks = Hooks(found, Checks(self.root), self.cwd, environment, warn)
+        confines = confinement.settings.project_hooks
+        confine = (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
+        hooks = Hooks(found, Checks(self.root), self.cwd, environment, warn, confine)
         try:
             hooks.change_checks(lambda _checks: None)
         except ConfigError as error:

@@ -67,6 +67,8 @@ class SandboxSettings:
     """Hosts that they reach by HTTP and HTTPS, such as `pypi.org`; needs bubblewrap."""
     writable: tuple[str, ...] = ()
     """Folders outside the workspace that they may change in `edit` and `auto`, such as `~/.cache/uv`."""
+    project_hooks: bool = True
+    """Confine hooks of projects and plugins as commands in `edit`; those of the user run outside."""
     max_memory_mb: int = 0
     """Megabytes of memory that each of their processes may have; 0: three quarters of the machine's."""
     max_processes: int = 4_096

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,12 +34,12 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
 
 async def run_command(
-    command: str, data: bytes, cwd: Path, environment: Mapping[str, str], seconds: float
+    argv: Sequence[str], data: bytes, cwd: Path, environment: Mapping[str, str], seconds: float
 ) -> HookAnswer:
-    """Run a line of bash, outside of the sandbox; it and all of its process group have ended when this returns."""
+    """Run a command; it and all of its process group have ended when this returns."""
     try:
         process = await asyncio.create_subprocess_exec(
-            "bash", "-c", command, cwd=cwd, env=dict(environment),
+            *argv, cwd=cwd, env=dict(environment),
             stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
         )  # fmt: skip
     except OSError as error:

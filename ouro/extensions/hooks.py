@@ -220,6 +220,7 @@ class Hooks:
 
     Args:
         checks: those of the user; they hold besides `hooks`, and what they refuse is counted.
+        confine: returns the command that runs a command of a project in the sandbox.
     """
 
     def __init__(
@@ -229,6 +230,7 @@ class Hooks:
         cwd: Path,
         environment: Mapping[str, str],
         on_failure: Callable[[str], None] = lambda _text: None,
+        confine: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> None:
         self.hooks = tuple(hooks)
         self.checks = checks
@@ -236,6 +238,7 @@ class Hooks:
         self._cwd = cwd
         self._environment = environment
         self._on_failure = on_failure
+        self._confine = confine
         self._failed: set[Hook] = set()
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
@@ -294,7 +297,10 @@ class Hooks:
             return HookAnswer(BLOCKS, "", hook.reason) if is_refused else HookAnswer(0, "", "")
         data = json.dumps(given, default=str).encode()
         if hook.command:
-            return await run_command(hook.command, data, self._cwd, self._environment, seconds)
+            argv: Sequence[str] = ("bash", "-c", hook.command)
+            if hook.is_project and not hook.check:
+                argv = await asyncio.to_thread(self._confine, argv)
+            return await run_command(argv, data, self._cwd, self._environment, seconds)
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
         return HookAnswer(None, "", "its address is not on this machine")

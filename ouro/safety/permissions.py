@@ -129,6 +129,12 @@ class Permissions:
             if writes or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
+    def final(self, line: str) -> str:
+        """Why a shell line of the user cannot be undone, or acts far outside of the workspace; else empty."""
+        from ouro.safety.shell.rules import final_reason
+
+        return final_reason(self.workspace, line)
+
     def remember(self, rule: str, kind: Kind = "allow") -> None:
         """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule cannot be read."""
         new = [rule for rule in parse_rules(rule) if rule not in self._rules[kind]]

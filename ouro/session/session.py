@@ -11,9 +11,20 @@ from pathlib import Path
 import msgspec
 
 from ouro.agent.loop import Prompt
-from ouro.display import Display, Todo
+from ouro.display import Display, Question, Todo
 from ouro.errors import SaveFailed, ToolError
-from ouro.events import Answer, Emit, Event, Said, ToolFinished, ToolProgress, ToolStarted, TurnFinished
+from ouro.events import (
+    Answer,
+    Emit,
+    Event,
+    QuestionAsked,
+    Reply,
+    Said,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+)
 from ouro.llm import Effort, ModelChoice
 from ouro.mcp import resource_names
 from ouro.memory.long_term import SessionMemory
@@ -211,6 +222,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def _run_line(self, line: str, share: bool, emit: Emit) -> TurnFinished:
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
+        if reason := await asyncio.to_thread(self.permissions.final, line):
+            question = Question(f"This line may not be undone: {reason}. Run it?", ("run", "do not run"))
+            answer = await self.turn.tasks.ask_user(QuestionAsked(call.id, question, of_turn=False), emit)
+            if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):
+                emit(Said("The line was not run."))
+                return TurnFinished("answered")
         emit(ToolStarted(call, line))
 
         def finish(display: Display, failed: bool) -> None:

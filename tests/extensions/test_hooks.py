@@ -36,6 +36,18 @@ async def test_exit_code_2_refuses_with_what_it_prints_on_stderr(tmp_path):
     assert failures == []
 
 
+async def test_those_of_a_project_are_confined_and_those_of_the_user_are_not(tmp_path):
+    """B5."""
+    given = [HookSettings("before-tool", "printf '%s ' \"$CONFINED\" >> runs")]
+    for own, project in ((given, ()), ((), given)):
+        found, _ = load_hooks(own, project, {})
+        hooks = Hooks(
+            found, Checks(tmp_path), tmp_path, ENVIRONMENT, confine=lambda argv: ("env", "CONFINED=yes", *argv)
+        )
+        await hooks.run("before-tool", {}, ("edit",))
+    assert (tmp_path / "runs").read_text() == " yes "
+
+
 async def test_it_gets_the_event_as_json(tmp_path):
     hooks, _ = hooks_of(tmp_path, "cat > given.json")
     await hooks.run("before-tool", {"tool_name": "Bash", "tool_input": {"command": "ls"}}, ("shell", "Bash"))

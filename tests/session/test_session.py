@@ -262,3 +262,17 @@ async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_taken_bac
     await turn
     assert "from beside" in str(model.requests[1].messages[-1])
     await session.close()
+
+
+@pytest.mark.parametrize(("answer", "is_there"), [("run", False), ("do not run", True)])
+async def test_a_line_of_the_user_that_cannot_be_undone_is_asked_about_first(repository, answer, is_there):
+    (repository / "new.txt").write_text("x")
+    open_session, _ = make(repository)
+    session = await open_session(OpenRequest())
+    async for event in session.run_shell("git clean -fd", share=False):
+        if isinstance(event, QuestionAsked):
+            assert "git clean deletes untracked files" in event.question.text
+            session.answer(event.question_id, Reply((answer,)))
+    assert (repository / "new.txt").exists() is is_there
+    assert [event async for event in session.run_shell("ls", share=False) if isinstance(event, QuestionAsked)] == []
+    await session.close()

@@ -62,7 +62,7 @@ class Confinement:
     ) -> None:
         self._root = Path(os.path.realpath(root))
         self._state_dir = state_dir
-        self._settings = settings
+        self.settings = settings
         self._proxy: NetworkProxy | None = None
         self._also_writable = (*also_writable, *(Path(name).expanduser() for name in settings.writable))
         self._memory = tuple(memory)
@@ -74,7 +74,7 @@ class Confinement:
 
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
-        if not self._settings.enabled:
+        if not self.settings.enabled:
             return ChosenSandbox(NoSandbox())
         try:
             chosen = _choose(ensure_private_dir(self._state_dir))
@@ -95,7 +95,7 @@ class Confinement:
     @property
     def known_tier(self) -> str:
         """The tier, `none`, or `off`; empty before the first command has tested it."""
-        return self._tier if self._settings.enabled else "off"
+        return self._tier if self.settings.enabled else "off"
 
     @property
     def is_on(self) -> bool:
@@ -104,7 +104,7 @@ class Confinement:
 
     def is_as_wanted(self) -> bool:
         """Whether commands are confined, or the user wants them unconfined."""
-        return self.is_on or not self._settings.enabled
+        return self.is_on or not self.settings.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits) -> list[str]:
         """The command that starts `argv` with these limits."""
@@ -112,9 +112,9 @@ class Confinement:
             return list(argv)
         sandbox, policy = self.chosen().sandbox, self._policy(limits)
         argv = ["/bin/sh", "-c", _BOUNDED, "sh", *self._bounds(sandbox.tier), *argv]
-        if self._settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
+        if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
             if self._proxy is None:
-                self._proxy = NetworkProxy(self._settings.hosts)
+                self._proxy = NetworkProxy(self.settings.hosts)
             argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), *argv]
             policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
         return sandbox.wrap(argv, policy)
@@ -134,14 +134,14 @@ class Confinement:
         return call_id in self._kept_from_memory
 
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
-        settings = self._settings
+        settings = self.settings
         # Only in a namespace of its own are the user's other processes not counted.
         others = _running_processes() if tier == "landlock" else 0
         return str(settings.max_open_files), str(_memory_mb(settings) * 1024), str(settings.max_processes + others)
 
     def limit_hit(self, output: str) -> str:
         """The limit that a failed command's output names, and its setting; empty if none."""
-        settings = self._settings
+        settings = self.settings
         if _OUT_OF_MEMORY.search(output):
             return f"{_memory_mb(settings):,} MB of memory a process (`sandbox.max_memory_mb`)"
         if "Too many open files" in output:
@@ -193,7 +193,7 @@ class Confinement:
             writable=(*writable, *existing((self._root / ".git",))) if limits == "repository" else writable,
             protected=existing(folder / name for folder in writable for name in (*git, *_PROTECTED)),
             temp=self._temp,
-            network=self._settings.network,
+            network=self.settings.network,
             connects=True,
         )
 

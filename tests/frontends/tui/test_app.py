@@ -297,6 +297,19 @@ async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkey
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 
 
+async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypatch):
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    screen = screen_of(session)
+    monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        questions = pilot.app.conversation.questions
+        await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < float("inf"))
+        await pilot.press("1")
+        assert session.answers == []
+
+
 async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
     details = "\n".join(f"- line {number}" for number in range(60))
     question = Question("Remember?", ("keep", "leave"), details=details)
