@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,12 +20,14 @@ from acp._transport import memory_transport_pair
 from acp.connection import StreamDirection, StreamEvent
 from pydantic import TypeAdapter
 
+from fakes.npm import PACKAGES
 from fakes.ouro_program import OuroProgram
 from ouro.assemble import opener
 from ouro.cli import _catalog
 from ouro.frontends.acp.server import EditorAgent
 from ouro.options import Options
 
+SCHEMAS = PACKAGES.parent / "@agentclientprotocol" / "sdk" / "schema" / "v1"
 RESULTS = {
     "initialize": acp.InitializeResponse,
     "session/new": acp.NewSessionResponse,
@@ -53,6 +56,11 @@ REQUESTS = {
 
 @cache
 def validator(model: Any) -> jsonschema.Draft202012Validator:
+    """By the schema that the protocol publishes with its npm package, where that is installed; else by the SDK's."""
+    for path in sorted(SCHEMAS.rglob("schema*.json")):
+        known = json.loads(path.read_text())["$defs"]
+        if model.__name__ in known:
+            return jsonschema.Draft202012Validator({**known[model.__name__], "$defs": known})
     return jsonschema.Draft202012Validator(TypeAdapter(model).json_schema(by_alias=True))
 
 
