@@ -203,7 +203,10 @@ def _claude_hook(
 
 def _hook_of(check: Check) -> Hook:
     """The hook that enforces a check. It permits nothing."""
-    place, reason = f"check {check.number}: {check.text}", f"The user has corrected this before: {check.text}"
+    place, reason = (
+        f"check {check.number}: {check.text}",
+        f"The user has corrected this before: {check.text} (Do not retry it in another form.)",
+    )
     return Hook(
         check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, True, check.rule, reason, check.number
     )

@@ -321,9 +321,9 @@ async def test_errors_are_plain(ouro):
 
 async def test_servers_and_commands_of_the_editor_and_of_files(ouro):
     """MCP servers that are handed over; custom commands in the completion, and run."""
-    commands = ouro.home / "commands"
-    commands.mkdir()
-    (commands / "greet.md").write_text("---\nargument-hint: '[name]'\n---\nsay: hello $1\n")
+    commands = ouro.home / "commands" / "be"
+    commands.mkdir(parents=True)
+    (commands / "kind.md").write_text("---\nargument-hint: '[name]'\n---\nSay hello $1, !`echo heron` @api.py\n")
     fake = str(Path(__file__).parents[2] / "fakes" / "mcp_stdio_server.py")
     server = acp.McpServerStdio(name="My Server", command=sys.executable, args=[fake], env=[])
     ouro.server.script([
@@ -337,7 +337,9 @@ async def test_servers_and_commands_of_the_editor_and_of_files(ouro):
         await editor.until(lambda: editor.of("available_commands_update"))
         await connection.say("Go.")
         assert "from the server" in ouro.server.requests[1].results[0]
-        await connection.say("/greet Ada")
-    [greet] = [c for c in editor.of("available_commands_update")[0].available_commands if c.name == "greet"]
-    assert greet.input.root.hint == "[name]"
-    assert "hello Ada" in editor.text
+        await connection.say("/be:kind Ada")
+    [kind] = [c for c in editor.of("available_commands_update")[0].available_commands if c.name == "be:kind"]
+    assert kind.input.root.hint == "[name]"
+    assert "Say hello Ada, heron" in editor.text
+    assert '<file path="api.py">' in editor.text
+    assert {"shell echo heron", "read api.py"} <= {call.title for call in editor.of("tool_call")}
