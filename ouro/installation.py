@@ -285,7 +285,7 @@ def _trust(folder: Path) -> Iterator[Finding]:
 def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
-    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_servers
+    from ouro.extensions import Checks, CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_servers
     from ouro.mcp import find_servers
 
     root, is_trusted, _notices = _trust_of(folder)
@@ -308,7 +308,8 @@ def _extensions(folder: Path) -> Iterator[Finding]:
             problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
     hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
     servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_servers(problems))
-    counts |= {"hook": len(hooks), "MCP server": len(servers.servers)}
+    checks = len(Checks(root).here())
+    counts |= {"hook": len(hooks)} | ({"check": checks} if checks else {}) | {"MCP server": len(servers.servers)}
     problems += [*wrong, *servers.notices]
     files_of_instructions = f"{plural(counts.pop('file'), 'file')} of instructions"
     yield "good", ", ".join([*(plural(count, noun) for noun, count in counts.items()), files_of_instructions])

@@ -203,12 +203,18 @@ def _claude_hook(
 
 def _hook_of(check: Check) -> Hook:
     """The hook that enforces a check. It permits nothing."""
-    place, reason = (
-        f"check {check.number}: {check.text}",
-        f"The user has corrected this before: {check.text} (Do not retry it in another form.)",
-    )
+    reason = f"The user has corrected this before: {check.text} (Do not retry it in another form.)"
     return Hook(
-        check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, True, check.rule, reason, check.number
+        check.event,
+        check.command,
+        url="",
+        matcher=check.matcher,
+        seconds=DEFAULT_SECONDS,
+        place=f"check {check.number}: {check.text}",
+        is_project=True,
+        rule=check.rule,
+        reason=reason,
+        check=check.number,
     )
 
 

@@ -24,6 +24,17 @@ async def test_instructions_lists_what_was_loaded(repository):
     assert "@missing.md is not there" in shown
 
 
+def test_doctor_names_a_file_whose_checks_or_servers_cannot_be_read(repository, home, monkeypatch, capsys):
+    monkeypatch.chdir(repository)
+    (home / ".ouro").mkdir(exist_ok=True)
+    for name in ("checks.json", "mcp.json"):
+        (home / ".ouro" / name).write_text("{")
+        main(["doctor"])
+        [line] = [line for line in capsys.readouterr().out.splitlines() if "extensions:" in line]
+        assert line.startswith(f"BAD   extensions: ~/.ouro/{name} ")
+        (home / ".ouro" / name).unlink()
+
+
 def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home, monkeypatch, capsys):
     files = {
         ".claude/commands/ship.md": "Ship.",
