@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import hmac
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from ouro.session.budget import VectorBudget
 from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, get_sessions_dir
+from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, get_sessions_dir, home_secret
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Capture, Crystallizer, NoteConsolidator, SessionNotes
@@ -238,8 +238,16 @@ def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -
 
 
 def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
-    """What the header of a new session records: the memory version of each scope, and the source of the mark."""
-    return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
+    """What the header of a new session records: the memory version of each scope, and the source of the mark.
+
+    While the core is the same, so is the mark, and with it the prompt: a provider has it in its cache. Who writes into
+    memory cannot compute it without the secret of the home.
+    """
+    if not scopes:
+        return {}
+    core = [(scope.scope, str(scope.store.folder), scope.texts) for scope in scopes]
+    source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
+    return {**{scope.scope: scope.version for scope in scopes}, MARK: source}
 
 
 def memory_stores(

@@ -16,7 +16,7 @@ _KEYS_IN_HOME = (
     ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".netrc", ".git-credentials", ".pypirc",
     ".password-store", ".config/gcloud", ".config/gh", ".local/share/keyrings", "Library/Keychains",
 )  # fmt: skip
-_OWN_SECRETS = ("models.yaml", "config.yaml", "trusted.yaml", "sessions", "history", "logs")
+_OWN_SECRETS = ("models.yaml", "config.yaml", "trusted.yaml", "mark.key", "sessions", "history", "logs")
 _ACTING_IN_HOME = (
     ".config/fish",
     ".config/git",

@@ -15,21 +15,20 @@ _EMPHASIS = re.compile(r"(\*\*|__|`)(?=\S)(.+?)(?<=\S)\1")
 
 
 class AskUserArgs(msgspec.Struct, frozen=True):
-    question: Annotated[str, msgspec.Meta(min_length=1, description="One question, in a sentence or two.")]
+    question: Annotated[str, msgspec.Meta(min_length=1)]
     choices: Annotated[
         list[str],
-        msgspec.Meta(description="Answers to choose from, the one you recommend first. The user may write another."),
+        msgspec.Meta(description="Recommended first; the user may write another."),
     ] = []
-    several: Annotated[bool, msgspec.Meta(description="More than one choice may be taken.")] = False
-    details: Annotated[str, msgspec.Meta(description="What the user should know to answer; Markdown.")] = ""
+    several: Annotated[bool, msgspec.Meta(description="Several may be chosen.")] = False
+    details: Annotated[str, msgspec.Meta(description="What the user should know, in Markdown.")] = ""
 
 
 class AskUser(Tool[AskUserArgs]):
     """Ask the user a question and wait for the answer.
 
-    - Ask when a decision is the user's: what they want, which of several ways, something that cannot be undone.
-    - Do not ask what you can find out by reading, searching or trying, and do not ask whether to go on.
-    - Ask one thing at a time, and offer choices where you can.
+    Only about decisions of the user: what they want, which of several ways, what cannot be undone. Not what you can
+    find out, and not whether to go on. One thing at a time.
     """
 
     name: ClassVar[str] = "ask_user"

@@ -20,35 +20,25 @@ from ouro.utils.text_files import TextFile
 class Replacement(msgspec.Struct, frozen=True):
     """One replacement."""
 
-    old_text: Annotated[
-        str, msgspec.Meta(description="The text as it stands in the file, without line numbers; unique in the file.")
-    ]
-    new_text: Annotated[str, msgspec.Meta(description="What is to stand there instead; empty to delete.")]
-    replace_all: Annotated[bool, msgspec.Meta(description="Change every place where old_text stands.")] = False
+    old_text: str
+    new_text: str
+    replace_all: bool = False
 
 
 class EditArgs(msgspec.Struct, frozen=True):
-    path: Annotated[str, msgspec.Meta(description="The file, relative to the working folder or absolute.")]
-    edits: Annotated[
-        list[Replacement],
-        msgspec.Meta(
-            min_length=1,
-            description="The changes, made in order: each sees what those before it left. All are made or none.",
-        ),
-    ]
+    path: str
+    edits: Annotated[list[Replacement], msgspec.Meta(min_length=1)]
 
 
 class Edit(Tool[EditArgs]):
-    """Change a file by replacing pieces of its text. All edits of a call are made, or none.
+    """Replace pieces of text in a file: all edits of a call, or none.
 
-    - Read the file first; the call is refused when the file was not read, or has changed since.
-    - old_text must name exactly one place. Copy it from the file with its indentation, without the line numbers that
-      read shows. When it could be several places, add lines around it; to rename throughout, set replace_all.
-    - Keep old_text short: the lines that change and as many neighbours as make it unique.
-    - Make several changes of one file in one call.
-    - Where only spaces, indentation or quotes differ, the one place that fits is taken and the answer says so: check.
-    - When old_text is not found, the answer shows the nearest lines: correct old_text by them, or read that part again.
-    - To make a new file, or to replace most of one, use write.
+    - Read the file first: the call is refused if it was not read or has changed since.
+    - Copy old_text from the file with its indentation, without line numbers. It must name one place: add lines around
+      it, or set replace_all.
+    - Make several changes of a file in one call; each sees those before it.
+    - If old_text is not found, the answer shows the nearest lines. If only spaces, indentation or quotes differ, the
+      edit is made, and the answer says so: check.
     """
 
     name: ClassVar[str] = "edit"

@@ -83,20 +83,15 @@ _MAX_SHOWN = 100
 
 
 class GlobArgs(msgspec.Struct, frozen=True):
-    pattern: Annotated[
-        str, msgspec.Meta(description="Such as *.py (in every folder), src/**/*.ts, docs/*.{md,rst}, **/test_*.")
-    ]
-    path: Annotated[str, msgspec.Meta(description="The folder to search, by default the working folder.")] = "."
+    pattern: str
+    path: Annotated[str, msgspec.Meta(description="The folder.")] = "."
     ignored: Annotated[bool, msgspec.Meta(description="Include files that .gitignore excludes.")] = False
 
 
 class Glob(Tool[GlobArgs]):
-    """Find files by their name, the most recently changed first.
+    """Find files by name, the newest first, at most 100.
 
-    - A pattern without a slash matches in every folder; ** matches any folders, {a,b} either word.
-    - Use it to learn what is in a project or folder (pattern **), and to find files of which you know a part of the
-      name. To find files by what is in them, use grep.
-    - Files that .gitignore excludes are left out unless you set ignored. At most 100 files are shown, with the total.
+    `*.py` matches in every folder, `src/**/*.ts` below src, `**` everything; {a,b} is either.
     """
 
     name: ClassVar[str] = "glob"

@@ -324,27 +324,25 @@ _TYPES = {
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
-    pattern: Annotated[str, msgspec.Meta(min_length=1, description="A regular expression; \\( means a bracket.")]
-    path: Annotated[str, msgspec.Meta(description="A folder or file, by default the working folder.")] = "."
+    pattern: Annotated[str, msgspec.Meta(min_length=1)]
+    path: Annotated[str, msgspec.Meta(description="A folder or file.")] = "."
     mode: Annotated[
         Literal["content", "files", "count"],
-        msgspec.Meta(description="content: the lines; files: only their files; count: how many lines in each file."),
+        msgspec.Meta(description="count: the number of lines in each file."),
     ] = "content"
-    glob: Annotated[str, msgspec.Meta(description="Only matching files: *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
-    type: Annotated[str, msgspec.Meta(description="Only files of a kind: py, js, ts, go, rust, java, md, yaml, …")] = ""
-    context: Annotated[int, msgspec.Meta(ge=0, le=50, description="Lines to show before and after each match.")] = 0
+    glob: Annotated[str, msgspec.Meta(description="Such as *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
+    type: Annotated[str, msgspec.Meta(description="py, js, ts, go, md, …")] = ""
+    context: Annotated[int, msgspec.Meta(ge=0, le=50, description="Lines before and after each match.")] = 0
     ignore_case: bool = False
-    multiline: Annotated[bool, msgspec.Meta(description="Matches may span lines, and . is also a line break.")] = False
-    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="Maximum number of lines (content) or files.")] = 100
+    multiline: Annotated[bool, msgspec.Meta(description="Matches may span lines.")] = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="Maximum of lines, or files.")] = 100
 
 
 class Grep(Tool[GrepArgs]):
     """Find text in files by a regular expression.
 
-    - Lines are shown below the name of their file, as `12:text`; with context, the lines around as `11-text`.
-    - Use mode files to learn where something is, then read those files. Narrow with path, glob or type before you raise
-      limit.
-    - Binary files, files over 50 MB and files that .gitignore excludes are not searched; name one in path to search it.
+    Lines are shown as `12:text` below the name of their file, context as `11-text`. Mode files lists only the files.
+    Binary files, files over 50 MB and files that .gitignore excludes are left out, unless path names one.
     """
 
     name: ClassVar[str] = "grep"

@@ -179,11 +179,9 @@ _MAX_NAMES = 50
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
-    path: Annotated[str, msgspec.Meta(description="The file, relative to the working folder or absolute.")]
-    offset: Annotated[int, msgspec.Meta(ge=1, description="The first line to show (of a PDF: the first page).")] = 1
-    limit: Annotated[
-        int | None, msgspec.Meta(description="How many lines (of a PDF: pages); by default 2000, or 20 pages.")
-    ] = None
+    path: Annotated[str, msgspec.Meta(description="Relative to the working folder, or absolute.")]
+    offset: Annotated[int, msgspec.Meta(ge=1, description="The first line (of a PDF: page).")] = 1
+    limit: Annotated[int | None, msgspec.Meta(description="Number of lines (of a PDF: pages).")] = None
 
 
 class _Window(msgspec.Struct, frozen=True):
@@ -195,14 +193,10 @@ class _Window(msgspec.Struct, frozen=True):
 
 
 class Read(Tool[ReadArgs]):
-    """Show a file: each line as its number, a tab, and the text.
+    """Show lines of a file, each with its number and a tab; also pictures, the text of PDFs, and notebooks.
 
-    - Read a file before you change it. Read several files at once with several calls in one answer.
-    - Up to 2000 lines are shown; for more, or for a part of a large file, give offset and limit. Lines of over 2000
-      characters are cut.
-    - Pictures (png, jpeg, gif, webp) are shown to you as pictures, PDFs as the text of their pages, notebooks as cells
-      with their output.
-    - It reads files only: to see what is in a folder use glob, to find text in files use grep.
+    Read a file before you change it. Up to 2000 lines are shown, each up to 2000 characters; for others give offset and
+    limit.
     """
 
     name: ClassVar[str] = "read"

@@ -170,17 +170,12 @@ class ShellJobs:
 
 
 class ShellOutputArgs(msgspec.Struct, forbid_unknown_fields=True):
-    id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
-    wait_seconds: Annotated[
-        float, msgspec.Meta(ge=0, le=600, description="Wait this long for something new, or for its end.")
-    ] = 0
+    id: str
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600, description="Wait for something new.")] = 0
 
 
 class ShellOutput(Tool[ShellOutputArgs]):
-    """Get what a background job has printed since you last asked, and whether it still runs.
-
-    With `wait_seconds` it waits until there is something new, so there is no need to sleep.
-    """
+    """Get what a background job has printed since you last asked, and whether it still runs."""
 
     name: ClassVar[str] = "shell_output"
     effect: ClassVar[Effect] = Effect.NONE
@@ -198,11 +193,11 @@ class ShellOutput(Tool[ShellOutputArgs]):
 
 
 class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
-    id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
+    id: str
 
 
 class ShellKill(Tool[ShellKillArgs]):
-    """End a background job and everything that it started."""
+    """End a background job and all that it started."""
 
     name: ClassVar[str] = "shell_kill"
     effect: ClassVar[Effect] = Effect.NONE
@@ -228,39 +223,32 @@ def _described(job: JobInfo, news: str) -> ToolResult:
 
 
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
-    command: Annotated[str, msgspec.Meta(min_length=1, description="The line (or lines) of bash to run.")]
-    cwd: Annotated[
-        str, msgspec.Meta(description="The folder to run it in; default: the workspace. Use this instead of `cd`.")
-    ] = ""
+    command: Annotated[str, msgspec.Meta(min_length=1)]
+    cwd: Annotated[str, msgspec.Meta(description="The folder; default: the workspace.")] = ""
     timeout_seconds: Annotated[
         float,
         msgspec.Meta(
             ge=0,
             le=_MAX_SECONDS,
-            description="The command is stopped after this time; default: the limit in the settings.",
+            description="Default: the limit in the settings.",
         ),
     ] = 0.0
     background: Annotated[
         bool,
-        msgspec.Meta(description="Start it in the background without a time limit: servers, watchers, slow commands."),
+        msgspec.Meta(description="No time limit: servers, watchers, slow commands."),
     ] = False
     outside_sandbox: Annotated[
         bool,
-        msgspec.Meta(
-            description="Run it outside of the sandbox; the user is asked. Only after the sandbox refused what the "
-            "command needs, such as the network."
-        ),
+        msgspec.Meta(description="The user is asked. Only after the sandbox refused what the command needs."),
     ] = False
 
 
 class Shell(Tool[ShellArgs]):
     """Run a command in bash and get its output and exit code.
 
-    Each call starts a new shell in the workspace folder: variables and `cd` do not last. There is no terminal and no
-    input: use flags such as `-y`, never an editor, a pager or a prompt. Processes that a command leaves running are
-    stopped when it returns; start servers with `background: true`, read them with `shell_output`, stop them with
-    `shell_kill`. Long output is cut in the middle; the whole output is in a file that is named. Prefer read, grep, glob
-    and edit to cat, grep, find and sed. Quote paths with spaces.
+    Each call is a new shell in the workspace: variables and `cd` do not last. There is no terminal and no input: use
+    flags such as `-y`. What a command leaves running is stopped; start servers in the background, then use shell_output
+    and shell_kill. Long output is cut in the middle, and a file that is named has all of it.
     """
 
     name: ClassVar[str] = "shell"

@@ -26,21 +26,18 @@ class Plan:
 class TodoItem(msgspec.Struct, frozen=True):
     """One step."""
 
-    text: Annotated[str, msgspec.Meta(min_length=1, description="What is to be done, in a few words.")]
-    state: Annotated[TodoState, msgspec.Meta(description="How far it is.")] = "pending"
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+    state: TodoState = "pending"
 
 
 class TodoArgs(msgspec.Struct, frozen=True):
-    todos: Annotated[list[TodoItem], msgspec.Meta(description="The whole plan, in order; it replaces the one before.")]
+    todos: list[TodoItem]
 
 
 class TodoWrite(Tool[TodoArgs]):
-    """Write down the plan for a task, and how far it is. The user sees it all the time.
+    """Show the user the plan of a task with three or more steps.
 
-    - Use it for work of three or more steps, or when the user asks for several things. Not for a single small change.
-    - Each call gives the whole list: what you leave out is gone.
-    - Keep exactly one step in_progress while you work; mark it done as soon as it is, not later in one go.
-    - A step is done when it works: tests pass, nothing is half made. Add the steps that you find on the way.
+    Each call gives the whole list. Keep one step in_progress; mark it done as soon as it works.
     """
 
     name: ClassVar[str] = "todo"

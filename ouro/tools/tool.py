@@ -118,17 +118,27 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of `args`, without references: not every provider follows them."""
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
-    schema = _inline(definitions[args.__name__], definitions)
+    schema: dict[str, Any] = _inline(definitions[args.__name__], definitions)
     schema.pop("title", None)
     schema.setdefault("required", [])
-    return {**schema, "additionalProperties": False}
+    return schema
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    if isinstance(node, dict):
-        if "$ref" in node:
-            return _inline(definitions[node["$ref"]], definitions)
-        return {key: _inline(value, definitions) for key, value in node.items()}
+    """The schema without references, and without what tells a model nothing: each request has it."""
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]
-    return node
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        named = definitions[node["$ref"]]
+        return _inline({key: named[key] for key in named if key not in ("title", "description")}, definitions)
+    kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:  # None is the default: the argument is left out
+        node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+    return {key: _inline(value, definitions) for key, value in node.items() if not _is_plain(key, value)}
+
+
+def _is_plain(key: str, value: Any) -> bool:
+    """An empty default, and a limit that no model misses; the arguments of a call are checked all the same."""
+    return (key == "default" and not value) or (key in ("minLength", "minimum", "minItems") and value in (0, 1))

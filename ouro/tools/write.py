@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -17,19 +17,14 @@ from ouro.utils.text_files import TextFile
 
 
 class WriteArgs(msgspec.Struct, frozen=True):
-    path: Annotated[
-        str,
-        msgspec.Meta(description="The file, relative to the working folder or absolute. Creates missing folders."),
-    ]
-    content: Annotated[str, msgspec.Meta(description="The whole text of the file, including its final line break.")]
+    path: str
+    content: str
 
 
 class Write(Tool[WriteArgs]):
-    """Create a file, or replace the whole text of an existing one.
+    """Create a file, or replace its whole text. Missing folders are created.
 
-    - Read an existing file first; the call is refused if it was not read or has changed since.
-    - To change parts of a file, use edit: it is shorter and changes nothing else.
-    - A replaced file keeps its encoding, line endings and permissions.
+    Read an existing file first: the call is refused if it was not read or has changed since. For a part, use edit.
     """
 
     name: ClassVar[str] = "write"

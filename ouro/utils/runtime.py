@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from ouro.errors import ConfigError
@@ -121,3 +123,18 @@ def get_worktrees_dir() -> Path:
     """Where subagents have their git worktrees: outside of `~/.ouro`, where each write would be asked about."""
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"
+
+
+def home_secret() -> bytes:
+    """32 bytes that only this home knows, made the first time; others each time where they cannot be saved or read."""
+    path, fresh = get_home() / "mark.key", secrets.token_bytes(32)
+    with suppress(OSError):
+        ensure_private_dir(path.parent)
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(fresh)
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            found = file.read(33)
+        return found if len(found) == len(fresh) else fresh
+    return fresh

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,25 @@ def test_standard_input_is_the_prompt_or_its_material(ouro):
     prompts = [request.prompt for request in ouro.server.requests]
     assert prompts[0].endswith("only this")
     assert prompts[1].endswith("some diff\n\nreview it")
+
+
+def test_a_new_session_begins_with_the_bytes_of_the_one_before_while_memory_is_the_same(ouro):
+    def beginning(words):
+        ouro.headless("-p", f"say: {words}")
+        body = ouro.server.requests[-1].body
+        return json.dumps([body["tools"], [item for item in body["messages"] if item["role"] == "system"]])
+
+    def mark(text):
+        return re.search("memory-[0-9a-f]{16}", text)[0]
+
+    ouro.headless("memory", "remember", "I drink tea.")
+    first, second = beginning("one"), beginning("two")
+    ouro.headless("memory", "remember", "I use tabs.")
+    third = beginning("three")
+
+    assert "tea" in first
+    assert first == second
+    assert mark(first) != mark(third)
 
 
 def test_json_is_one_object_and_says_the_exit_code(ouro):

@@ -15,7 +15,7 @@ from ouro.tools.tool import parse_arguments
 @pytest.fixture
 def keys(home, tmp_path):
     (tmp_path / "app").mkdir()
-    for name in (".aws/credentials", ".ouro/models.yaml", "notes/a.txt"):
+    for name in (".aws/credentials", ".ouro/models.yaml", ".ouro/mark.key", "notes/a.txt"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("api_key: sk-1234567890\n")
     return Workspace(tmp_path / "app")
@@ -30,6 +30,7 @@ async def test_x10_a_search_of_the_home_folder_leaves_out_places_of_keys(keys, r
     assert "notes/a.txt" in found.text
     assert "credentials" not in found.text
     assert "models.yaml" not in found.text
+    assert "mark.key" not in found.text
     listed = await Glob(keys).run(Glob.Args("**", path="~", ignored=True), None)
     assert "credentials" not in listed.text
 
@@ -48,7 +49,7 @@ def test_x10_a_rule_for_a_folder_does_not_cover_them(keys, home, mode):
 
 @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
 @pytest.mark.parametrize("tool", ["write", "edit", "apply_patch"])
-@pytest.mark.parametrize("path", ["~/.aws/credentials", "~/.ouro/models.yaml"])
+@pytest.mark.parametrize("path", ["~/.aws/credentials", "~/.ouro/models.yaml", "~/.ouro/mark.key"])
 def test_x10_a_rule_for_a_folder_does_not_let_them_be_changed(keys, mode, tool, path):
     permissions = Permissions(keys, mode, allow=["write(~/**)", f"{tool}(~/**)"])
     assert permissions.decide(tool, Effect.WRITE, ["~/notes/a.txt"]) == Allow()

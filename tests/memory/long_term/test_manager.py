@@ -31,8 +31,8 @@ class TestPrompt:
         block = Conversation(home, repository).block
         assert block.startswith("<long_term_memory_management>\n")
         assert block.endswith("\n\nNothing is remembered yet.\n</long_term_memory_management>")
-        assert f"- user: {home / 'memory'} (what holds for this user everywhere)" in block
-        assert f"- repo: {repository / '.ouro' / 'memory'} (what holds for this repository" in block
+        assert f"- user: {home / 'memory'} (what holds for the user everywhere)" in block
+        assert f"- repo: {repository / '.ouro' / 'memory'} (what is only about this repository" in block
         assert not (home / "memory").exists()
         assert not (repository / ".ouro").exists()
 
