@@ -49,6 +49,7 @@ def test_a_new_session_begins_with_the_bytes_of_the_one_before_while_memory_is_t
 
     assert "tea" in first
     assert first == second
+    assert len(first) < 13_500  # characters of what each request begins with: 2,850 tokens
     assert mark(first) != mark(third)
 
 
