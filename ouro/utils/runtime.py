@@ -111,6 +111,15 @@ def ensure_private_dir(folder: Path) -> Path:
     return folder
 
 
+def trim_memory() -> None:
+    """Give memory that is free in the process back to the system, where the C library can: glibc keeps it."""
+    import ctypes  # only here: it is not needed for a start
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def tilde(path: Path) -> str:
     """`path` with `~` for the home folder."""
     try:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sqlite3
+import weakref
 from contextlib import closing
 
 import numpy as np
@@ -38,6 +39,17 @@ VOCABULARY = (
     "api", ".", "py",
 )  # fmt: skip
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
+
+
+@needs_weights
+def test_the_local_model_leaves_memory_when_it_is_not_asked(monkeypatch):
+    monkeypatch.setattr(embeddings, "RELEASE_AFTER", 0.05)
+    embedder = embeddings.LocalEmbedder(local_embedder()._folder)
+    before = embedder.embed(["the cat sat"])
+    model, timer = weakref.ref(embedder._model), embedder._timer
+    timer.join()
+    assert model() is None  # also where the garbage collector does not run
+    assert np.array_equal(embedder.embed(["the cat sat"]), before)
 
 
 @pytest.mark.parametrize(
