@@ -145,6 +145,10 @@ class SessionSettings:
     """Let a model sum up sessions that were left, or have grown, in three lines."""
     carry_over: Literal["off", "summary"] = "off"
     """Whether a new session begins with the summary of the last one of the project."""
+    remote: str = ""
+    """A git remote for `ouro sessions sync`; empty: the last one, else that of memory."""
+    encrypt: bool = False
+    """Encrypt what a new remote is sent, with the key in `sessions.key`."""
     keep_days: int | None = None
     """Unset: for good. `ouro sessions clean` moves older ones to the trash; nothing does so by itself."""
 

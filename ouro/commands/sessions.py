@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from ouro.memory.backend import MessageRecord, SessionInfo, SummaryRecord
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import title_of
 from ouro.utils.files import write_document
-from ouro.utils.runtime import get_sessions_dir, tilde
+from ouro.utils.runtime import get_home, get_sessions_dir, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -180,6 +181,33 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
         moved_count = f"Moved {plural(len(moved), 'session')} to the trash. Restore one: "
         result = line(moved_count, CommandText("sessions restore ID"))
     return Answer(value, [result])
+
+
+async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
+    """Synchronize all sessions with a git remote: asked for by the user, never in the background."""
+    from ouro.memory.session_remote import SessionRemote, last_remote  # needed by this command only
+    from ouro.memory.session_sync import SessionSync, SessionSyncReport
+
+    settings, home = context.folder.settings, get_home()
+    last = last_remote(home / "sessions.git")
+    address = remote or settings.sessions.remote or last or settings.memory.remote
+    if not address:
+        hint = "Name a git repository that is yours, or set `sessions.remote`."
+        raise UsageError("The sessions have no remote yet.", hint, ["sessions sync git@example.org:me/sessions.git"])
+    projects = dict.fromkeys([context.cwd, *(Path(info.project) for info in await context.store.list_sessions())])
+    folders = [folder for folder in projects if folder.is_dir()]
+
+    def work() -> SessionSyncReport:
+        there = SessionRemote(home / "sessions.git", home / "sessions.key", address)
+        done = SessionSync(get_sessions_dir(), there, folders, context.progress)
+        return done.run(encrypt=encrypt or settings.sessions.encrypt)
+
+    report = await asyncio.to_thread(work)
+    size = f"{report.bytes_sent / 1e6:.1f} MB"
+    lines = [f"{plural(len(report.sent), 'session')} sent ({size}), {len(report.received)} received."]
+    lines += [f"{fork[:8]} is a fork with what was said here: that session went on elsewhere." for fork in report.forks]
+    lines += [f"{skipped[:8]} was left out: it is open or cannot be read." for skipped in report.skipped]
+    return Answer(report, [line(text) for text in lines])
 
 
 async def repair(context: ShellContext, session: str) -> Answer:

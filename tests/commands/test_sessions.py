@@ -1,5 +1,7 @@
 import io
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -232,3 +234,14 @@ def test_repair_without_a_name_looks_at_every_session(root, capsys):
 def test_unknown_sessions_are_said(root):
     with pytest.raises(SessionNotFound, match="No session answers to `nothing`"):
         run("show", "nothing")
+
+
+def test_sync_sends_all_sessions_and_remembers_the_remote(root, tmp_path, capsys):
+    with pytest.raises(UsageError, match="The sessions have no remote yet"):
+        run("sync")
+    remote = tmp_path / "remote.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    assert run("sync", str(remote)) == 0
+    assert re.search(r"\d sessions? sent \(0\.0 MB\), 0 received", capsys.readouterr().out)
+    assert run("sync") == 0
+    assert "0 sessions sent (0.0 MB), 0 received." in capsys.readouterr().out

@@ -75,23 +75,26 @@ def run_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], given: by
         raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
 
 
-def run_remote_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int) -> Ended:
+def run_remote_git(
+    git_dir: Path, common_dir: Path, arguments: Sequence[str], max_bytes: int, timeout: float = 0
+) -> Ended:
     """As `run_git`, of a git that talks to a remote.
 
     It has the user's own settings and agents (keys, credentials, proxies), but neither hooks nor transports that run
     a program named by a URL, and it asks for no password. Beyond `max_bytes` in one file it fails with "File too
-    large"; 0 is no limit.
+    large"; 0 is no limit. `timeout` in seconds; 0: the usual one.
     """
     own = {name: value for name, value in os.environ.items() if name in _USER_VARIABLES}
     allowed = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh", "GIT_COMMON_DIR": str(common_dir)}
     command = ["git", f"--git-dir={git_dir}", *_REMOTE_FLAGS, *arguments]
+    timeout = timeout or _REMOTE_TIMEOUT
     if max_bytes:
         # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
         command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(max_bytes // 512), *command]
     try:
-        return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", _REMOTE_TIMEOUT)
+        return _execute(command, git_dir, {**own, **_ALWAYS, **allowed}, b"", timeout)
     except TimeoutExpired as error:
-        text = f"git did not answer in {_REMOTE_TIMEOUT:.0f} seconds."
+        text = f"git did not answer in {timeout:.0f} seconds."
         raise MemoryUnusable(text, "Check the remote and the network, then try again.") from error
 
 

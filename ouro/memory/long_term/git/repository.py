@@ -256,10 +256,10 @@ class GitRepository:
         git_dir = self.git_dir
         return run_git(git_dir, self._common_dir(git_dir), arguments, given, index)
 
-    def run_remote(self, *arguments: str, max_bytes: int = 0) -> CompletedProcess[bytes]:
+    def run_remote(self, *arguments: str, max_bytes: int = 0, timeout: float = 0) -> CompletedProcess[bytes]:
         """As `run`, with a remote: see `run_remote_git`."""
         git_dir = self.git_dir
-        return run_remote_git(git_dir, self._common_dir(git_dir), arguments, max_bytes)
+        return run_remote_git(git_dir, self._common_dir(git_dir), arguments, max_bytes, timeout)
 
     @contextmanager
     def alone(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:

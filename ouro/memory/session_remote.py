@@ -1,0 +1,193 @@
+"""SessionRemote: the git branch over which sessions travel; each blob can be sealed with a key."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from ouro.errors import MemoryUnusable, UsageError
+from ouro.memory.long_term.git.process import import_stream, last_line
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.utils.files import write_private
+
+BRANCH = "refs/heads/ouro-sessions"
+FORMAT = 1
+_FORMAT_FILE, _CHECK = "format", b"ouro sessions"
+_LAST_REMOTE = "remote"
+_TIMEOUT = 3_600.0
+"""Of a fetch or a push: a first one may be a gigabyte."""
+_WHOLE = 1 << 16
+"""Bytes from which git stores a blob as it is: to look for a similar one took most of the time, and found none."""
+_IMPORT = ("--done", "--date-format=raw", f"--big-file-threshold={_WHOLE}")
+_PUSH = ("-c", "pack.window=0", "-c", f"core.bigFileThreshold={_WHOLE}", "push", "--quiet", "--no-verify")
+_OUTRUN = ("fetch first", "non-fast-forward", "cannot lock ref")
+"""What git says where another machine has pushed meanwhile."""
+_SEALED = "sealed"
+"""Here is recorded which remote is sealed: one that denies it later is not sent anything."""
+_KEY, _NONCE = 32, 12
+_MAX_BLOB = 256 << 20
+"""Bytes of one unpacked blob: a small one of a hostile remote could unpack to any size."""
+
+
+class SessionRemote:
+    """A copy of the branch in `folder`, and its remote. Everything blocks.
+
+    Args:
+        folder: for the git directory.
+        key_file: holds the key, if blobs are sealed.
+        address: of the remote.
+    """
+
+    def __init__(self, folder: Path, key_file: Path, address: str) -> None:
+        if not address or address.startswith("-"):
+            raise UsageError(f"`{address}` is not a remote.", "Name a git repository that is yours: URL or folder.")
+        self.repository = GitRepository(folder)
+        self.repository.create()
+        self.tip = ""
+        """The last commit that is known of the branch."""
+        self._key_file = key_file
+        self._address = address
+        self._key = b""
+
+    def fetch(self, *, encrypt: bool) -> dict[str, str]:
+        """Fetch what is new; returns path -> blob of the branch.
+
+        Raises:
+            UsageError: the branch is sealed and the key is missing or wrong, or it is not and should be.
+            MemoryUnusable: the remote cannot be reached.
+        """
+        asked = self._remote("ls-remote", "--", self._address, BRANCH)
+        self.tip = asked.split()[0].decode() if asked.strip() else ""
+        if not self.tip:
+            self._key = self._make_key() if encrypt or self._is_sealed else b""
+            return {}
+        flags = ("--quiet", "--no-tags", "--no-write-fetch-head", "--force")
+        self._remote("-c", "fetch.fsckObjects=true", "fetch", *flags, "--", self._address, f"{BRANCH}:{BRANCH}")
+        lines = self.repository.git("ls-tree", "-r", "-z", "--full-tree", self.tip).split(b"\0")
+        entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
+        found = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
+        self._take_key(found, encrypt=encrypt)
+        self.repository.keep(_LAST_REMOTE, self._address)
+        return found
+
+    def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
+        """Path -> content, opened. Raises UsageError where one was changed by another program."""
+        ids = self.repository.objects(list(blobs.values()))
+        return {path: self.opened(path, data) for path, (_, data) in zip(blobs, ids, strict=True)}
+
+    def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
+        """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move yet."""
+        if not self.tip:
+            about = {"format": FORMAT, "check": base64.b64encode(self.sealed(_FORMAT_FILE, _CHECK)).decode()}
+            changes = {**changes, _FORMAT_FILE: json.dumps(about | {"sealed": bool(self._key)}).encode()}
+        ref = f"refs/heads/sending-{uuid.uuid4().hex}"
+        stream = import_stream(ref, [self.tip] if self.tip else [], changes, message, time.time())
+        done = self.repository.fast_import(stream, *_IMPORT, durable=True)
+        self.repository.run("update-ref", "-d", ref)
+        if done.returncode:
+            raise MemoryUnusable(f"Sessions are not sent: {last_line(done.stderr)}")
+        return done.stdout.decode().split()[0]
+
+    def push(self, commit: str) -> bool:
+        """Push a commit; False where another machine has pushed meanwhile."""
+        target = ("--", self._address, f"{commit}:{BRANCH}")
+        done = self.repository.run_remote(*_PUSH, *target, timeout=_TIMEOUT)
+        words = done.stderr.decode(errors="replace")
+        if done.returncode and any(reason in words for reason in _OUTRUN):
+            return False
+        if done.returncode:
+            raise MemoryUnusable(f"Sessions are not sent: {last_line(done.stderr)}")
+        self.repository.git("update-ref", BRANCH, commit)
+        if self._key:
+            self.repository.keep(_SEALED, self._address)
+        self.repository.keep(_LAST_REMOTE, self._address)
+        self.tip = commit
+        return True
+
+    def sealed(self, path: str, data: bytes) -> bytes:
+        """The bytes of a blob: as they are, or compressed and encrypted (AES-256-GCM, bound to its place)."""
+        if not self._key:
+            return data
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # needed only with a key
+
+        nonce = os.urandom(_NONCE)
+        return nonce + AESGCM(self._key).encrypt(nonce, zlib.compress(data), _place(path))
+
+    def opened(self, path: str, data: bytes) -> bytes:
+        if not self._key:
+            return data
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            packed = AESGCM(self._key).decrypt(data[:_NONCE], data[_NONCE:], _place(path))
+        except (InvalidTag, ValueError) as error:
+            raise UsageError(f"{path} of the remote cannot be opened with {self._key_file}.") from error
+        unpacking = zlib.decompressobj()
+        found = unpacking.decompress(packed, _MAX_BLOB)
+        if unpacking.unconsumed_tail:
+            raise UsageError(f"{path} of the remote has over {_MAX_BLOB >> 20} MB.")
+        return found
+
+    def _take_key(self, found: Mapping[str, str], *, encrypt: bool) -> None:
+        self._key = b""
+        format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
+        about = json.loads(self.read(format_file).get(_FORMAT_FILE, b"{}"))
+        if about.get("format", FORMAT) != FORMAT:
+            raise UsageError("The sessions at the remote were written by a newer ouro.", "Update ouro.")
+        if not about.get("sealed"):
+            if encrypt or self._is_sealed:
+                raise UsageError("The sessions at the remote are not encrypted.", "Use a new, empty repository.")
+            return
+        if not self._key_file.exists():
+            hint = f"Copy {self._key_file.name} from the other machine to {self._key_file}."
+            raise UsageError("The sessions at the remote are encrypted, and the key is not here.", hint)
+        self._key = self._read_key()
+        self.opened(_FORMAT_FILE, base64.b64decode(about["check"]))
+        self.repository.keep(_SEALED, self._address)
+
+    def _make_key(self) -> bytes:
+        if not self._key_file.exists():
+            write_private(self._key_file, base64.urlsafe_b64encode(os.urandom(_KEY)).decode() + "\n")
+        return self._read_key()
+
+    def _read_key(self) -> bytes:
+        try:
+            key = base64.urlsafe_b64decode(self._key_file.read_text().strip())
+        except ValueError:
+            key = b""
+        if len(key) != _KEY:
+            raise UsageError(f"{self._key_file} is not a key.", "Copy it again from the other machine.")
+        return key
+
+    @property
+    def _is_sealed(self) -> bool:
+        return self.repository.own(_SEALED) == self._address
+
+    def _remote(self, *arguments: str) -> bytes:
+        done = self.repository.run_remote(*arguments, timeout=_TIMEOUT)
+        if done.returncode:
+            raise MemoryUnusable(f"The remote of the sessions cannot be reached: {last_line(done.stderr)}")
+        return done.stdout
+
+
+def last_remote(folder: Path) -> str:
+    """The remote that sessions were last synchronized with; empty where there is none."""
+    return GitRepository(folder).own(_LAST_REMOTE)
+
+
+def chunk_name(number: int, data: bytes) -> str:
+    """`000001-0f3c…`: the place of a chunk in its session, and what it holds."""
+    return f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def _place(path: str) -> bytes:
+    """What a blob is bound to: the part of a chunk's name that says what it holds comes from the sealed bytes."""
+    return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()

@@ -1,0 +1,393 @@
+"""Synchronize sessions between machines: only new records travel, and a conflict becomes a fork."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import SessionError, SessionInUse
+from ouro.memory.backend import FORMAT, ForkRecord, SessionHeader, timestamp
+from ouro.memory.record_fields import BadRecordError
+from ouro.memory.serialization import header_data, header_from
+from ouro.memory.session_remote import SessionRemote, chunk_name
+from ouro.memory.sessions.session_file import (
+    END,
+    FILE_NAME,
+    SessionLock,
+    as_record,
+    end_of_whole,
+    number_of,
+    opened,
+    read_range,
+    set_tail_aside,
+    split,
+)
+from ouro.memory.sessions.session_file import replace as replace_file
+from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, folder_names
+from ouro.memory.sessions.session_reader import read_header
+from ouro.memory.sessions.yaml_text import dump
+from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.log import log
+from ouro.utils.text import plural
+
+CHUNK = 4 << 20
+"""Bytes of records in one blob."""
+BATCH = 32 << 20
+"""Bytes of one commit and push: what was pushed stays when the network fails."""
+_TRIES = 5
+_STATE = "sessions"
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+_OUTPUT = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
+_CHUNK_NAME = re.compile(r"\d{6}-[0-9a-f]{16}")
+_HEADER_WITHIN = 1 << 20
+_GIT_TIMEOUT = 5
+Progress = Callable[[str], None]
+
+
+class SyncedSession(msgspec.Struct, frozen=True):
+    """A session as it was after the last synchronization."""
+
+    chunks: tuple[str, ...]
+    length: int
+    """Bytes of its records, without the header: that differs, because folders differ."""
+    digest: str
+    """Of these bytes."""
+    mark: tuple[int, int]
+    """Size and time of the file: as long as they are the same, it is not read."""
+
+
+class SyncState(msgspec.Struct):
+    sessions: dict[str, SyncedSession] = {}
+
+
+class SessionSyncReport(msgspec.Struct, frozen=True):
+    sent: tuple[str, ...]
+    """Ids of the sessions of which records were sent."""
+    received: tuple[str, ...]
+    forks: tuple[str, ...]
+    """Copies of what was said here, where the session went on elsewhere too."""
+    skipped: tuple[str, ...]
+    """Ids of sessions that are open: the next synchronization takes them."""
+    bytes_sent: int
+
+
+class _Local(msgspec.Struct, frozen=True):
+    """The session file on this machine."""
+
+    folder: Path
+    mark: tuple[int, int]
+    begin: int
+    end: int
+
+    def body(self) -> bytes:
+        """Its records without the header and without an incomplete last one."""
+        with opened(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            return read_range(descriptor, self.begin, self.end)
+
+
+class _Theirs(msgspec.Struct):
+    """A session on the branch: path -> blob."""
+
+    header: dict[str, str] = {}
+    chunks: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(path.rpartition("/")[2] for path in sorted(self.chunks))
+
+
+class _Outgoing(msgspec.Struct, frozen=True):
+    """What is new here of a session: changes of the branch (None: remove), and the state once they are pushed."""
+
+    session_id: str
+    changes: dict[str, bytes | None]
+    state: SyncedSession
+
+
+class SessionSync:
+    """One synchronization. Everything blocks; safe to kill at any moment: the next one continues.
+
+    Args:
+        root: the folder of the sessions.
+        remote: the branch.
+        projects: folders of this machine; a session of the same repository belongs to one of them.
+        progress: called with what is being done.
+    """
+
+    def __init__(self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress) -> None:
+        self._folders = SessionFolders(root)
+        self._remote = remote
+        self._projects = projects
+        self._progress = progress
+        self._state = remote.repository.load_state(_STATE, SyncState)
+        self._sent: dict[str, None] = {}
+        self._received: dict[str, None] = {}
+        self._forks: list[str] = []
+        self._skipped: dict[str, None] = {}
+        self._bytes = 0
+
+    def run(self, *, encrypt: bool) -> SessionSyncReport:
+        """Fetch, merge and push.
+
+        Raises:
+            UsageError, MemoryUnusable: as `SessionRemote.fetch`.
+            SessionError: other machines keep pushing; what is here is kept.
+        """
+        with self._remote.repository.alone("sync"):
+            for _ in range(_TRIES):
+                self._progress("asking the remote")
+                theirs = _by_session(self._remote.fetch(encrypt=encrypt))
+                if self._send(self._merged(theirs)):
+                    self._remote.repository.save_state(_STATE, self._state)
+                    names = (tuple(self._sent), tuple(self._received), tuple(self._forks), tuple(self._skipped))
+                    return SessionSyncReport(*names, self._bytes)
+        raise SessionError("Other machines kept pushing: not all sessions are sent.", "Try again.")
+
+    def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
+        """Take what is new there; yields what is new here."""
+        for session_id in sorted(theirs.keys() - self._local().keys() - self._state.sessions.keys()):
+            self._try(session_id, partial(self._create, session_id, theirs[session_id]))
+        here = self._local()
+        for session_id, local in here.items():
+            other, base = theirs.get(session_id, _Theirs()), self._state.sessions.get(session_id)
+            is_same = base is not None and base.mark == local.mark
+            if not other.chunks:
+                yield self._outgoing(session_id, local, other, local.body())
+            elif base is not None and base.chunks == other.names:
+                if not is_same:
+                    yield from self._grown(session_id, local, other, base)
+            elif is_same:
+                self._try(session_id, partial(self._take, session_id, local, other))
+            else:
+                yield from self._joined(session_id, local, other)
+        here = self._local()
+        for session_id in (item for item in self._forks if item not in self._state.sessions):
+            yield self._outgoing(session_id, here[session_id], _Theirs(), here[session_id].body())
+
+    def _grown(self, session_id: str, local: _Local, other: _Theirs, base: SyncedSession) -> Iterator[_Outgoing]:
+        """What was added here; all of it where the file was edited before that."""
+        body = local.body()
+        if _digest(body[: base.length]) != base.digest:
+            yield self._outgoing(session_id, local, other, body)
+        elif len(body) > base.length:
+            yield self._outgoing(session_id, local, other, body, base)
+        else:
+            self._state.sessions[session_id] = replace(base, mark=local.mark)
+
+    def _joined(self, session_id: str, local: _Local, other: _Theirs) -> Iterator[_Outgoing]:
+        """It changed here and there, or it is not known what was synchronized last."""
+        body, theirs = local.body(), self._body(other)
+        if body.startswith(theirs):
+            synced = SyncedSession(other.names, len(theirs), _digest(theirs), local.mark)
+            if len(body) > len(theirs):
+                yield self._outgoing(session_id, local, other, body, synced)
+            else:
+                self._state.sessions[session_id] = synced
+        elif theirs.startswith(body):
+            self._try(session_id, partial(self._take, session_id, local, other))
+        else:
+            self._try(session_id, partial(self._fork, session_id, local, other, body))
+
+    def _outgoing(
+        self, session_id: str, local: _Local, other: _Theirs, body: bytes, base: SyncedSession | None = None
+    ) -> _Outgoing:
+        """The records behind `base` as new chunks; without it all of them, in place of those that are there."""
+        place, names = f"s/{session_id}", list(base.chunks if base else ())
+        changes: dict[str, bytes | None] = {} if base else dict.fromkeys(other.chunks)
+        if base is None:
+            changes[f"{place}/header"] = self._remote.sealed(f"{place}/header", self._header_text(local))
+        start = base.length if base else 0
+        for number, begin in enumerate(range(start, len(body), CHUNK), len(names)):
+            data = self._remote.sealed(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
+            names.append(chunk_name(number, data))
+            changes[f"{place}/chunks/{names[-1]}"] = data
+        for file in sorted((local.folder / OUTPUTS).glob("*")):
+            path = f"{place}/outputs/{file.name}"
+            if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
+                changes[path] = self._remote.sealed(path, file.read_bytes())
+        return _Outgoing(session_id, changes, SyncedSession(tuple(names), len(body), _digest(body), local.mark))
+
+    def _send(self, found: Iterator[_Outgoing]) -> bool:
+        """Push in batches; False where another machine has pushed meanwhile."""
+        batch: list[_Outgoing] = []
+        size = 0
+        for item in found:
+            batch.append(item)
+            size += sum(len(data) for data in item.changes.values() if data is not None)
+            if size >= BATCH:
+                if not self._push(batch, size):
+                    return False
+                batch, size = [], 0
+        return not batch or self._push(batch, size)
+
+    def _push(self, batch: Sequence[_Outgoing], size: int) -> bool:
+        self._progress(f"sending {plural(len(batch), 'session')}, {size / 1e6:.1f} MB")
+        changes = {path: data for item in batch for path, data in item.changes.items()}
+        if not self._remote.push(self._remote.commit(changes, f"Sessions: {len(batch)}")):
+            return False
+        for item in batch:
+            self._state.sessions[item.session_id] = item.state
+            self._sent[item.session_id] = None
+        self._bytes += size
+        self._remote.repository.save_state(_STATE, self._state)
+        return True
+
+    def _try(self, session_id: str, take: Callable[[], None]) -> None:
+        """Change a session here; one that is open, or cannot be read, is left out and reported."""
+        try:
+            take()
+        except (SessionError, BadRecordError, OSError, ValueError) as error:
+            log.warning("sync of session %s: %s", session_id, error)
+            self._skipped[session_id] = None
+        else:
+            self._skipped.pop(session_id, None)
+            self._received[session_id] = None
+            self._remote.repository.save_state(_STATE, self._state)
+
+    def _create(self, session_id: str, other: _Theirs) -> None:
+        header = self._header(session_id, other)
+        self._write_new(header, self._body(other), self._remote.read(other.outputs))
+        self._note(session_id, other, self._local()[session_id])
+
+    def _take(self, session_id: str, local: _Local, other: _Theirs) -> None:
+        """Append what is new there; replace the file where it was edited there."""
+        lock = SessionLock(local.folder)
+        try:
+            if _mark_of(local.folder) != local.mark:
+                raise SessionInUse(f"Session {session_id[:8]} has just changed.")
+            with opened(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
+                set_tail_aside(local.folder, descriptor)
+                first, body = read_range(descriptor, 0, local.begin), read_range(descriptor, local.begin, local.end)
+                theirs = self._body(other)
+                if theirs.startswith(body):
+                    with open(descriptor, "ab", closefd=False) as file:
+                        file.write(theirs[len(body) :])
+                    os.fsync(descriptor)
+            if not theirs.startswith(body):
+                replace_file(local.folder, FILE_NAME, first + theirs)
+            _write_outputs(local.folder, self._remote.read(other.outputs))
+        finally:
+            lock.release()
+        self._note(session_id, other, self._local()[session_id])
+
+    def _fork(self, session_id: str, local: _Local, other: _Theirs, body: bytes) -> None:
+        """Keep what was said here as a copy with another id; the session is then the one of the remote."""
+        if _mark_of(local.folder) != local.mark:
+            raise SessionInUse(f"Session {session_id[:8]} has just changed.")
+        SessionLock(local.folder).release()  # raises SessionInUse: then there is no copy either
+        header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
+        last = max(map(number_of, split(body)[0]), default=0)
+        fork = as_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))
+        outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
+        self._write_new(header, body + fork, outputs)
+        self._forks.append(header.id)
+        self._take(session_id, local, other)
+
+    def _write_new(self, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> None:
+        unfinished, final = self._folders.make_unfinished(header)
+        try:
+            replace_file(unfinished, FILE_NAME, as_record(dump(header_data(header))) + body)
+            _write_outputs(unfinished, outputs)
+            self._folders.finish(unfinished, final)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+
+    def _note(self, session_id: str, other: _Theirs, local: _Local) -> None:
+        body = local.body()
+        self._state.sessions[session_id] = SyncedSession(other.names, len(body), _digest(body), local.mark)
+
+    def _body(self, other: _Theirs) -> bytes:
+        found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)})
+        body = b"".join(found.values())
+        if body and not body.endswith(END[1:]):
+            raise SessionError("The records at the remote are incomplete.")
+        return body
+
+    def _local(self) -> dict[str, _Local]:
+        """Id -> file of the sessions here, without copies made by hand and those of a newer ouro."""
+        found: dict[str, _Local] = {}
+        for name in sorted(folder_names(self._folders.root)):
+            folder = self._folders.root / name
+            try:
+                header, mark = read_header(folder), _mark_of(folder)
+                with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+                    first = split(read_range(descriptor, 0, _HEADER_WITHIN))[0][0]
+                    end, _ = end_of_whole(descriptor)
+            except (SessionError, OSError, IndexError):
+                continue  # a new session without a file yet, or a damaged one
+            if _ID.fullmatch(header.id) and header.format <= FORMAT:
+                found.setdefault(header.id, _Local(folder, mark, first.offset + first.size, end))
+        return found
+
+    def _header_text(self, local: _Local) -> bytes:
+        header = read_header(local.folder)
+        root = find_root(Path(header.project))
+        about = {"repository": _address_of(root), "inside": os.path.relpath(header.project, root)}
+        return json.dumps({**header_data(header), **about}, ensure_ascii=False).encode("utf-8", "replace")
+
+    def _header(self, session_id: str, other: _Theirs) -> SessionHeader:
+        """The header for this machine: the folder of the same repository here, else as it was there."""
+        [data] = self._remote.read(other.header).values()
+        about = json.loads(data)
+        address, inside = str(about.pop("repository", "")), str(about.pop("inside", "."))
+        header = header_from(about)
+        if header.id != session_id:
+            raise BadRecordError("its header has another id")
+        for root in (root for root in map(find_root, self._projects) if address and _address_of(root) == address):
+            folder = (root / inside).resolve()
+            is_inside = folder == root.resolve() or root.resolve() in folder.parents
+            return replace(header, project=str(folder if is_inside and folder.is_dir() else root))
+        return header
+
+
+def _by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
+    found: dict[str, _Theirs] = {}
+    for path, blob in sorted(tree.items()):
+        match path.split("/"):
+            case ["s", session_id, "header"] if _ID.fullmatch(session_id):
+                found.setdefault(session_id, _Theirs()).header[path] = blob
+            case ["s", session_id, "chunks", name] if _ID.fullmatch(session_id) and _CHUNK_NAME.fullmatch(name):
+                found.setdefault(session_id, _Theirs()).chunks[path] = blob
+            case ["s", session_id, "outputs", name] if _ID.fullmatch(session_id) and _OUTPUT.fullmatch(name):
+                found.setdefault(session_id, _Theirs()).outputs[path] = blob
+    return {session_id: theirs for session_id, theirs in found.items() if theirs.header}
+
+
+def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
+    for path, data in outputs.items():
+        name = path.rpartition("/")[2]
+        if not (folder / OUTPUTS / name).exists():
+            (folder / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
+            replace_file(folder / OUTPUTS, name, data)
+
+
+def _mark_of(folder: Path) -> tuple[int, int]:
+    found = (folder / FILE_NAME).stat()
+    return found.st_size, found.st_mtime_ns
+
+
+@cache
+def _address_of(root: Path) -> str:
+    """The address of a repository, the same for ssh and https, without a password; empty where it has none."""
+    try:
+        address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
+    except GitError:
+        return ""
+    plain = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
+    return re.sub(r"\.git/?$", "", plain.replace(":", "/", 1)).rstrip("/").lower()
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -1,0 +1,211 @@
+"""Sessions of two machines over a real git remote."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from ouro.errors import UsageError
+from ouro.memory.manager import MemoryManager
+from ouro.memory.session_remote import SessionRemote
+from ouro.memory.session_sync import SessionSync
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import ToolCall, ToolReply, assistant, tool, user
+
+LONG = "an output of many words " * 1_500
+
+
+def git(folder, *arguments):
+    command = ["git", "-c", "user.email=a@b", "-c", "user.name=a", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
+
+
+class Machine:
+    """A home with sessions, and a clone of the project somewhere."""
+
+    def __init__(self, root, remote):
+        self.root, self.remote = root, remote
+        self.project = root / "work" / "app"
+        (self.project / "sub").mkdir(parents=True)
+        git(self.project, "init", "-q")
+        git(self.project, "remote", "add", "origin", f"https://{root.name}@example.org/me/App.git")
+        self.store = YamlFileMemoryStore(root / "sessions")
+
+    def sync(self, *, encrypt=False, remote=None):
+        there = SessionRemote(self.root / "sessions.git", self.root / "sessions.key", str(remote or self.remote))
+        return SessionSync(self.root / "sessions", there, [self.project], lambda _what: None).run(encrypt=encrypt)
+
+    async def start(self, *texts):
+        memory = MemoryManager.start(self.store, project=str(self.project / "sub"), model="m")
+        for text in texts:
+            await memory.add(user(text))
+        await memory.close()
+        return memory.session_id
+
+    async def go_on(self, session_id, *messages):
+        memory = await MemoryManager.resume(self.store, session_id, project=str(self.project))
+        for message in messages:
+            await memory.add(user(message) if isinstance(message, str) else message)
+        await memory.close()
+
+    async def said(self, session_id):
+        return [entry.text for entry in (await self.messages(session_id))]
+
+    async def messages(self, session_id):
+        loaded = await MemoryManager.resume(self.store, session_id, project="", read_only=True)
+        return loaded.messages()
+
+    async def infos(self):
+        return {info.id: info for info in await self.store.list_sessions()}
+
+
+@pytest.fixture
+def remote(tmp_path):
+    git(tmp_path, "init", "-q", "--bare", "remote.git")
+    return tmp_path / "remote.git"
+
+
+@pytest.fixture
+def machines(tmp_path, remote):
+    return Machine(tmp_path / "one", remote), Machine(tmp_path / "two", remote)
+
+
+async def test_a_session_goes_on_elsewhere_and_comes_back_and_only_new_records_travel(machines):
+    one, two = machines
+    calls = (assistant("Look.", ToolCall("c", "read", {})), tool(ToolReply("c", "read", LONG)))
+    session = await one.start("first", "second")
+    await one.go_on(session, *calls)
+    report = one.sync()
+    assert (report.sent, report.received) == ((session,), ())
+    assert two.sync().received == (session,)
+    assert await two.messages(session) == await one.messages(session)
+    assert (await two.infos())[session].project == str(two.project / "sub")
+    await two.go_on(session, "from two")
+    sent = two.sync()
+    assert sent.sent == (session,)
+    assert sent.bytes_sent < 200 < report.bytes_sent
+    assert one.sync().received == (session,)
+    assert (await one.said(session))[-1] == "from two"
+    for machine in machines:
+        nothing = machine.sync()
+        assert (nothing.sent, nothing.received, nothing.bytes_sent) == ((), (), 0)
+
+
+async def test_what_was_said_on_both_machines_becomes_a_fork(machines):
+    one, two = machines
+    session = await one.start("first")
+    one.sync()
+    two.sync()
+    await one.go_on(session, "on one")
+    await two.go_on(session, "on two")
+    one.sync()
+    report = two.sync()
+    [fork] = report.forks
+    assert await two.said(session) == ["first", "on one"]
+    assert await two.said(fork) == ["first", "on two"]
+    assert (await two.infos())[fork].fork_of == session
+    assert one.sync().received == (fork,)
+    assert await one.said(fork) == ["first", "on two"]
+    assert one.sync().sent == two.sync().sent == ()
+
+
+async def test_two_machines_that_push_at_once_both_arrive(machines, monkeypatch):
+    one, two = machines
+    first, second = await one.start("on one"), await two.start("on two")
+    push, others = SessionRemote.push, [two]
+
+    def push_after_the_other(self, commit):
+        if others:
+            others.pop().sync()
+        return push(self, commit)
+
+    monkeypatch.setattr(SessionRemote, "push", push_after_the_other)
+    one.sync()
+    two.sync()
+    for machine in machines:
+        assert set(await machine.infos()) == {first, second}
+
+
+async def test_an_open_session_waits_and_a_deleted_one_does_not_come_back(machines):
+    one, two = machines
+    kept, gone = await one.start("first"), await one.start("other")
+    one.sync()
+    two.sync()
+    await one.go_on(kept, "more")
+    await one.go_on(gone, "more")
+    one.sync()
+    held = await MemoryManager.resume(two.store, kept, project="")
+    await held.pager.loaded()
+    await two.store.delete_session(gone)
+    assert two.sync().skipped == (kept,)
+    await held.add(user("meanwhile"))
+    await held.close()
+    [fork] = two.sync().forks
+    assert await two.said(fork) == ["first", "meanwhile"]
+    assert set(await two.infos()) == {kept, fork}
+
+
+async def test_an_edited_file_replaces_the_one_that_was_not_changed(machines):
+    one, two = machines
+    session = await one.start("first", "secind")
+    one.sync()
+    two.sync()
+    [file] = (one.root / "sessions").glob("*/session.yaml")
+    file.write_text(file.read_text().replace("secind", "second"))
+    assert one.sync().sent == (session,)
+    assert two.sync().forks == ()
+    assert await two.said(session) == ["first", "second"]
+
+
+async def test_an_encrypted_remote_holds_no_words_and_opens_only_with_the_key(machines, remote):
+    one, two = machines
+    session = await one.start("the heron flies")
+    one.sync(encrypt=True)
+    blobs = git(remote, "cat-file", "--batch", "--batch-all-objects")
+    assert b"heron" not in blobs
+    assert b"project" not in blobs
+    with pytest.raises(UsageError, match="the key is not here"):
+        two.sync()
+    key = two.root / "sessions.key"
+    key.write_text("no key")
+    with pytest.raises(UsageError, match="is not a key"):
+        two.sync()
+    key.write_text("A" * 43 + "=")
+    with pytest.raises(UsageError, match="cannot be opened with"):
+        two.sync()
+    key.write_bytes((one.root / "sessions.key").read_bytes())
+    assert two.sync().received == (session,)
+    assert await two.said(session) == ["the heron flies"]
+    # The remote claims to hold nothing sealed: it gets no word.
+    git(remote, "update-ref", "-d", "refs/heads/ouro-sessions")
+    plain = Machine(one.root.parent / "three", remote)
+    await plain.start("x")
+    plain.sync()
+    with pytest.raises(UsageError, match="are not encrypted"):
+        one.sync()
+
+
+async def test_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
+    one, two = machines
+    session = await one.start("first")
+    one.sync()
+    git(tmp_path, "clone", "-q", "-b", "ouro-sessions", str(remote), "clone")
+    clone = tmp_path / "clone"
+    other = "11111111-1111-4111-8111-111111111111"
+    for name, text in {
+        "s/..%2f/header": "{}",
+        f"s/{other}/header": (clone / f"s/{session}/header").read_text(),
+        f"s/{other}/chunks/000000-0123456789abcdef": "---\nmessage: 1\nrole: user\ntext: cut",
+        f"s/{session}/outputs/evil": "x",
+    }.items():
+        path = clone / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    git(clone, "add", "-A")
+    git(clone, "commit", "-qm", "x")
+    git(clone, "push", "-q")
+    report = two.sync()
+    assert (report.received, report.skipped) == ((session,), (other,))
+    assert set(await two.infos()) == {session}
+    assert not list(two.root.rglob("evil"))
