@@ -6,42 +6,6 @@ import re
 from collections.abc import Iterable
 
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
-_OURS = {
-    "Bash": "shell",
-    "Read": "read",
-    "NotebookRead": "read",
-    "LS": "glob",
-    "Glob": "glob",
-    "Grep": "grep",
-    "Edit": "write",
-    "MultiEdit": "write",
-    "Write": "write",
-    "NotebookEdit": "write",
-    "WebFetch": "web_fetch",
-    "WebSearch": "web_search",
-    "Task": "subagent",
-    "Agent": "subagent",
-    "TodoWrite": "todo",
-    "AskUserQuestion": "ask_user",
-    "Skill": "skill",
-}
-"""`write` stands for every tool that changes files."""
-
-
-def own_rule(name: str) -> str:
-    """The permission rule of ouro for one tool of a list; a name that is ouro's already stays. Empty: not a rule."""
-    found = _RULE.fullmatch(name.strip())
-    if found is None:
-        return ""
-    head, pattern = found[1], (found[2] or "").strip()
-    if head.startswith("mcp__"):
-        server, _, tool = head.removeprefix("mcp__").partition("__")
-        return f"mcp({server}.{tool or '*'})"
-    pattern = re.sub(r":\*$", " *", pattern).removeprefix("domain:")
-    head = _OURS.get(head, head)
-    return f"{head}({pattern})" if pattern and pattern != "*" else head
-
-
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),
     "write": ("Write", "write_file"),
@@ -60,6 +24,23 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "web_search": ("WebSearch",),
 }
 """By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
+_CHANGING = ("write", "edit", "apply_patch")
+_RULES = {other: "write" if tool in _CHANGING else tool for tool, others in NAMES_ELSEWHERE.items() for other in others}
+"""What a rule of ouro names; `write` stands for every tool that changes files."""
+
+
+def own_rule(name: str) -> str:
+    """The permission rule of ouro for one tool of a list; a name that is ouro's already stays. Empty: not a rule."""
+    found = _RULE.fullmatch(name.strip())
+    if found is None:
+        return ""
+    head, pattern = found[1], (found[2] or "").strip()
+    if head.startswith("mcp__"):
+        server, _, tool = head.removeprefix("mcp__").partition("__")
+        return f"mcp({server}.{tool or '*'})"
+    pattern = re.sub(r":\*$", " *", pattern).removeprefix("domain:")
+    head = _RULES.get(head, head)
+    return f"{head}({pattern})" if pattern and pattern != "*" else head
 
 
 def names_elsewhere(tool: str) -> tuple[str, ...]:
