@@ -62,17 +62,12 @@ def find_servers(
     for place, source in sources:
         try:
             entries = read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
-            entries = _entries(entries, place)
+            found, problems = usable_servers(entries, place)
         except ConfigError as error:
             notices.append(f"{error.message} None of its MCP servers is used.")
             continue
-        for name, entry in entries.items():
-            try:
-                server = _server(entry, f"`{name}`")
-                check_server(name, server)
-            except ConfigError as error:
-                notices.append(f"An MCP server in {place} is left out. {error.message}")
-                continue
+        notices += problems
+        for name, server in found.items():
             if servers.setdefault(name, server) != server:
                 notices.append(f"MCP server {name}: another definition is used, not that in {place}.")
     return Registry(servers, off, tuple(notices))
@@ -120,6 +115,25 @@ def read_json(path: Path) -> dict[str, Any]:
 def servers_in(entries: Any, where: str) -> dict[str, McpServerSettings]:
     """The servers of an `mcpServers` object, as Claude Code and others write it. Raises ConfigError."""
     return {name: _server(entry, f"{where}: `{name}`") for name, entry in _entries(entries, where).items()}
+
+
+def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSettings], list[str]]:
+    """The servers of an `mcpServers` object that can be used, and a line for each that cannot.
+
+    Raises:
+        ConfigError: it is not an object.
+    """
+    found: dict[str, McpServerSettings] = {}
+    problems: list[str] = []
+    for name, entry in _entries(entries, where).items():
+        try:
+            server = _server(entry, f"`{name}`")
+            check_server(name, server)
+        except ConfigError as error:
+            problems.append(f"An MCP server in {where} is left out. {error.message}")
+        else:
+            found[name] = server
+    return found, problems
 
 
 def _entries(entries: Any, where: str) -> Mapping[str, Any]:

@@ -117,6 +117,18 @@ def test_a_broken_file_of_another_program_is_named(shell, tmp_path, text):
     assert ".claude.json" in err
 
 
+def test_a_wrong_entry_of_another_program_costs_itself_alone(shell, tmp_path):
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text(
+        '[mcp_servers.bad]\ncommand = "x"\ntool_timeout_sec = "soon"\nenv_http_headers = 3\n'
+        '[mcp_servers.good]\ncommand = "y"\ntool_timeout_sec = 2.5\n'
+    )
+    _, _, err = shell("import", "--all")
+    assert "config.toml is left out. `bad`: Expected `int`" in err
+    written = json.loads((get_home() / "mcp.json").read_text())["mcpServers"]
+    assert written == {"good": {"command": "y", "timeout_seconds": 2}}
+
+
 def test_settings_show_servers_without_their_secrets(shell, capsys):
     from ouro.cli import main
 
