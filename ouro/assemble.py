@@ -331,6 +331,7 @@ class _SessionBuilder:
             self.transcript,
             self.tasks,
             options.captures,
+            lambda: self.confinement,
         )
         return ExtensionBuilder(self.root, options.cwd, settings, ground.trust, ground.trusted, COMMAND_NAMES, mcp)
 

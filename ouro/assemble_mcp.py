@@ -31,7 +31,7 @@ from ouro.mcp import (
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_in_background
 from ouro.messages import assistant, system, user
-from ouro.safety import child_environment
+from ouro.safety import Confinement, child_environment
 from ouro.session.turn import SessionTasks
 from ouro.settings import McpSettings
 from ouro.tools.tool import AnyTool
@@ -55,6 +55,7 @@ class McpBuilder(msgspec.Struct, frozen=True):
     transcript: MemoryManager
     tasks: SessionTasks
     has_user: bool
+    confinement: Callable[[], Confinement]
 
     def build(self, problems: list[str], plugins: Mapping[str, Any]) -> McpServers:
         """The servers, not started; what is wrong with their files is added to `problems`. Blocks.
@@ -76,6 +77,7 @@ class McpBuilder(msgspec.Struct, frozen=True):
             self._notify,
             self._on_question,
             self.has_user,
+            lambda argv: self.confinement().wrap(argv, "workspace"),
         )
         return McpServers(registry, Approvals(), host)
 

@@ -242,6 +242,8 @@ class McpServerSettings:
     """For OAuth servers where clients do not register themselves."""
     client_secret: str = ""
     enabled: bool = True
+    sandbox: bool = False
+    """Run the program in the sandbox, as commands in `edit`."""
     timeout_seconds: int = 120
     """To start, and between two signs of life in a call."""
     tools: tuple[str, ...] = ()

@@ -79,7 +79,8 @@ async def diff(front_end: FrontEnd, argument: str) -> None:
         text, since = await changes(front_end.session.cwd), "the last commit"
     front_end.show(block(_cut(text), "diff") if text.strip() else f"No changes since {since}.")
     if argument and text.strip():
-        front_end.say(f"Undo one: /undo FILE {argument}, /undo FILE#HUNK {argument}")
+        back = "" if argument == "1" else f" {argument}"
+        front_end.say(f"/undo FILE{back} undoes one file of it, /undo FILE#ID{back} one hunk.")
 
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

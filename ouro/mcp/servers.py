@@ -67,6 +67,8 @@ class Host(msgspec.Struct, frozen=True):
     on_question: Callable[[str, str, Line], Awaitable[Line]]
     """Answers what a server asks (its name, `elicit` or `sample`, what)."""
     has_user: bool = True
+    confine: Callable[[Sequence[str]], Sequence[str]] = tuple
+    """Returns the command that runs a command in the sandbox."""
 
 
 class McpServer:
@@ -150,7 +152,7 @@ class McpServers:
             ServerFailed: it wants no login, or the login failed.
         """
         await self._stop(server)
-        request = {**self._open_request(server), "login": True, "timeout": LOGIN_SECONDS}
+        request = {**await asyncio.to_thread(self._open_request, server), "login": True, "timeout": LOGIN_SECONDS}
         async with aclosing(self._process().ask("open", request)) as lines:
             async for line in lines:
                 self._raise_error(line)
@@ -247,7 +249,7 @@ class McpServers:
         try:
             await self._slots.acquire()
             slot = True
-            request = self._open_request(server)
+            request = await asyncio.to_thread(self._open_request, server)
             async with aclosing(self._process().ask("open", request)) as lines:
                 async for line in lines:
                     self._raise_error(line)
@@ -271,9 +273,10 @@ class McpServers:
     def _open_request(self, server: McpServer) -> Line:
         host = self._host
         settings = expanded(server.settings, os.environ, host.secrets)
+        command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
         return {
             "name": server.name,
-            "command": [settings.command, *settings.args] if settings.command else [],
+            "command": [*host.confine(command)] if command and settings.sandbox else command,
             "environment": server_environment(host.environment, settings),
             "cwd": str((host.cwd / Path(settings.cwd).expanduser()) if settings.cwd else host.cwd),
             "url": settings.url,

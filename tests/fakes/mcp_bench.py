@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ouro.mcp import Approvals, Host, McpServers, Registry
@@ -30,11 +31,13 @@ class Bench:
         self.asked: list[tuple] = []
         self.answers: dict[str, dict] = {}
         self.opened: list[McpServers] = []
+        self.confine: Callable[[Sequence[str]], Sequence[str]] = list
 
     def open(self, has_user: bool = True, off=(), **servers: McpServerSettings) -> McpServers:
         host = Host(
             self.folder, child_environment({"PATH": PATH, "MY_API_KEY": "k" * 20, "HOME": "/h"}),
             ("provider-key-1234",), lambda text, _level: self.told.append(text), self._on_question, has_user,
+            lambda argv: self.confine(argv),
         )  # fmt: skip
         made = McpServers(Registry(servers, frozenset(off)), Approvals(self.folder / "approved"), host)
         made.start()

@@ -7,12 +7,14 @@ Run as a program: the first argument is a JSON object: `tools` (names), `describ
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 GIVEN = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 OUT = sys.stdout.buffer
@@ -23,6 +25,10 @@ LIES = {
 BIG = 100 * 1024 * 1024
 numbers = iter(range(1000, 10_000))
 state = {"describe": os.environ.get("DESCRIBE") or GIVEN.get("describe", "Say a text back.")}
+
+if touched := os.environ.get("TOUCH"):
+    with contextlib.suppress(OSError):
+        Path(touched).touch()
 
 
 def send(message):

@@ -161,6 +161,8 @@ def test_x6_a_pattern_never_becomes_an_option(root):
         "unzip -d /opt a.zip",
         "git clone x /opt/y",
         "env X=1 cp a.txt /opt",
+        "sed -i -e s/a/b/ ~/x",
+        "sed -i s/a/b/ /opt/x",
         "for x in 1; do cp a.txt /opt; done",
     ],
 )

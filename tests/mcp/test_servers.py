@@ -12,6 +12,7 @@ from fakes.mcp_bench import FAKE, Bench, fake
 
 from ouro.errors import ToolError
 from ouro.mcp.servers import ServerFailed
+from ouro.safety import Confinement
 from ouro.settings import McpServerSettings
 
 
@@ -79,6 +80,24 @@ async def test_f4_a_server_gets_no_keys_and_no_more_than_it_needs(bench: Bench):
     servers = bench.open(one=fake(more={"env": {"OWN": "value"}}))
     found = json.loads((await servers.call(await servers.ready("one"), "environment", {}, silent)).text)
     assert {"PATH", "HOME", "OWN"} <= found.keys() <= {"PATH", "HOME", "OWN", "TERM", "LC_CTYPE"}
+
+
+async def test_b5_a_server_in_the_sandbox_answers_and_cannot_write_outside(bench: Bench, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "w").mkdir()
+    bench.folder = tmp_path / "w"
+    confinement = Confinement(bench.folder, tmp_path / "state", visible=[FAKE.parent, Path(sys.prefix)])
+    if not confinement.is_on:
+        pytest.skip("no sandbox works here")
+    bench.confine = lambda argv: confinement.wrap(argv, "workspace")
+    more = {"env": {"TOUCH": str(tmp_path / "outside" / "made")}}
+    servers = bench.open(inside=fake(more={**more, "sandbox": True}), outside=fake(more=more))
+    assert (await servers.call(await servers.ready("inside"), "echo", {"text": "hi"}, silent)).text == "hi"
+    await servers.ready("inside")
+    assert not (tmp_path / "outside" / "made").exists()
+    await servers.ready("outside")
+    assert (tmp_path / "outside" / "made").exists()
+    confinement.close()
 
 
 async def test_a_variable_with_the_key_of_a_provider_is_given_to_no_server(bench: Bench, monkeypatch):

@@ -160,7 +160,9 @@ def written_paths(command: Command) -> tuple[Word, ...]:
     operands = tuple(word for word in words if not word.text.startswith("-"))
     found = [*operands[_WRITTEN_OPERANDS[name]]] if name in _WRITTEN_OPERANDS else []
     if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word.text) for word in words):
-        found += operands[1:] or operands
+        scripts = set(_values(words, ["-e", "--expression", "-f", "--file"]))
+        files = tuple(word for word in operands if word not in scripts)
+        found += files if scripts else operands[1:] or operands
     elif name == "dd":
         found += [Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")]
     elif name == "git" and {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
