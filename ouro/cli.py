@@ -204,7 +204,8 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
                           help="answer PROMPT (and standard input) on standard output")  # fmt: skip
     headless.add_argument("--output", choices=("text", "json", "stream-json"), default="text")
     headless.add_argument("--input", choices=("text", "stream-json"), default="text")
-    headless.add_argument("--schema", default="", metavar="FILE", help="the answer must fit this JSON schema")
+    headless.add_argument("--schema", default="", metavar="FILE",
+                          help="the answer must fit this JSON schema, of a file or as text")  # fmt: skip
     headless.add_argument("--max-turns", type=_positive_integer, metavar="N", help="model calls")
     headless.add_argument("--max-cost", type=_positive, metavar="DOLLARS")
     return parser
@@ -238,7 +239,7 @@ def _run(args: argparse.Namespace) -> int:
             hint = "Name a session: an id, words of its title, or `latest`."
             raise UsageError("stdin is not a terminal: no session can be picked.", hint)
         prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
-        options = HeadlessOptions(prompt, args.input, args.output, Path(args.schema) if args.schema else None)
+        options = HeadlessOptions(prompt, args.input, args.output, args.schema)
         return asyncio.run(run_headless(_opener(args), _request(args), options))
     from ouro.frontends.tui.first_frame import can_draw
 
@@ -312,8 +313,10 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
 
 
 def _options(args: argparse.Namespace, *, titles: bool) -> Options:
+    from ouro.extensions.tool_names import demand_tools
     from ouro.options import Options
 
+    demand_tools((*args.allow, *args.deny))
     return Options(
         cwd=_folder(args),
         model=args.model,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -14,6 +16,12 @@ from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0
 """Seconds; a repository for which git needs longer is described without its state."""
+
+_NAMED_FILE = re.compile(r"(?<!\S)@([^\s:]+)(?=\s|$)")
+_ENDING = re.compile(
+    r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
+    r"|toml|tsx?|txt|xml|ya?ml)"
+)
 
 MODE_NOTES = {
     "ask": "ask (the user is asked before files are changed and commands are run)",
@@ -47,6 +55,16 @@ class Environment:
 
     async def whole(self) -> str:
         return self._text(await self._now(None), None)
+
+    def missing_files(self, text: str) -> list[str]:
+        """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` name none."""
+        named = dict.fromkeys(found[1].rstrip(".,;:!?)") for found in _NAMED_FILE.finditer(text))
+        paths = {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
+        return [
+            name
+            for name, path in paths.items()
+            if (_ENDING.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir())) and not os.path.lexists(path)
+        ]
 
     def clear(self) -> None:
         """Return all of it again: the model's context does not hold it any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -46,8 +46,8 @@ class FrontEnd(Protocol):
         """Empty if the terminal sets the colours."""
         ...
 
-    def set_theme(self, name: str) -> None:
-        """Use and save one of `themes`."""
+    def set_theme(self, name: str, *, save: bool = True) -> None:
+        """Use one of `themes`, and save it."""
         ...
 
     def show(self, markdown: str) -> None:
@@ -58,8 +58,14 @@ class FrontEnd(Protocol):
         """Show one line."""
         ...
 
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Let the user pick one; None if they cancel."""
+    async def choose(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        preview: Callable[[str], None] = lambda _value: None,
+    ) -> str | None:
+        """Let the user pick one; None if they cancel. A screen calls `preview` with each value that is marked."""
         ...
 
     async def choose_way_back(self) -> WayBack | None:

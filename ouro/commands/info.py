@@ -89,8 +89,14 @@ async def theme(front_end: FrontEnd, argument: str) -> None:
     if not front_end.themes:
         raise UsageError("Here the colours are those of your terminal.")
     choices = [Choice(name, name) for name in front_end.themes]
-    chosen = argument or await front_end.choose("Which colours?", choices, front_end.theme)
+    before = front_end.theme
+
+    def show(name: str) -> None:
+        front_end.set_theme(name, save=False)
+
+    chosen = argument or await front_end.choose("Which colours?", choices, before, show)
     if not chosen:
+        show(before)
         return
     if chosen not in front_end.themes:
         raise UsageError(f"There is no theme {chosen!r}. There are: {', '.join(front_end.themes)}.")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
+
+from ouro.errors import UsageError
 
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
@@ -24,6 +27,8 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "web_search": ("WebSearch",),
 }
 """By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
+_OTHER_HEADS = ("run", "net", "mcp", "mcp_call", "mcp_read", "tool_search", "memory_search")
+"""What a permission rule can name beside these: effects, and tools that are ouro's alone."""
 _CHANGING = ("write", "edit", "apply_patch")
 _RULES = {other: "write" if tool in _CHANGING else tool for tool, others in NAMES_ELSEWHERE.items() for other in others}
 """What a rule of ouro names; `write` stands for every tool that changes files."""
@@ -56,6 +61,17 @@ def own_names(name: str) -> tuple[str, ...]:
     return tuple(
         tool for tool, names in NAMES_ELSEWHERE.items() if wanted in {known.casefold() for known in (tool, *names)}
     )
+
+
+def demand_tools(rules: Iterable[str]) -> None:
+    """Raises UsageError where a permission rule names neither a tool nor an effect: it would do nothing."""
+    for rule in rules:
+        head = rule.partition("(")[0].strip()
+        if not head or "*" in head or head in NAMES_ELSEWHERE or head in _OTHER_HEADS:
+            continue  # `parse_rule` says what is wrong with an empty one
+        names = own_names(head) or get_close_matches(head, (*NAMES_ELSEWHERE, *_OTHER_HEADS), 3)
+        hint = f"Did you mean {' or '.join(names)}?" if names else f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
+        raise UsageError(f"`{head}` in the rule `{rule}` is not a tool of ouro.", hint)
 
 
 def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -89,6 +89,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         context += [report.context for report in self.reports()]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
         todos, is_shown = self.plan.items, bool(added)
+        missing = self.environment.missing_files(text)
 
         def on_event(event: Event) -> None:
             nonlocal todos, is_shown
@@ -99,6 +100,9 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 is_shown = False
             else:
                 emit(event)
+            if missing and isinstance(event, Prompted):
+                emit(Said(f"There is no file {', '.join(missing)}. The message was sent as it is.", "warning"))
+                missing.clear()
             for recalled in self.memory.on_event(event):
                 emit(recalled)
 

@@ -157,6 +157,8 @@ def test_export_and_import(ouro, inside, tmp_path):
     notes.write_text("- Always be kind\n- always answer in german\n")
     code, out, _ = ouro("import", str(notes), "--dry-run", "--json")
     assert (code, json.loads(out)["counts"], json.loads(out)["doubles"]) == (0, {"user/preferences": 1}, 1)
+    assert json.loads(out)["entries"] == [{"place": "user/preferences", "text": "Always be kind"}]
+    assert re.search(r"user/preferences`? +Always be kind", ouro("import", str(notes), "--dry-run")[1])
     assert "Always be kind" not in ouro("list")[1]
     assert undo_of(ouro("import", str(notes), "--yes")[1])
     assert "Always be kind" in ouro("list")[1]

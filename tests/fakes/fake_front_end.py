@@ -26,7 +26,7 @@ class FakeFrontEnd:
         self.redrawn = 0
         self.left = False
 
-    def set_theme(self, name):
+    def set_theme(self, name, *, save=True):
         self.theme = name
 
     def show(self, markdown):
@@ -35,7 +35,7 @@ class FakeFrontEnd:
     def say(self, text, level="info"):
         self.said.append((level, text))
 
-    async def choose(self, title, choices, current=""):
+    async def choose(self, title, choices, current="", preview=lambda _value: None):
         self.asked.append((title, tuple(choices), current))
         return self.picks.pop(0) if self.picks else None
 

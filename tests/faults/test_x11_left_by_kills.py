@@ -52,12 +52,13 @@ def header(number: int) -> SessionHeader:
 
 async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, tmp_path):
     memory, state = home / ".ouro" / "memory", home / ".ouro" / "history.git" / "user.git" / "ouro"
-    for folder in (memory, state, tmp_path):
+    checkpoints = home / ".ouro" / "checkpoints" / "project-1" / "info"
+    for folder in (memory, state, checkpoints, tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         for name in (".facts.md.4190000.0123abcd.tmp", f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"):
             (folder / name).touch()
     await tell_orphans(lambda _text: None, tmp_path)
-    for folder in (memory, state, tmp_path):
+    for folder in (memory, state, checkpoints, tmp_path):
         assert sorted(path.name for path in folder.glob(".*.tmp")) == sorted(
             [f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"]
         )

@@ -206,7 +206,7 @@ async def test_a_question_of_the_agent_is_waved_away():
 def schema_file(tmp_path, schema=ADDRESS):
     path = tmp_path / "schema.json"
     path.write_text(schema if isinstance(schema, str) else json.dumps(schema))
-    return path
+    return str(path)
 
 
 async def test_schema_is_told_to_the_model_and_the_fitting_answer_is_data(tmp_path):
@@ -236,9 +236,16 @@ async def test_a_third_misfit_is_the_end(tmp_path):
     [("{", "is not JSON"), ('{"type": 7}', "not a JSON schema"), (None, "cannot be read")],
 )
 async def test_a_bad_schema_is_wrong_usage(tmp_path, schema, message):
-    path = schema_file(tmp_path, schema) if schema else tmp_path / "missing.json"
+    path = schema_file(tmp_path, schema) if schema else str(tmp_path / "missing.json")
     with pytest.raises(UsageError, match=message):
         await headless(FakeSession(), schema=path)
+
+
+async def test_a_schema_may_be_written_on_the_command_line():
+    run = await headless(FakeSession([says('{"street": "A"}')]), output="json", schema=' {"type": "object"}')
+    assert json.loads(run.out)["data"] == {"street": "A"}
+    with pytest.raises(UsageError, match="in --schema is not JSON"):
+        await headless(FakeSession(), schema="{type: object}")
 
 
 async def test_a_schema_never_fetches_what_it_refers_to(tmp_path):

@@ -92,7 +92,7 @@ async def test_each_line_of_a_run_matches_it(repository):
     schema = repository / "schema.json"
     schema.write_text('{"type": "integer"}')
     model = ScriptedModel([call("read", path="api.py"), call("write", path="x", content="y"), "7"])
-    options = HeadlessOptions("How many?", output="stream-json", schema=schema)
+    options = HeadlessOptions("How many?", output="stream-json", schema=str(schema))
     out = io.StringIO()
     await run_headless(opener(Options(repository, ready_model=model)), OpenRequest(), options, Streams(None, out, None))
     lines = [json.loads(line) for line in out.getvalue().splitlines()]

@@ -18,6 +18,7 @@ from ouro.events import (
     QuestionClosed,
     Replied,
     Reply,
+    Said,
     TodosChanged,
     ToolFinished,
     ToolProgress,
@@ -275,4 +276,22 @@ async def test_a_line_of_the_user_that_cannot_be_undone_is_asked_about_first(rep
             session.answer(event.question_id, Reply((answer,)))
     assert (repository / "new.txt").exists() is is_there
     assert [event async for event in session.run_shell("ls", share=False) if isinstance(event, QuestionAsked)] == []
+    await session.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("look at @nofile.py and @api.py.", ["nofile.py"]),
+        ("see @src/none, @src", ["src/none"]),
+        ("use @pytest.fixture, @app.get, @types/node and a@b.py, @dataclass", []),
+        ("@none.md @none.md?", ["none.md"]),
+    ],
+)
+async def test_a_named_file_that_does_not_exist_is_said(repository, text, missing):
+    (repository / "src").mkdir(exist_ok=True)
+    session = await opener(Options(repository, ready_model=ScriptedModel(["ok"])))(OpenRequest())
+    events = [event async for event in session.send(text)]
+    said = [event.text for event in events if isinstance(event, Said) and event.text.startswith("There is no file")]
+    assert said == [f"There is no file {name}. The message was sent as it is." for name in missing]
     await session.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from acp import schema as acp
@@ -44,7 +44,7 @@ class EditorFrontEnd:
     def session(self) -> Session:
         return self._editor.session
 
-    def set_theme(self, name: str) -> None:
+    def set_theme(self, name: str, *, save: bool = True) -> None:
         """Do nothing: the editor sets the colours."""
 
     def show(self, markdown: str) -> None:
@@ -53,7 +53,13 @@ class EditorFrontEnd:
     def say(self, text: str, level: Level = "info") -> None:  # noqa: ARG002 (the text says it)
         self._editor.send([notice(text)])
 
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+    async def choose(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        preview: Callable[[str], None] = lambda _value: None,  # noqa: ARG002 (an editor marks nothing)
+    ) -> str | None:
         if len(choices) > MAX_CHOICES:
             names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)
             self.show(f"{clean(title)} Name one behind the command:\n\n{clean(names)}")

@@ -44,18 +44,21 @@ class AnswerSchema:
         self._validator = kind(schema, registry=registry)
 
     @classmethod
-    def load(cls, path: Path) -> AnswerSchema:
-        """The schema of a file.
+    def load(cls, source: str) -> AnswerSchema:
+        """The schema in a file, or in a text that begins with `{`.
 
         Raises:
-            UsageError: the file cannot be read, or holds no JSON schema.
+            UsageError: the file cannot be read, or it is no JSON schema.
         """
+        is_text = source.lstrip().startswith("{")
+        name = "in --schema" if is_text else source
         try:
-            schema = json.loads(path.read_text(encoding="utf-8"))
+            schema = json.loads(source if is_text else Path(source).read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsageError(f"The schema {path} cannot be read: {error.strerror}.") from error
+            hint = 'Name a file, or write the schema itself: --schema \'{"type": "object"}\'.'
+            raise UsageError(f"The schema {source} cannot be read: {error.strerror}.", hint) from error
         except ValueError as error:
-            raise UsageError(f"The schema {path} is not JSON: {error}.") from error
+            raise UsageError(f"The schema {name} is not JSON: {error}.") from error
         return cls(schema)
 
     @classmethod

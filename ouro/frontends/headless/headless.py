@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TextIO
 
 from ouro import events
@@ -40,7 +39,8 @@ class HeadlessOptions:
     prompt: str = ""
     input: Literal["text", "stream-json"] = "text"
     output: OutputFormat = "text"
-    schema: Path | None = None
+    schema: str = ""
+    """A JSON schema, or the file that holds it."""
     decide: Callable[[events.PermissionAsked], events.Permit] | None = None
     """Answers permission questions in place of the user; without it they are refused."""
 

@@ -66,7 +66,7 @@ class ReplFrontEnd:
         assert self._turns.session is not None, "no session is open yet"
         return self._turns.session
 
-    def set_theme(self, name: str) -> None:
+    def set_theme(self, name: str, *, save: bool = True) -> None:
         """Do nothing: the terminal sets the colours."""
 
     def show(self, markdown: str) -> None:
@@ -75,7 +75,13 @@ class ReplFrontEnd:
     def say(self, text: str, level: Level = "info") -> None:
         self._printer.say(text, level)
 
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+    async def choose(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        preview: Callable[[str], None] = lambda _value: None,  # noqa: ARG002 (a line marks nothing)
+    ) -> str | None:
         values = [choice.value for choice in choices]
         self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))

@@ -79,9 +79,9 @@ class ScreenFrontEnd:
     def themes(self) -> Sequence[str]:
         return tuple(THEMES)
 
-    def set_theme(self, name: str) -> None:
+    def set_theme(self, name: str, *, save: bool = True) -> None:
         self._app.theme = name
-        if self._save_theme is not None:
+        if save and self._save_theme is not None:
             self._save_theme(name)
 
     def show(self, markdown: str) -> None:
@@ -90,8 +90,14 @@ class ScreenFrontEnd:
     def say(self, text: str, level: Level = "info") -> None:
         self._conversation.transcript.add(NoticeBlock(text, level))
 
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        return await self.result_of(Picker(title, choices, current))
+    async def choose(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        preview: Callable[[str], None] = lambda _value: None,
+    ) -> str | None:
+        return await self.result_of(Picker(title, choices, current, preview=preview))
 
     async def edit(self, text: str) -> str:
         return await external.edit(self._app, text)

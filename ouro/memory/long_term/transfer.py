@@ -80,10 +80,15 @@ class Import(msgspec.Struct, frozen=True):
     """Files of repositories that the user does not trust: then the whole import waits for approval."""
 
     @property
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """Each new entry, with its `scope/category`."""
+        lines = [(f"{s}/{c}", text) for s, core in self.lines.items() for c, texts in core.items() for text in texts]
+        return (*lines, *((f"{note.scope}/{note.category}", note.text) for note in self.notes))
+
+    @property
     def counts(self) -> dict[str, int]:
         """New entries, by `scope/category`."""
-        lines = {f"{s}/{c}": len(texts) for s, core in self.lines.items() for c, texts in core.items()}
-        return {**lines, **Counter(f"{note.scope}/{note.category}" for note in self.notes)}
+        return dict(Counter(place for place, _ in self.texts))
 
 
 class Imported(msgspec.Struct, frozen=True):

@@ -663,3 +663,23 @@ async def test_a_long_message_is_folded_in_the_transcript():
         assert "row 599" not in shown(pilot.app)
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "row 599" in shown(pilot.app))
+
+
+async def test_the_theme_list_shows_each_theme_and_esc_brings_back_the_old_one():
+    saved = []
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        pilot.app.front_end._save_theme = saved.append
+        before = pilot.app.theme
+        await pilot.press(*"/theme", "enter")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        await pilot.press("down")
+        await until(pilot, lambda: pilot.app.theme != before)
+        shown_then = pilot.app.theme
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.theme == before)
+        assert saved == []
+        await pilot.press(*"/theme", "enter")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: saved == [shown_then])

@@ -196,7 +196,13 @@ class Picker(Sheet[str | None]):
     """A list to choose from: arrows mark, typing filters or a digit chooses, Enter chooses."""
 
     def __init__(
-        self, title: str, choices: Sequence[Choice], current: str = "", search: str | None = None, grace: float = 0.0
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        current: str = "",
+        search: str | None = None,
+        grace: float = 0.0,
+        preview: Callable[[str], None] = lambda _value: None,
     ) -> None:
         """`search`: typed already; None: a short list is numbered in place of searched.
 
@@ -204,6 +210,7 @@ class Picker(Sheet[str | None]):
         """
         super().__init__()
         self._grace = grace
+        self._preview = preview
         self._accepts_from = 0.0
         self._title = title
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
@@ -234,6 +241,11 @@ class Picker(Sheet[str | None]):
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
         self._list.narrow(event.value)
+
+    @on(PickList.Marked)
+    def _show_marked(self) -> None:
+        if (marked := self._list.marked) is not None:
+            self._preview(marked.value)
 
     @on(Input.Submitted)
     @on(PickList.Picked)
