@@ -313,7 +313,7 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
 
 
 def _options(args: argparse.Namespace, *, titles: bool) -> Options:
-    from ouro.extensions.tool_names import demand_tools
+    from ouro.extensions import demand_tools
     from ouro.options import Options
 
     demand_tools((*args.allow, *args.deny))
