@@ -117,6 +117,8 @@ def test_a_decision_and_its_reversals(ouro, voices):
     screen.until(lambda: len(voices.said) == 3)
     screen.until_shows("↑300")
     screen.say("/compact")
+    screen.until_shows("Use this summary in place of the older messages?", "❯ 1 Use it")
+    screen.press("\r", lambda: not screen.shows("❯ 1 Use it"))
     screen.until_shows("Remembered, replaced (repo): User updates use optimistic locking", "/memory undo")
     screen.say("retries starved user updates. so row locks for user updates again, with a timeout of 50 ms")
     screen.until(lambda: len(voices.said) == 5)
@@ -155,14 +157,9 @@ def test_a_personal_style_in_two_repositories(ouro, voices, tmp_path):
     first, ouro.folder = ouro.folder, tmp_path / "other"
     ouro.folder.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=ouro.folder, check=True)
-    talk = Talk(ouro)
-    note = of_user(ouro)[text]
-    assert talk.say("write a function with early returns that greets somebody, as short functions") == {
-        note.id: "loaded"
-    }
-    talk.end()
-
-    assert text in voices.last
+    ouro.headless("-p", "write a function")
+    assert f"- {text}" in content(voices.said[-1].messages[0])
+    assert (ouro.home / "memory" / "preferences.md").read_text() == f"- {text}\n"
     assert (of_repository(first), of_repository(ouro.folder)) == ({}, {})
 
 
