@@ -76,10 +76,8 @@ class FrontEnd(Protocol):
         """Show the transcript again, after it changed, with a draft in the prompt."""
         ...
 
-    async def pick_session(
-        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
-    ) -> OpenRequest | None:
-        """Let the user pick a session, of those in `only`; `search` is typed already. None if they cancel."""
+    async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
+        """Let the user pick a session, of those in `only`; None if they cancel."""
         ...
 
     async def open(self, request: OpenRequest) -> None:

@@ -145,7 +145,7 @@ def count(value: Any) -> int:
     return json_types.count(value) or 0
 
 
-def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
+def picture(media_type: Any, data: Any) -> Image | Text:
     """An image from base64; a text in its place if it is not valid."""
     kind = word(media_type, 60) or "image/png"
     try:
@@ -154,9 +154,7 @@ def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
         raw = base64.b64decode(data, validate=True)
     except ValueError:
         raw = b""
-    return (
-        Image(kind, raw, name) if raw and kind.startswith("image/") else Text(f"[a picture ({kind}) that is not kept]")
-    )
+    return Image(kind, raw) if raw and kind.startswith("image/") else Text(f"[a picture ({kind}) that is not kept]")
 
 
 def picture_from_url(url: Any) -> Image | Text:

@@ -45,7 +45,7 @@ class FakeFrontEnd:
     def show_again(self, draft="", images=()):
         self.drafts.append((draft, tuple(images)))
 
-    async def pick_session(self, session_catalog, search="", only=()):
+    async def pick_session(self, session_catalog, only=()):
         self.asked.append((session_catalog, search, tuple(only)))
         return self.picks.pop(0) if self.picks else None
 

@@ -85,7 +85,6 @@ class EditorFrontEnd:
     async def pick_session(
         self,
         session_catalog: SessionCatalog,  # noqa: ARG002 (as FrontEnd names it)
-        search: str = "",  # noqa: ARG002
         only: Collection[str] = (),  # noqa: ARG002
     ) -> OpenRequest | None:
         raise UsageError(ELSEWHERE)

@@ -98,10 +98,8 @@ class ReplFrontEnd:
         if draft and not self._repl.fill(draft):
             self.say(f"The message was:\n{draft}")
 
-    async def pick_session(
-        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
-    ) -> OpenRequest | None:
-        return await SessionQuestion(self._printer, self._questions, session_catalog).ask(search, only)
+    async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
+        return await SessionQuestion(self._printer, self._questions, session_catalog).ask(only)
 
     async def begin(self, request: OpenRequest) -> bool:
         """Open the first session; returns False when the user cancels.

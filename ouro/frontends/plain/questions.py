@@ -246,10 +246,10 @@ class SessionQuestion:
         self._questions = questions
         self._session_catalog = session_catalog
 
-    async def ask(self, search: str = "", only: Collection[str] = ()) -> OpenRequest | None:
+    async def ask(self, only: Collection[str] = ()) -> OpenRequest | None:
         sessions = await self._session_catalog.sessions()
         matches = SessionMatches(sessions, self._session_catalog.is_here, only)
-        listed = await self._list(matches, search)
+        listed = await self._list(matches, "")
         while True:
             line = await self._questions.ask("session: ", str.strip)
             chosen = _NUMBERED.fullmatch(line)

@@ -194,13 +194,11 @@ class ScreenFrontEnd:
             if before is not None:
                 await before.close()
 
-    async def pick_session(
-        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
-    ) -> OpenRequest | None:
+    async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        picker = SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self.rename_open)
+        picker = SessionPicker(get_catalog, self.keymap, only=only, rename=self.rename_open)
         return await self.result_of(picker)
 
     def rename_open(self, session_id: str, title: str) -> bool:

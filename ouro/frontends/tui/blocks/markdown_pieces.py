@@ -41,7 +41,6 @@ class MarkdownPieces:
         self.finished: list[MarkdownPiece] = []
         self._open = ""
         self._seen = 0
-        self._blank_before = False
 
     def add(self, text: str) -> None:
         self._open += text

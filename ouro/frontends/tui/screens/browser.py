@@ -135,14 +135,14 @@ class Browser(Sheet[OpenRequest | None]):
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     FOCUSES_PAGE: ClassVar[bool] = True
 
-    def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any], search: str = "") -> None:  # noqa: A002
+    def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
         super().__init__()
         self._id = id
         self._keymap = keymap
         self._actions = keymap.of(place)
         self._has_message = False
         self._page_timer: Timer | None = None
-        self._search = Input(search, placeholder="type to search", compact=True, id="browser-search")
+        self._search = Input(placeholder="type to search", compact=True, id="browser-search")
         self._search.cursor_blink = False
         self._count = Static("reading …", id="browser-count", markup=False)
         self._heading = Static(id="browser-heading", markup=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,9 +45,8 @@ _LEAD = 8
 class SessionList(RowList[SessionMatch]):
     """Title and figures of each session; of a hit in its messages the found words."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
+    def __init__(self) -> None:
         super().__init__("browser-list")
-        self._now = now
         self.words: list[str] = []
         self.with_project = False
 
@@ -61,7 +59,7 @@ class SessionList(RowList[SessionMatch]):
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _width)
         info = row.info
-        figures = (age(info.updated_at, self._now()), f"{info.messages:,}", size(info.size), cost(info.cost))
+        figures = (age(info.updated_at, current_time()), f"{info.messages:,}", size(info.size), cost(info.cost))
         room = self._title_width()
         name = title(info) + (" (copy)" if info.fork_of else "")
         yield set_cell_size(fitted(name, room), room), "marked" if is_marked else ""
@@ -103,14 +101,12 @@ class SessionPicker(Browser):
         get_catalog: GetCatalog,
         keymap: Keymap,
         *,
-        search: str = "",
         only: Collection[str] = (),
         rename: Callable[[str, str], bool] = lambda _session_id, _title: False,
         esc: str = "closes",
-        now: Callable[[], datetime] = current_time,
     ) -> None:
         """`rename` renames a session that is open here and returns whether it was; `esc` labels the Esc key."""
-        super().__init__("session-picker", keymap, "sessions", SessionList(now), search)
+        super().__init__("session-picker", keymap, "sessions", SessionList())
         self.wants_to_leave = False
         """Ctrl+C closed it."""
         self._get_catalog = get_catalog
