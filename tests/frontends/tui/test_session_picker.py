@@ -76,11 +76,14 @@ def app_on(session_catalog, open_session, request=None):
     return OuroApp(SessionStart(open_session, request or OpenRequest(PICK)), look, open_catalog=open_catalog)
 
 
+@pytest.fixture(autouse=True)
+def at_noon(monkeypatch):
+    monkeypatch.setattr("ouro.frontends.tui.screens.session_picker.current_time", lambda: NOW)
+
+
 async def picking(pilot):
     """Until the picker has its list."""
     await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._matches)
-    pilot.app.screen._list._now = lambda: NOW
-    pilot.app.screen._show()
     return pilot.app.screen
 
 
