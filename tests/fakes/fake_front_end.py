@@ -46,7 +46,7 @@ class FakeFrontEnd:
         self.drafts.append((draft, tuple(images)))
 
     async def pick_session(self, session_catalog, only=()):
-        self.asked.append((session_catalog, search, tuple(only)))
+        self.asked.append((session_catalog, tuple(only)))
         return self.picks.pop(0) if self.picks else None
 
     async def open(self, request):
