@@ -35,10 +35,13 @@ def test_three_explorers_one_ended_one_at_its_limit_and_a_hook_that_refuses(ouro
         "jq -e '.tool_input.file_path | test(\"generated\")' > /dev/null && { echo 'made by make' >&2; exit 2; }; true"
     )
     config = {
-        "subagents": {"max_turns": 3},
+        "subagents": {"max_cost": 0.001},
         "hooks": [{"event": "before-tool", "matcher": "write", "command": refuses}],
     }
     (ouro.home / "config.yaml").write_text(yaml.safe_dump(config))
+    models = yaml.safe_load((ouro.home / "models.yaml").read_text())
+    models["models"]["openai/test-model"]["prices"] = {"input": 2, "output": 10}
+    (ouro.home / "models.yaml").write_text(yaml.safe_dump(models))
 
     def script(request):
         text = asked_of(request)
@@ -59,7 +62,7 @@ def test_three_explorers_one_ended_one_at_its_limit_and_a_hook_that_refuses(ouro
     ouro.server.script(script)
     terminal = ouro.screen("--mode", "edit", size=(40, 120))
     terminal.send("explore it\r")
-    terminal.until_shows("explore-1: look at one", "explore-2: look at two", "Stopped after 3 model calls")
+    terminal.until_shows("explore-1: look at one", "explore-2: look at two", "of $0.0010")
     terminal.send("/tasks kill explore-2\r")
     terminal.until_shows("ended by the user", "Ended explore-2.", "All reported.")
     held.set()
