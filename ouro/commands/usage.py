@@ -48,7 +48,16 @@ async def usage(context: ActionContext) -> Answer:
         f"({limit.setting})"
         for limit in report.limits
     ]
-    shares = [_share(*agents)] if agents else []
+    if context.session is not None:
+        data["beside"] = [
+            {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.beside
+        ]
+    shares = [_share(plural(agents[0], "subagent"), agents[1])] if agents else []
+    shares += [
+        _share(f"{plural(calls, 'call')} for {purpose}", used)
+        for purpose, calls, used in report.beside
+        if purpose != "subagent"
+    ]
     return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])
 
 
@@ -60,9 +69,9 @@ async def _of_subagents(context: ActionContext) -> tuple[int, Usage] | None:
     return (len(saved), sum((day.usage for info in saved for day in info.spent), Usage())) if saved else None
 
 
-def _share(count: int, used: Usage) -> str:
+def _share(what: str, used: Usage) -> str:
     cost = UNKNOWN if used.cost is None else f"${used.cost:.4f}"
-    return f"Of this session: {plural(count, 'subagent')}, {used.input:,} tokens read, {used.output:,} written, {cost}"
+    return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
 
 
 async def _report_on_disk(context: ShellContext) -> SpendingReport:

@@ -84,6 +84,8 @@ class Transcript:
         self.mode = ""
         """The permission mode that was saved last; empty if none was."""
         self.usage = Usage()
+        self.side_calls: dict[str, tuple[int, Usage]] = {}
+        """Purpose -> number and usage of the model calls outside of turns, as far as the records are loaded."""
         """Of all model calls of the session, also in the background and on branches."""
         self.pins: frozenset[int] = frozenset()
         """Numbers of messages that survive every compaction word for word."""
@@ -304,10 +306,13 @@ class Transcript:
                 self.mode = mode
             case PinRecord(message, _, pinned):
                 self.pins = self.pins | {message} if pinned else self.pins - {message}
-            case CostRecord(usage=usage):
+            case CostRecord(purpose, usage=usage):
                 self.usage += usage
+                calls, spent = self.side_calls.get(purpose, (0, Usage()))
+                self.side_calls[purpose] = (calls + 1, spent + usage)
             case ForkRecord():
                 self.fork, self.usage = record, Usage()  # the source session has paid for the copied part
+                self.side_calls.clear()
             case CapturedRecord(message):
                 self.captured = message
             case SummaryRecord():

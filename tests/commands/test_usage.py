@@ -40,6 +40,16 @@ $1.25 of $1.00 spent this month, $0.00 left (limits.max_cost_month)
     )
 
 
+async def test_calls_that_are_no_turns_are_apart():
+    one = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3)
+    beside = (("capture", 2, Usage(1_200, 0, 0, 30, 0.1)), ("subagent", 9, Usage()), ("title", 1, Usage(90, 0, 0, 5)))
+    text = await shown(SpendingReport((UsagePeriod("session", (one,)),), (), beside))
+    assert [line for line in text.splitlines() if line.startswith("Of this")] == [
+        "Of this session: 2 calls for capture, 1,200 tokens read, 30 written, $0.1000",
+        "Of this session: 1 call for title, 90 tokens read, 5 written, unknown",
+    ]
+
+
 async def test_a_price_that_is_not_known_is_never_shown_as_free():
     free, priced = ModelUse("local/one", Usage(9, 0, 0, 1), 1), ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1)
     text = await shown(SpendingReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ()))
