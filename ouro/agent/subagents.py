@@ -330,7 +330,7 @@ class Subagents:
             raise LimitReached(f"Stopped after {calls_made} model calls.", "That is its limit (max_turns).")
         cost = child.usage.cost or 0.0
         if settings.max_cost is not None and cost >= settings.max_cost:
-            digits = 2 if settings.max_cost >= 0.1 else 4
+            digits = 2 if settings.max_cost >= 0.01 else 4
             spent = f"${cost:.{digits}f} of ${settings.max_cost:.{digits}f}"
             raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
 
