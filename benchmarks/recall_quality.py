@@ -1,6 +1,7 @@
-"""Which notes recall hands over, on two sets of messages with known answers: the one it is tuned on, and another.
+"""Which notes recall hands over, on sets of messages with known answers: the one it is tuned on, and two others.
 
 PYTHONPATH=tests python -m benchmarks.recall_quality        (--all: each miss and each note too many)
+PYTHONPATH=tests python -m benchmarks.recall_quality --fit  (the weights of `relevance`, of the first two sets)
 """
 
 from __future__ import annotations
@@ -9,26 +10,36 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from fakes import recall_cases, recall_cases_elsewhere
+from fakes import recall_cases, recall_cases_elsewhere, recall_cases_unseen
 
-from ouro.memory.index import Index, MemoryFolder, Search, Sources, local_embedder, vectors_for
+from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, local_embedder, vectors_for
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
+from ouro.memory.long_term.recall.relevance import features
 from ouro.memory.long_term.store import GitMemoryStore
 
 SETS = (
     ("tuned on", recall_cases.NOTES, recall_cases.WANTED, recall_cases.EVERYDAY),
-    ("not seen", recall_cases_elsewhere.NOTES, recall_cases_elsewhere.WANTED, recall_cases_elsewhere.NOTHING),
+    ("looked at", recall_cases_elsewhere.NOTES, recall_cases_elsewhere.WANTED, recall_cases_elsewhere.NOTHING),
+    ("not seen", recall_cases_unseen.NOTES, recall_cases_unseen.WANTED, recall_cases_unseen.NOTHING),
 )
+SHRINK = 0.3
+"""Weights are drawn to 0 by this much of their square."""
+LENIENCE = 1.5
+"""In log-odds: a note that is not needed costs little, one that is missing more."""
 
 
 def main() -> None:
-    """Ask both sets, by words and with vectors."""
+    """Ask each set, by words and with vectors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--fit", action="store_true")
     args = parser.parse_args()
     embedder = local_embedder()
+    if args.fit:
+        print({name: round(float(weight), 2) for name, weight in fitted(embedder).items()})
+        return
     for name, notes, wanted, nothing in SETS:
         with tempfile.TemporaryDirectory() as folder:
             ways = {"words": None, **({"vectors": embedder} if embedder else {})}
@@ -37,8 +48,50 @@ def main() -> None:
                 report(f"{name}, {way}", {text: tell(text) for text in (*wanted, *nothing)}, wanted, args.all)
 
 
-def teller(folder: Path, notes, embedder):
-    """Gives the names of the notes that are told with a text."""
+def fitted(embedder) -> dict[str, float]:
+    """The weights of a logistic regression over all pairs of messages and hits, by Newton's method.
+
+    Each message is asked in the whole set, and in a memory of a few notes: there the cosines say less.
+    """
+    import numpy as np  # late: ouro imports it with one thread
+
+    known: list[dict[str, float]] = []
+    right: list[bool] = []
+    for _, notes, wanted, nothing in SETS[:2]:
+        groups = [((*wanted, *nothing), notes), *small_memories(notes, wanted, nothing)]
+        for texts, some in groups:
+            with tempfile.TemporaryDirectory() as folder:
+                search, _, names = memory(Path(folder), some, embedder)
+                for text in texts:
+                    hits = search.find(text, 30, SearchFilter(kinds=("note",)))
+                    known += features(text, hits)
+                    right += [names[hit.id] in wanted.get(text, ()) for hit in hits]
+    names = list(known[0])
+    values = np.array([[row[name] for name in names] for row in known])
+    scale = np.array([1.0 if name == "bias" else values[:, at].std() for at, name in enumerate(names)])
+    scaled, answers = values / scale, np.array(right, float)
+    weights, shrink = np.zeros(len(names)), np.diag([0.0 if name == "bias" else SHRINK for name in names])
+    for _ in range(50):
+        chance = 1 / (1 + np.exp(-np.clip(scaled @ weights, -30, 30)))
+        slope = scaled.T @ (chance - answers) + shrink @ weights
+        curve = (scaled * (chance * (1 - chance))[:, None]).T @ scaled + shrink + 1e-9 * np.eye(len(names))
+        weights -= np.linalg.solve(curve, slope)
+    found = dict(zip(names, weights / scale, strict=True))
+    return {**found, "bias": found["bias"] + LENIENCE}
+
+
+def small_memories(notes, wanted, nothing):
+    """Groups of four messages that want a note and five that want none, with a memory of their notes and six others."""
+    asked, others = list(wanted), list(notes)
+    for at in range(0, len(asked), 4):
+        texts = asked[at : at + 4]
+        names = {name for text in texts for right in wanted[text] for name in (right, f"{right}, nearly")}
+        some = {*names, *others[at : at + 3], *others[-at - 3 :][:3]}
+        yield (*texts, *nothing[at : at + 5]), {name: notes[name] for name in some if name in notes}
+
+
+def memory(folder: Path, notes, embedder):
+    """The search over these notes, with all vectors; the notebook; and the names by id."""
     place = folder / "memory"
     place.mkdir(parents=True, mode=0o700)
     names = {f"mem_{number:08x}": name for number, name in enumerate(notes)}
@@ -50,8 +103,13 @@ def teller(folder: Path, notes, embedder):
     vectors = vectors_for(index, embedder) if embedder else None
     while vectors and vectors.fill():
         pass
-    notebook = Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")})
-    recall = Recall(Search(index, vectors), notebook, "memory-0")
+    return Search(index, vectors), Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")}), names
+
+
+def teller(folder: Path, notes, embedder):
+    """Gives the names of the notes that are told with a text."""
+    search, notebook, names = memory(folder, notes, embedder)
+    recall = Recall(search, notebook, "memory-0")
 
     def tell(text: str) -> set[str]:
         return {names[item.id] for item in recall.local(text, Situation("")).items if item.state == "loaded"}

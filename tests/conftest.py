@@ -19,6 +19,7 @@ import pytest
 from ouro.memory.index.embeddings import LocalEmbedder
 from ouro.safety.sandbox import choose_sandbox
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy with two threads took twenty times as long on a busy machine
 sys.dont_write_bytecode = False
 """Test modules with rewritten asserts are kept from run to run: compiling them takes five seconds."""
 

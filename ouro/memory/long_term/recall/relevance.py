@@ -1,4 +1,4 @@
-"""Whether a note is relevant to a message: by shared words, weighted by rarity, and by the cosine of their vectors."""
+"""Whether a note is relevant to a message: by shared words, weighted by rarity, or by words and vectors together."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from ouro.memory.index import MemoryHit, question_of, stem
 from ouro.memory.long_term.notes.entities import entities_in
 
 MIN_SHARE = 0.3
-"""A note is relevant when it has this share of the message's words, weighted by rarity;"""
+"""By words, a note is relevant when it has this share of the message's words, weighted by rarity;"""
 MIN_SHARE_OF_TWO = 0.2
 """less is needed when two of the words name a subject;"""
 MIN_COVER = 0.3
-"""or when two such words are this share of the note's words;"""
-MIN_COSINE = 0.45
-"""or when the cosine of the vectors is at least this."""
+"""or when two such words are this share of the note's words."""
 MIN_SHARE_OF_ONE = 0.45
 """A single shared word is enough only when it is this share of the message."""
-MIN_BOTH, MIN_BOTH_OF_ANY = 0.5, 0.55
-"""Share and cosine together, when a word that names a subject is shared; and when any word is, which needs:"""
-MIN_COSINE_OF_SUBJECT, MIN_COSINE_OF_ANY, MIN_COSINE_ALONE = 0.2, 0.4, 0.5
 MIN_FOR_GENERAL = 0.9
-"""Share and cosine for a general question (`What is a mutex?`), or where two words of any program are shared."""
-NEAR_BEST, NEAR_BEST_OF_BOTH = 0.6, 0.9
-"""Share of the best score that others need, and those that are relevant only by share and cosine together."""
+"""Share for a general question (`What is a mutex?`), or where two words of any program are shared."""
+NEAR_BEST = 0.6
+"""Share of the best score that others need."""
+_WEIGHTS = {
+    "bias": -6.35, "share": 0.91, "cosine": 7.11, "above": 5.05, "subject": 2.37, "cover": -19.52, "general": -5.26,
+    "gap": -11.15, "asked": 0.8, "both": 26.11,
+}  # fmt: skip
+"""With vectors, a note is relevant too when the weighted sum of what is known about the pair is above 0: a logistic
+regression of two sets of notes (`benchmarks.recall_quality --fit`); what it does on a third one is measured."""
+_FEW, _USUAL_COSINE = 5, 0.2
+"""The cosines behind the first five are those of notes that are not meant; what they are where there are no others."""
 MAX_SENTENCES = 4
 _MAX_DONE = 20_000
 """Characters of what was done in a turn: the end."""
@@ -77,16 +80,41 @@ def stems(text: str) -> frozenset[str]:
 
 def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """The ids of the hits that are relevant to a question, each with the reason, in their order."""
-    asked, is_general = stems(question), bool(_GENERAL.search(question))
+    asked = stems(question)
     owned = stems(" ".join(_OWNED.findall(question)))
-    best = max((_both(hit) for hit in hits), default=0.0)
-    found = {}
+    best = max(map(_share, hits), default=0.0)
+    is_vague = bool(_GENERAL.search(question)) and best < MIN_FOR_GENERAL
+    near = [hit for hit in hits if _share(hit) >= NEAR_BEST * best and not is_vague]
+    reasons = {hit.id: f"says {_share(hit):.0%} of the words" for hit in near if _says_the_same(asked, owned, hit)}
+    for hit, known in zip(hits, features(question, hits), strict=True):
+        if "vectors" in hit.parts and sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
+            reasons[hit.id] = f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
+    return {hit.id: reasons[hit.id] for hit in hits if hit.id in reasons}
+
+
+def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
+    """What is known about each hit and the question, by the name of its weight."""
+    asked, is_general = stems(question), float(bool(_GENERAL.search(question)))
+    without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(" ".join(_OWNED.findall(question)))
+    others = sorted(map(_cosine, hits), reverse=True)[_FEW:]
+    usual = sum(others) / len(others) if others else _USUAL_COSINE
+    best = max((_share(hit) + _cosine(hit) for hit in hits), default=0.0)
+    found = []
     for hit in hits:
-        if is_general and _both(hit) < MIN_FOR_GENERAL:
-            continue
-        reason = _reason(asked, owned, hit, _both(hit) / best if best else 0.0)
-        if reason:
-            found[hit.id] = reason
+        share, cosine, own = _share(hit), _cosine(hit), stems(hit.text)
+        known = {
+            "bias": 1.0,
+            "share": share,
+            "cosine": cosine,
+            "above": cosine - usual,
+            "subject": min(len((asked & own) - without), 3),
+            "cover": len(asked & own) / max(1, len(own)),
+            "general": is_general,
+            "gap": best - share - cosine,
+            "asked": min(len(asked - without), 6),
+            "both": share * cosine,
+        }
+        found.append(known)
     return found
 
 
@@ -106,38 +134,27 @@ def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> b
     return len(own & stems(done)) >= max(2, len(own) / 2)
 
 
-def _both(hit: MemoryHit) -> float:
-    return hit.parts.get("words", 0.0) + hit.parts.get("vectors", 0.0)
+def _share(hit: MemoryHit) -> float:
+    return hit.parts.get("words", 0.0)
 
 
-def _reason(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit, of_best: float) -> str:
-    """Why a note is relevant to a message of these stems, of which `owned` name a subject; empty when it is not."""
-    share, cosine = hit.parts.get("words", 0.0), hit.parts.get("vectors", 0.0)
-    own = stems(hit.text) if share else frozenset()
+def _cosine(hit: MemoryHit) -> float:
+    return hit.parts.get("vectors", 0.0)
+
+
+def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit) -> bool:
+    """Whether a note is relevant by words to a message of these stems, of which `owned` name a subject."""
+    share, own = _share(hit), stems(hit.text)
     shared = asked & own
     of_tasks = _STEMS_OF_TASKS - owned
-    subject = shared - of_tasks - (_STEMS_OF_CODE - owned)
-    reasons = []
-    is_specific = subject or len(shared) > 2 or (len(shared) > 1 and share >= MIN_FOR_GENERAL)
-    by_words = is_specific and _says_the_same(
-        len(shared), len(shared - of_tasks), share, len(shared) / max(1, len(own))
-    )
-    if of_best >= NEAR_BEST and by_words:
-        reasons.append(f"says {share:.0%} of the words")
-    if of_best >= NEAR_BEST and cosine >= (MIN_COSINE if shared else MIN_COSINE_ALONE):
-        reasons.append(f"{cosine:.2f} close in meaning")
-    if reasons or of_best < NEAR_BEST_OF_BOTH or len(asked) < 3:
-        return ", ".join(reasons)
-    by_subject = subject and cosine >= MIN_COSINE_OF_SUBJECT and share + cosine >= MIN_BOTH
-    by_any = shared and cosine >= MIN_COSINE_OF_ANY and share + cosine >= MIN_BOTH_OF_ANY
-    return f"says {share:.0%} of the words, {cosine:.2f} close in meaning" if by_subject or by_any else ""
-
-
-def _says_the_same(count: int, subject_count: int, share: float, cover: float) -> bool:
-    if subject_count and count == 1:
+    count, subjects = len(shared), len(shared - of_tasks)
+    is_specific = shared - of_tasks - (_STEMS_OF_CODE - owned) or count > 2 or (count > 1 and share >= MIN_FOR_GENERAL)
+    if not is_specific:
+        return False
+    if subjects and count == 1:
         return share >= MIN_SHARE_OF_ONE
-    of_two = share >= MIN_SHARE_OF_TWO or cover >= MIN_COVER
-    return (subject_count > 0 and share >= MIN_SHARE) or (subject_count > 1 and of_two)
+    of_two = share >= MIN_SHARE_OF_TWO or count / max(1, len(own)) >= MIN_COVER
+    return (subjects > 0 and share >= MIN_SHARE) or (subjects > 1 and of_two)
 
 
 _STEMS_OF_TASKS = frozenset(found for word in _OF_TASKS for found in stems(word) or {word})
