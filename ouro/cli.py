@@ -135,9 +135,10 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     """Serve an editor; returns the exit code. Not a coroutine: what it imports takes longer than the loop."""
     import asyncio
 
-    from ouro.frontends.acp.transport import take_stdout
+    from ouro.frontends.acp.transport import import_sdk, take_stdout
 
     stdout = take_stdout()  # before anything can print: it carries the protocol
+    import_sdk()
     from ouro.assemble import opener
     from ouro.frontends.acp.server import run_acp
     from ouro.utils.log import start_log

@@ -1,11 +1,12 @@
 import re
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
 
 from ouro.config import Given, explain_settings, load_settings, save_setting, unknown_variables
 from ouro.errors import ConfigError
-from ouro.settings import LimitSettings, PermissionSettings, Settings, TuiSettings
+from ouro.settings import LimitSettings, PermissionSettings, Settings, ShellSettings, TuiSettings
 
 
 @pytest.fixture
@@ -215,3 +216,13 @@ def test_every_setting_is_read_somewhere():
     names = [name.split(".") for name in explain_settings() if name.partition(".")[0] not in whole]
     readers = {(*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b" for *section, leaf in names}
     assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []
+
+
+def test_a_section_is_a_frozen_value():
+    assert LimitSettings(3) == LimitSettings(max_turns=3) != LimitSettings()
+    assert hash(LimitSettings(max_cost=1.0, max_turns=3)) == hash(LimitSettings(3, 1.0))
+    assert repr(ShellSettings()) == "ShellSettings(timeout_seconds=120)"
+    with pytest.raises(FrozenInstanceError):
+        ShellSettings().timeout_seconds = 3
+    with pytest.raises(TypeError, match="ShellSettings has no colour"):
+        ShellSettings(colour="red")

@@ -148,7 +148,7 @@ def _server(entry: Any, where: str) -> McpServerSettings:
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be an object with `command` or `url`.")
     kind = entry.get("type", "http" if "url" in entry else "stdio")
-    known = {key: value for key, value in entry.items() if key in McpServerSettings.__slots__}
+    known = {key: value for key, value in entry.items() if key in McpServerSettings.__match_args__}
     if kind == "sse":
         known["transport"] = "sse"
     try:
@@ -170,7 +170,7 @@ def check_server(name: str, server: McpServerSettings) -> None:
 def as_entry(server: McpServerSettings) -> dict[str, Any]:
     """The server as an entry of `mcpServers`."""
     default = McpServerSettings()
-    entry = {key: getattr(server, key) for key in McpServerSettings.__slots__}
+    entry: dict[str, Any] = {key: getattr(server, key) for key in McpServerSettings.__match_args__}
     changed = {key: value for key, value in entry.items() if value != getattr(default, key)}
     if changed.pop("transport", "") == "sse":
         changed["type"] = "sse"

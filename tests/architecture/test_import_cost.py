@@ -74,3 +74,33 @@ def test_values_that_every_start_defines_are_structs():
     code = f"{count}\nimport ouro.assemble, sys; print(len(n), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stderr) <= 46
+
+
+FIRST_PICTURE = (
+    "import pathlib, ouro.cli; ouro.cli._parser().parse_args([]); ouro.cli.look_in(pathlib.Path())\n"
+    "import ouro.frontends.tui.first_frame"
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "most"),
+    [
+        ("import ouro.cli", 80),
+        (FIRST_PICTURE, 140),
+        ("import ouro.assemble, ouro.frontends.headless.headless", 460),
+        ("import ouro.cli; ouro.cli.main(['sessions', 'list'])", 290),
+        ("import ouro.cli; ouro.cli.main(['config'])", 290),
+    ],
+)
+def test_a_start_loads_no_more_modules_than_it_did(statement, most):
+    """Counts, not times: they are the same on each machine. A module takes 0.3 ms on average."""
+    assert len(modules_of(statement)) <= most
+
+
+def test_a_section_of_the_settings_is_defined_without_generated_code():
+    code = "import builtins, sys; n = []; run = exec; builtins.exec = lambda *a: n.append(1) or run(*a)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport dataclasses, ouro; n.clear(); import ouro.settings; print(len(n))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(done.stdout) <= 2
