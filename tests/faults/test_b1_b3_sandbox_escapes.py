@@ -21,6 +21,8 @@ from ouro.safety.sandbox.policy import NoSandbox, Sandbox, SandboxPolicy
 
 PYTHON = Path(os.path.realpath(sys.executable))
 SECRET = "s3cr3t-of-the-host"
+STAYING = f"864{os.getpid()}"
+"""Seconds of a sleep that no other run of these tests has."""
 CALL = "import ctypes, os, socket, struct, sys; libc = ctypes.CDLL(None, use_errno=True); "
 
 
@@ -219,7 +221,8 @@ ATTACKS = [
     Attack("netlink", "socket.socket(16, 3, 0); print('MADE')", printed("MADE")),
     Attack("packets", "socket.socket(17, 3, 0); print('MADE')", printed("MADE")),
     Attack("io_uring", IS_RING, printed("MADE")),
-    Attack("a process that stays", "$ setsid sleep 86417 >&- 2>&- & sleep 0.2", lambda *_: stays("86417"), LANDLOCK),
+    Attack("a process that stays", f"$ setsid sleep {STAYING} >&- 2>&- & sleep 0.2",
+           lambda *_: stays(STAYING), LANDLOCK),
 ]  # fmt: skip
 
 
@@ -228,7 +231,7 @@ def host(tmp_path) -> Iterator[Host]:
     made = Host((tmp_path / "host").resolve(), (tmp_path / "private").resolve())
     yield made
     made.close()
-    for pid in survivors("86417"):
+    for pid in survivors(STAYING):
         os.kill(pid, 9)
 
 

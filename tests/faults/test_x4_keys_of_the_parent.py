@@ -36,7 +36,7 @@ async def test_x4_no_key_reaches_a_background_job(tmp_path):
 
 async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
     bench = ShellBench(tmp_path)
-    bench.shell._mask = lambda text: text.replace("our-own-key", "[secret]")
+    bench.jobs._mask = lambda text: text.replace("our-own-key", "[secret]")
     await bench.run("for i in $(seq 20000); do echo our-own-key; done")
     (spooled,) = bench.spool.iterdir()
     assert b"our-own-key" not in spooled.read_bytes()
