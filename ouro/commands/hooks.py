@@ -37,7 +37,7 @@ _SAMPLES: dict[str, dict[str, Any]] = {
 async def hooks(context: ActionContext) -> Answer:
     async with context.open_session() as session:
         known, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
-        checks = {check.number: check for check in await asyncio.to_thread(_checks, session)}
+        checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
     counts = {hook: [run for run in runs if run.hook == hook] for hook in known}
     view: list[ViewItem] = table([_row(hook, counts[hook], checks.get(hook.check)) for hook in known]) or [line(NONE)]
     if runs:
@@ -133,7 +133,8 @@ def _draft_view(draft: CheckDraft) -> View:
     return view
 
 
-def _checks(session: Session) -> list[Check]:
+def checks_of(session: Session) -> list[Check]:
+    """The corrections that are enforced in the session's project."""
     return session.turn.hooks.hooks.checks.here()
 
 

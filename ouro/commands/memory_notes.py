@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, undo_hint
+from ouro.commands.hooks import checks_of
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -238,7 +239,7 @@ async def receipt(context: SessionContext) -> Answer:
         view.append(line("Nothing is remembered yet."))
     if found.changes:
         view += [Title("Changed since"), *table((change,) for change in found.changes)]
-    if checks := context.session.turn.hooks.hooks.checks.here():
+    if checks := checks_of(context.session):
         counts = ((f"check {item.number}", item.text, f"refused {plural(item.fired, 'time')}") for item in checks)
         view += [Title("Corrections that are enforced"), *table(counts)]
     if found.waiting:

@@ -137,6 +137,8 @@ class FakeSession:
             extensions=SessionExtensions(CommandRegistry((), ()), None, skills, None, instructions),
             subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
         )
+        checks = SimpleNamespace(here=list)
+        self.turn = SimpleNamespace(hooks=SimpleNamespace(hooks=SimpleNamespace(checks=checks)))
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()
         self.titles = FakeTitles()
