@@ -130,6 +130,17 @@ async def test_evidence_shows_the_words_and_opens_their_session_to_look_only(app
         await until(pilot, lambda: app.requests[1:] == [OpenRequest("s-old", read_only=True, message=1)])
 
 
+async def test_arrows_move_between_tabs_until_something_is_typed(app, memory):
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("right")
+        assert browser._tab == "core"
+        await pilot.press("left")
+        assert browser._tab == "notes"
+        await pilot.press("p", "left", "right")
+        assert browser._tab == "notes"
+
+
 async def test_the_timeline_takes_back_one_change_of_a_commit(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)

@@ -246,7 +246,9 @@ class Browser(Sheet[OpenRequest | None]):
             self._list.action_move(_STEPS[event.key])
         elif in_search and event.key in _PAGES:
             self._list.action_page(_PAGES[event.key])
-        elif action and not (in_search and (event.is_printable or event.key in ("left", "right"))):
+        elif action and not (
+            in_search and (event.is_printable or (self._search.value and event.key in ("left", "right")))
+        ):
             await self._do(self._act(action))
         else:
             return False

@@ -309,7 +309,8 @@ class MemoryBrowser(Browser):
 
     def _keys(self) -> list[str]:
         if self._search.has_focus:
-            return ["Enter opens", "Tab list", *self._filters(self._keymap.shown), "Esc closes"]
+            tabs = [] if self._search.value else ["←→ tabs"]
+            return ["Enter opens", *tabs, "Tab list", *self._filters(self._keymap.shown), "Esc closes"]
         aim = self._aim()
         is_archived = aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
         kind = "archived" if is_archived else aim.kind if aim is not None else ""
