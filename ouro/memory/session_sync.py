@@ -268,18 +268,25 @@ class SessionSync:
                 raise SessionInUse(f"Session {session_id[:8]} has just changed.")
             with opened(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
-                first, body = read_range(descriptor, 0, local.begin), read_range(descriptor, local.begin, local.end)
-                theirs = self._body(other)
-                if theirs.startswith(body):
+                first, added = read_range(descriptor, 0, local.begin), self._added(session_id, local, other)
+                if added is not None:
                     with open(descriptor, "ab", closefd=False) as file:
-                        file.write(theirs[len(body) :])
+                        file.write(added)
                     os.fsync(descriptor)
-            if not theirs.startswith(body):
-                replace_file(local.folder, FILE_NAME, first + theirs)
+            if added is None:
+                replace_file(local.folder, FILE_NAME, first + self._body(other))
             _write_outputs(local.folder, self._remote.read(other.outputs))
         finally:
             lock.release()
         self._note(session_id, other, self._local()[session_id])
+
+    def _added(self, session_id: str, local: _Local, other: _Theirs) -> bytes | None:
+        """What is to be appended here; None where the file has to be replaced."""
+        base = self._state.sessions.get(session_id)
+        if base and base.mark == local.mark and other.names[: len(base.chunks)] == base.chunks:
+            return self._body(other, len(base.chunks))  # the records before are not read again
+        body, theirs = local.body(), self._body(other)
+        return theirs[len(body) :] if theirs.startswith(body) else None
 
     def _fork(self, session_id: str, local: _Local, other: _Theirs, body: bytes) -> None:
         """Keep what was said here as a copy with another id; the session is then the one of the remote."""
@@ -308,8 +315,9 @@ class SessionSync:
         body = local.body()
         self._state.sessions[session_id] = SyncedSession(other.names, len(body), _digest(body), local.mark)
 
-    def _body(self, other: _Theirs) -> bytes:
-        found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)})
+    def _body(self, other: _Theirs, first: int = 0) -> bytes:
+        """The records there, from chunk `first` on."""
+        found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)[first:]})
         body = b"".join(found.values())
         if body and not body.endswith(END[1:]):
             raise SessionError("The records at the remote are incomplete.")
