@@ -192,11 +192,15 @@ async def test_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
     one.sync()
     git(tmp_path, "clone", "-q", "-b", "ouro-sessions", str(remote), "clone")
     clone = tmp_path / "clone"
-    other = "11111111-1111-4111-8111-111111111111"
+    renamed, cut = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "12")
+    header = (clone / f"s/{session}/header").read_text()
+    [chunk] = (clone / f"s/{session}/chunks").iterdir()
     for name, text in {
         "s/..%2f/header": "{}",
-        f"s/{other}/header": (clone / f"s/{session}/header").read_text(),
-        f"s/{other}/chunks/000000-0123456789abcdef": "---\nmessage: 1\nrole: user\ntext: cut",
+        f"s/{renamed}/header": header,
+        f"s/{renamed}/chunks/{chunk.name}": chunk.read_text(),
+        f"s/{cut}/header": header.replace(session, cut),
+        f"s/{cut}/chunks/000000-0123456789abcdef": "---\nmessage: 1\nrole: user\ntext: cut",
         f"s/{session}/outputs/evil": "x",
     }.items():
         path = clone / name
@@ -206,6 +210,6 @@ async def test_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
     git(clone, "commit", "-qm", "x")
     git(clone, "push", "-q")
     report = two.sync()
-    assert (report.received, report.skipped) == ((session,), (other,))
+    assert (report.received, report.skipped) == ((session,), (renamed, cut))
     assert set(await two.infos()) == {session}
     assert not list(two.root.rglob("evil"))

@@ -15,6 +15,7 @@ from ouro.errors import SessionError
 from ouro.events import Said
 from ouro.frontends.session_lines import card_lines, now
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
+from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.remember import remember_text
 from ouro.messages import Context, Usage
 from ouro.session import OpenRequest
@@ -134,7 +135,8 @@ async def test_a_session_goes_on_with_memory_as_it_was(repository, fork):
     assert [event async for event in first.send("hello")]
     await first.close()
     other, _ = await opened(repository)
-    await other.memory.with_editor(lambda editor: remember_text(editor, "user: Use the staging host heron"))
+    note = Note(id="mem_0000000a", scope="user", text="The staging host is heron")
+    await other.memory.with_editor(lambda editor: editor.write("user", {note.file_name: note_text(note)}, "x"))
     await other.memory.with_editor(
         lambda editor: editor.write("user", {"preferences.md": "- Answer in French.\n"}, "x")
     )
@@ -151,8 +153,9 @@ async def test_a_session_goes_on_with_memory_as_it_was(repository, fork):
     assert "heron" not in sent.replace("which staging host heron", "")
     await session.close()
     today, model = await opened(repository, "Yes.", resume=first.id)
-    assert [event async for event in today.send("Which language?")]
+    assert [event async for event in today.send("Which language, and which staging host?")]
     assert "Answer in French" in str(model.requests[-1].messages)
+    assert "host is heron" in str(model.requests[-1].messages)
     await today.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -144,11 +144,18 @@ class LongTermMemoryManager:
             Scope and name of each file that is not as it was at that time, or after the last commit of that session.
         """
         self._prompt.is_held = True
+        second = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
         found: set[tuple[Scope, str]] = set()
         for store in (store for store in self.stores if store.repository.exists):
             log = store.log(_MAX_OWN_COMMITS)
-            own = next((commit.at for commit in log if commit.trailers.get(SESSION) == session_id), at)
-            commit = commit_at(store.repository, max(at, own, key=datetime.fromisoformat))
+            known = (
+                commit.id
+                for commit in log
+                if commit.trailers.get(SESSION) == session_id or datetime.fromisoformat(commit.at) < second
+            )
+            commit = next(known, "")
+            if not commit and len(log) == _MAX_OWN_COMMITS:
+                commit = commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
             before = store.repository.tree(commit) if commit else {}
             now = store.repository.tree(store.get_current_head())
             found |= {(store.scope, name) for name, blob in now.items() if before.get(name) != blob}
