@@ -34,7 +34,9 @@ def message(subject: str, trailers: Trailers) -> str:
     return f"{line}\n\n{named}" if named else f"{line}\n"
 
 
-def log(repo: GitRepository, limit: int, path: str = "", *, before: str = "", since: str = "") -> tuple[Commit, ...]:
+def log(
+    repo: GitRepository, limit: int = 50, path: str = "", *, before: str = "", since: str = ""
+) -> tuple[Commit, ...]:
     """The latest commits, newest first: that changed a file, up to a date, or after another commit.
 
     Like all functions here it raises MemoryUnusable where the history cannot be read.
