@@ -19,6 +19,7 @@ from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files, walk
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_PLAIN = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
 _MAX_FORMS = 256
 
 
@@ -35,6 +36,13 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
         return lambda path: not inner(path)
     forms = [_folders(form) for form in expand_braces(pattern)]
     return lambda path: any(_matches(form, path.split("/")) for form in forms)
+
+
+def plain_name(pattern: str) -> str:
+    """A glob for other programs that the name of each match of `pattern` fits; empty where that is not sure."""
+    name = pattern.rpartition("/")[2]
+    is_plain = _PLAIN.fullmatch(name) and "**" not in name and not pattern.startswith("!")
+    return name if is_plain else ""
 
 
 def expand_braces(pattern: str) -> list[str]:

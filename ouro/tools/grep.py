@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import os
 import re
 import shutil
@@ -11,8 +12,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar, Literal
@@ -24,7 +28,7 @@ from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
 from ouro.tools import line_matcher
-from ouro.tools.glob import name_pattern
+from ouro.tools.glob import name_pattern, plain_name
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import walk
 from ouro.utils.text import plural
@@ -71,6 +75,8 @@ class SearchPlan(msgspec.Struct, frozen=True):
     context: int = 0
     closed: tuple[Path, ...] = ()
     """Folders that are left out."""
+    names: str = ""
+    """A glob that the name of every file that fits matches; empty: none is known."""
     left_out: LeftOut = msgspec.field(default_factory=LeftOut)
     """Is filled during the search."""
 
@@ -193,7 +199,9 @@ _WHICH_FILES = (
     "--no-config", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
     "--no-messages",
 )  # fmt: skip
-_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--sort=path", "--engine=auto", "--binary")
+_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
+_MAX_UNSORTED = 8_000_000
+"""Bytes of results up to which ripgrep may search in any order, on all cores; it sorts on one."""
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 _TIMEOUT = 60.0
 _WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
@@ -208,16 +216,32 @@ def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> I
     Raises:
         ToolError: the pattern is not a regular expression.
     """
+    if plan.place.is_dir():
+        with suppress(_TooMany):
+            found = list(_search(program, plan, workspace, max_bytes=_MAX_UNSORTED))
+            yield from sorted(found, key=lambda hit: in_path_order(hit.path))
+            return
+        plan.left_out.binary = 0
+    yield from _search(program, plan, workspace, "--sort=path")
+
+
+class _TooMany(Exception):
+    """Too many results to keep and sort; in the order of their paths the first ones are found soon."""
+
+
+def _search(
+    program: str, plan: SearchPlan, workspace: Workspace, *options: str, max_bytes: float = math.inf
+) -> Iterator[FileMatches]:
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
-        process = _start(program, plan, workspace, stack, errors)
+        process = _start(program, plan, workspace, stack, errors, options)
         stack.callback(_end, process)
         assert process.stdout is not None
         timer = threading.Timer(_TIMEOUT, process.kill)
         timer.daemon = True
         timer.start()
         stack.callback(timer.cancel)
-        yield from _hits(process.stdout, plan)
+        yield from _hits(process.stdout, plan, max_bytes)
         plan.left_out.is_stopped = process.wait() < 0
         errors.seek(0)
         # Exit code 2 also means that a single file could not be read.
@@ -227,6 +251,8 @@ def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> I
 
 def find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
     """Note the files that are too large for a search of their folder: ripgrep does not tell."""
+    if plan.place.is_file():
+        return
     with ExitStack() as stack:
         folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
         command = [*_WATCHED, *_LIMITED, program, "--files", "--null", *_WHICH_FILES, *_globs(plan, folder)]
@@ -236,16 +262,21 @@ def find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> No
         )  # fmt: skip
         stack.callback(_end, process)
         output, _ = process.communicate()
-        for name in output.decode("utf-8", "surrogateescape").split("\0"):
-            with suppress(OSError):
-                if name and os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
-                    plan.left_out.large += [name.removeprefix("./")] * plan.fits(name.removeprefix("./"))
-    plan.left_out.large.sort()
+        large: list[str] = []
+        for name in output.split(b"\0")[:-1]:
+            try:
+                if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                    large.append(os.fsdecode(name).removeprefix("./"))
+            except OSError:
+                continue
+    plan.left_out.large = sorted(filter(plan.fits, large))
 
 
 def _globs(plan: SearchPlan, folder: Path) -> list[str]:
     closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
-    return [f"--glob=!**/{name}/" for name in _REPOSITORIES] + closed
+    # As a type: a --glob would include ignored files.
+    named = [f"--type-add=ouro:{plan.names}", "--type=ouro"] * bool(plan.names)
+    return [*named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
 
 
 def _place_of(folder: Path, descriptor: int) -> str:
@@ -253,9 +284,9 @@ def _place_of(folder: Path, descriptor: int) -> str:
 
 
 def _start(
-    program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes]
+    program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes], options: Sequence[str]
 ) -> subprocess.Popen[bytes]:
-    command = [*_WATCHED, *_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
+    command = [*_WATCHED, *_LIMITED, program, *_OPTIONS, *options, f"--context={plan.context}"]
     command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
     if plan.place.is_file():
         # Opened here and passed as stdin, so that it is the file that was checked.
@@ -280,11 +311,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _hits(output: IO[bytes], plan: SearchPlan) -> Iterator[FileMatches]:
+def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[FileMatches]:
     lines: list[FoundLine] = []
     decoder = msgspec.json.Decoder()
     alone = plan.place.is_file()
     for raw in output:
+        if (max_bytes := max_bytes - len(raw)) < 0:
+            raise _TooMany
         event: dict[str, Any] = decoder.decode(raw)
         data = event["data"]
         match event["type"]:
@@ -371,28 +404,33 @@ class Grep(Tool[GrepArgs]):
         if not place.exists():
             raise ToolError(f"{self._workspace.shown(place)} does not exist.")
         folder = place if place.is_dir() else place.parent
+        patterns = _patterns(args)
+        tests = [name_pattern(pattern) for pattern in patterns]
         plan = SearchPlan(
-            args.pattern, place, _filter(args), args.ignore_case, args.multiline,
+            args.pattern, place, lambda path: all(fits(path) for fits in tests), args.ignore_case, args.multiline,
             args.context if args.mode == "content" else 0, tuple(self._workspace.closed_below(folder)),
+            next(filter(None, map(plain_name, patterns)), ""),
         )  # fmt: skip
-        if self._ripgrep:
-            hits = search_by_ripgrep(self._ripgrep, plan, self._workspace)
-        else:
-            hits = search_by_python(plan, self._workspace)
-        named = (FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
-        result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
-        if self._ripgrep and place.is_dir():
-            find_large_files(self._ripgrep, plan, self._workspace)
+        search = partial(search_by_ripgrep, self._ripgrep) if self._ripgrep else search_by_python
+        named = (
+            FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in search(plan, self._workspace)
+        )
+        with ThreadPoolExecutor(1) as pool:
+            listed = (
+                pool.submit(copy_context().run, find_large_files, self._ripgrep, plan, self._workspace)
+                if self._ripgrep
+                else None
+            )
+            result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
+            if listed:
+                listed.result()
         note = plan.left_out.words()
         return replace(result, text=f"{result.text}\n{note}") if note else result
 
 
-def _filter(args: GrepArgs) -> Callable[[str], bool]:
-    patterns = [args.glob] * bool(args.glob)
-    if args.type:
-        patterns.append(_TYPES.get(args.type.lower(), f"*.{args.type.lower().removeprefix('.')}"))
-    tests = [name_pattern(pattern) for pattern in patterns]
-    return lambda path: all(fits(path) for fits in tests)
+def _patterns(args: GrepArgs) -> list[str]:
+    kind = args.type.lower().removeprefix(".")
+    return [_TYPES.get(kind, f"*.{kind}")] * bool(kind) + [args.glob] * bool(args.glob)
 
 
 def _grep_files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:

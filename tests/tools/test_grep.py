@@ -12,6 +12,7 @@ from fakes.tool_context import call
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
+from ouro.tools import grep as grep_module
 from ouro.tools.grep import Grep
 from ouro.tools.tool import parse_arguments
 
@@ -209,3 +210,29 @@ def test_the_title_says_where(root):
     grep = Grep(Workspace(root))
     assert grep.title(parse_arguments(grep, {"pattern": "x"})) == 'grep "x"'
     assert grep.title(parse_arguments(grep, {"pattern": "x", "path": "src", "type": "py"})) == 'grep "x" in src, py'
+
+
+@needs_ripgrep
+@pytest.mark.parametrize("limit", [8_000_000, 300])
+async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(root, monkeypatch, limit):
+    for number in range(40):
+        (root / f"many{39 - number:02}.txt").write_text("hello\n" * 3)
+    monkeypatch.setattr(grep_module, "_MAX_UNSORTED", limit)
+    by_ripgrep, by_python = [
+        await call(Grep(Workspace(root), ripgrep=program), pattern="hello", mode="files") for program in (RIPGREP, "")
+    ]
+    assert by_ripgrep.text == by_python.text
+    assert len(by_ripgrep.text.splitlines()) > 40
+
+
+@needs_ripgrep
+@pytest.mark.parametrize(
+    "glob", ["*.py", "src/**/*.{py,ts}", "{src,docs}/*.md", "*", "!*.py", "**", "[a]*", "{a,b/c}.p*y"]
+)
+async def test_a_glob_includes_no_ignored_file_and_is_the_same_without_ripgrep(root, glob):
+    found = [
+        (await call(Grep(Workspace(root), ripgrep=program), pattern="hello", glob=glob)).text
+        for program in (RIPGREP, "")
+    ]
+    assert found[0] == found[1]
+    assert "build/" not in found[0]
