@@ -161,7 +161,7 @@ DEFENCES = (
     Defence("S19", f"{SESSIONS}/session_file.py", "known.check(raw.fileno())", "pass", "test_s19_lost_files.py"),
     Defence("S19", f"{SESSIONS}/open_file.py", 'save_beside(self._folder, "found", found)', "None",
             "test_s19_lost_files.py"),
-    Defence("X2", "ouro/tools/grep.py", "find_large_files(self._ripgrep, plan, self._workspace)", "pass",
+    Defence("X2", "ouro/tools/grep.py", "copy_context().run, find_large_files, self._ripgrep, plan, self._workspace", "int",
             "test_x2_searches.py"),
     Defence("S20", f"{SESSIONS}/session_reader.py", "if found and (not found[1].isdigit() or int(found[1]) > FORMAT):",
             "if False:", "test_s20_newer_formats.py"),
