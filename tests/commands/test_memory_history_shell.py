@@ -83,6 +83,8 @@ def test_as_of_a_date(store):
 def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path):
     ouro("graph", "--html", "-o", "memory.html")
     page = (tmp_path / "memory.html").read_text()
+    for paper, tie in zip(*(colours_of(page, name) for name in ("paper", "tie")), strict=True):
+        assert contrast(paper, tie) > 3, "edges of the graph are visible, in light and dark"
     assert page.count("<script") == page.count("</script>") == 1
     assert "alert(1)" in page
     assert "\x1b" not in page
@@ -130,3 +132,20 @@ def test_undo_takes_back_all_of_a_turn(store):
     assert (store.folder / "decisions.md").exists()
     assert not (store.folder / "preferences.md").exists()
     assert store.log(1)[0].trailers["Ouro-Undoes"].split() == [commit, store.log(4)[3].id]
+
+
+def colours_of(page: str, name: str) -> list[str]:
+    """The light and the dark one."""
+    return re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\)", page).groups()
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it."""
+
+    def luminance(colour: str) -> float:
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)

@@ -20,7 +20,7 @@ from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.remember import folded
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.utils.text import one_line
+from ouro.utils.text import one_line, plural
 
 _MAX_NAMED = 5
 _TRIGGER = re.compile(rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n")
@@ -79,7 +79,7 @@ def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collectio
             *_doubles(scope.scope, entries),
             *_sizes(scope, own, threshold),
         ]
-        counted = f"{len(scope.loaded.core)} core files, {len(own)} notes"
+        counted = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(own), 'note')}"
         found += looked or [Finding("ok", scope.scope, f"{counted}: no problems")]
     return [*found, *_index(editor, len(notes))]
 

@@ -23,8 +23,9 @@ def found(ouro, **options):
 
 def test_a_sound_memory_has_nothing_to_mend(ouro):
     remember_text(desk_of(ouro), "Always answer in German")
-    levels = {each.level for each in diagnose(desk_of(ouro))}
-    assert levels == {"ok"}
+    findings = diagnose(desk_of(ouro))
+    assert {each.level for each in findings} == {"ok"}
+    assert "1 core file, 0 notes: no problems" in [each.what for each in findings]
 
 
 def test_each_trouble_is_named(ouro):
