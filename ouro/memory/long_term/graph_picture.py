@@ -60,8 +60,8 @@ def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> Gra
     nodes = []
     for entity, place in zip(shared, places[0], strict=True):
         name = clean(entity)
-        named = f"{plural(counts[entity], 'note')} with this name"
-        nodes.append(GraphNode(entity, "name", "names", name, name, named, *place))
+        count = f"{plural(counts[entity], 'note')} with this name"
+        nodes.append(GraphNode(entity, "name", "names", name, name, count, *place))
     for (group, ids), positions in zip(groups.items(), places[1:], strict=True):
         nodes += [_note_node(notes[item], group, position) for item, position in zip(ids, positions, strict=True)]
     known = {node.id for node in nodes}
