@@ -54,15 +54,18 @@ class CurrentBranch(msgspec.Struct, frozen=True):
 
 
 def branch_of(tree: MessageTree) -> CurrentBranch:
-    entries = tuple(item for item in tree.items if isinstance(item, TranscriptEntry))
-    compactions = tuple(item for item in tree.items if isinstance(item, CompactionRecord))
+    entries: list[TranscriptEntry] = []
+    compactions: list[CompactionRecord] = []
     dropped: set[str] = set()
-    for item in tree.items:
-        if isinstance(item, CompactionRecord):
+    for item in tree.items:  # one pass: twice for each tool call, over all messages
+        if isinstance(item, TranscriptEntry):
+            entries.append(item)
+        elif isinstance(item, CompactionRecord):
+            compactions.append(item)
             dropped.update(f"{OUTPUT}{call}" for call in item.dropped)
         elif isinstance(item, DropRecord):
             dropped = dropped.difference(item.items) if item.restored else dropped.union(item.items)
-    return CurrentBranch(tree.version, entries, compactions, frozenset(dropped))
+    return CurrentBranch(tree.version, tuple(entries), tuple(compactions), frozenset(dropped))
 
 
 class MessageTree:

@@ -204,7 +204,9 @@ class Transcript:
             summary = compaction.summary if compaction else ""
             self._head = compaction, kept, compacted([item.message for item in kept], summary, [])
         messages = list(self._head[2])
-        for entry in following:
+        if not dropped:
+            messages += [entry.message for entry in following]
+        for entry in following if dropped else ():
             if str(entry.number) not in dropped:
                 messages.append(entry.message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED]:
