@@ -112,6 +112,10 @@ DEFENCES = (
             "../agent/test_subagents.py -k e6"),
     Defence("R2", "ouro/extensions/hooks.py", 'if verdict == "allow" and hook.is_project:', "if False:",
             "../extensions/test_hooks.py -k r2"),
+    Defence("R2", "ouro/extensions/hooks.py", "if hook.is_project and not hook.check:", "if False:",
+            "../extensions/test_hooks.py -k r2"),
+    Defence("R2", "ouro/mcp/servers.py", "if command and settings.sandbox else", "if False else",
+            "../mcp/test_servers.py -k sandbox"),
     # commands and file tools
     Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -IN_MEMORY // 2]", "pass", "test_x1_endless_output.py"),
     Defence("X1", "ouro/tools/truncate.py", "if data := data[: self._room]:", "if data:", "test_x1_endless_output.py"),

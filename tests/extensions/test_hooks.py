@@ -36,8 +36,7 @@ async def test_exit_code_2_refuses_with_what_it_prints_on_stderr(tmp_path):
     assert failures == []
 
 
-async def test_those_of_a_project_are_confined_and_those_of_the_user_are_not(tmp_path):
-    """B5."""
+async def test_r2_those_of_a_project_are_confined_and_those_of_the_user_are_not(tmp_path):
     given = [HookSettings("before-tool", "printf '%s ' \"$CONFINED\" >> runs")]
     for own, project in ((given, ()), ((), given)):
         found, _ = load_hooks(own, project, {})

@@ -82,7 +82,7 @@ async def test_f4_a_server_gets_no_keys_and_no_more_than_it_needs(bench: Bench):
     assert {"PATH", "HOME", "OWN"} <= found.keys() <= {"PATH", "HOME", "OWN", "TERM", "LC_CTYPE"}
 
 
-async def test_b5_a_server_in_the_sandbox_answers_and_cannot_write_outside(bench: Bench, tmp_path):
+async def test_a_server_in_the_sandbox_answers_and_cannot_write_outside(bench: Bench, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "w").mkdir()
     bench.folder = tmp_path / "w"
