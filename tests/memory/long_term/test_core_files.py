@@ -29,7 +29,7 @@ async def written(home):
 
 async def test_it_is_named_and_quoted_in_the_prompt_and_its_changes_reach_the_model(home):
     first = await written(home)
-    assert "(what is true of the user or the project), and the user's own style.md." in first.block
+    assert "user or the project. The user's own: style.md." in first.block
     assert [event.summary for event in first.changed] == ["style.md: + Write short sentences."]
     assert "+- Write short sentences." in seen_by_model(await first.begin("Go on."))
     second = Conversation(home, session="s-2", core_files=STYLE)
