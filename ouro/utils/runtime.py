@@ -85,7 +85,7 @@ def get_written_dirs(project: Path) -> list[Path]:
     """The folders of ouro and of a project that ouro writes files into, but those of sessions."""
     home = get_home()
     memories = (get_memory_dir(), project / ".ouro" / "memory")
-    own = (home, home / "cache", *(memory / ".git" for memory in memories))
+    own = (home, home / "cache", *(home / "cache").glob("*/"), *(memory / ".git" for memory in memories))
     checkpoints = get_checkpoints_dir()
     states = (*get_history_dir().glob("*.git/*/"), *checkpoints.glob("*/"), *checkpoints.glob("*/*/"))
     return [*own, *states, *memories, project, project / ".ouro"]

@@ -57,7 +57,11 @@ async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, t
         folder.mkdir(parents=True, exist_ok=True)
         for name in (".facts.md.4190000.0123abcd.tmp", f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"):
             (folder / name).touch()
+    scanner = home / ".ouro" / "cache" / "secret-rules"
+    scanner.mkdir(parents=True)
+    (scanner / ".e1.vscdb.4190000.62378abd-62ef-448c-a692-10523027d523.tmp").touch()
     await tell_orphans(lambda _text: None, tmp_path)
+    assert [*scanner.iterdir()] == []
     for folder in (memory, state, checkpoints, tmp_path):
         assert sorted(path.name for path in folder.glob(".*.tmp")) == sorted(
             [f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"]
