@@ -18,7 +18,7 @@ from ouro.utils.runtime import ensure_private_dir, is_running
 
 _RETRY_SECONDS = 0.02
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
-"""The secret scanner names its own so, with a UUID. The last part is missing in the names that earlier versions gave in session folders."""
+"""Of `replace_file`, of the secret scanner (a UUID), and of earlier versions in session folders (no ending)."""
 
 
 def replace_file(
