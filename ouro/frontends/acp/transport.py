@@ -56,18 +56,11 @@ def take_stdout() -> int:
 
 
 def import_sdk() -> None:
-    """Import the SDK in half the time (0.2 s of CPU less).
+    """Import the SDK; pydantic makes the validators of its 250 classes when they are used, not now."""
+    from pydantic import BaseModel
 
-    pydantic makes validators when they are used, and does not read the docstrings of 250 classes from their source.
-    """
-    from pydantic import BaseModel, _internal
-
-    collecting = vars(_internal._fields)
-    found = collecting["extract_docstrings_from_cls"]
+    BaseModel.model_config["defer_build"] = True
     try:
-        BaseModel.model_config["defer_build"] = True
-        collecting["extract_docstrings_from_cls"] = lambda *_, **__: {}
         import acp.schema  # noqa: F401
     finally:
         del BaseModel.model_config["defer_build"]
-        collecting["extract_docstrings_from_cls"] = found
