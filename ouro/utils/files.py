@@ -184,6 +184,9 @@ def lock_file(path: Path, timeout: float | None = None) -> Iterator[None]:
         lock_descriptor(descriptor, timeout)
         yield
     finally:
+        fcntl.flock(
+            descriptor, fcntl.LOCK_UN
+        )  # closing is not enough while a process is just being started: it has a copy
         os.close(descriptor)
 
 

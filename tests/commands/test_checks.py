@@ -14,8 +14,8 @@ from ouro.messages import ToolReply
 from ouro.options import Options
 from ouro.session import OpenRequest
 
-RULE = '```json\n{"rule": "shell(npm *)"}\n```'
-NPM = call("shell", command="cd . && npm install left-pad")
+RULE = '```json\n{"rule": "shell(tox *)"}\n```'
+TOX = call("shell", command="cd . && tox -q")
 
 
 async def opened(folder, *script):
@@ -41,23 +41,23 @@ def saved(home):
 
 
 async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(repository, home):
-    session, model = await opened(repository, NPM, "Done.", RULE, NPM, "Ok.")
+    session, model = await opened(repository, TOX, "Done.", RULE, TOX, "Ok.")
     await play(session)
-    front_end = await run(session, "/check Use pnpm, not npm", "project")
+    front_end = await run(session, "/check Use pytest, not tox", "project")
     assert "It would have refused 1 of the last 1 call" in front_end.shown[0]
-    assert "npm install left-pad" in model.requests[2].messages[-1].text
+    assert "tox -q" in model.requests[2].messages[-1].text
     told = await play(session)
-    assert told.startswith("A hook refused this: The user has corrected this before: Use pnpm, not npm")
+    assert told.startswith("A hook refused this: The user has corrected this before: Use pytest, not tox")
     await session.close()
     assert [(check["rule"], check["fired"], check["project"]) for check in saved(home)] == [
-        ("shell(npm *)", 1, str(repository))
+        ("shell(tox *)", 1, str(repository))
     ]
 
-    session, _ = await opened(repository, NPM, "Ok.", call("shell", command="echo npm"), "Ok.")
+    session, _ = await opened(repository, TOX, "Ok.", call("shell", command="echo tox"), "Ok.")
     assert "corrected this before" in await play(session)
-    assert "npm\n" in await play(session)
+    assert "tox\n" in await play(session)
     listed = (await run(session, "/hooks")).shown[0]
-    assert "check 1: Use pnpm, not npm" in listed
+    assert "check 1: Use pytest, not tox" in listed
     assert "refused 2 times since" in listed
     assert "refused 2 times" in (await run(session, "/memory receipt")).shown[0]
     assert "There is no check 7 here. There are: 1." in (await run(session, "/check remove 7")).said[0][1]

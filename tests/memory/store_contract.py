@@ -12,6 +12,7 @@ from ouro.memory.backend import (
     CompactionRecord,
     CostRecord,
     DailyUsage,
+    DropRecord,
     ForkRecord,
     LoadedSession,
     MemoryStore,
@@ -98,6 +99,8 @@ EVERY_CHANGE: tuple[ChangeRecord, ...] = (
     ModeRecord("plan", AT),
     PinRecord(2, AT),
     PinRecord(3, AT, pinned=False),
+    DropRecord(39, AT, ("12", "12:mem_3f6c1e", "call:c_1"), tokens=(9000, 400)),
+    DropRecord(40, AT, ("12",), restored=True, tokens=(400, 500)),
     CompactionRecord(
         40,
         AT,

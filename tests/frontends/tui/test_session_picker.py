@@ -1,5 +1,6 @@
 """The screen that picks a session: before any is open, from /resume, and where several answer."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -276,7 +277,7 @@ async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(session_catalo
     requests = Requests(SessionInUse("This session is in use by process 7 since 10:00."))
     async with app_on(session_catalog, requests, OpenRequest("x")).run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "in use by process 7 since 10:00" in screen_text(pilot.app))
-        pilot.app.screen._listens_from = 0
+        await until(pilot, lambda: 0 < pilot.app.screen._accepts_from < time.monotonic())
         await pilot.press(*dict.fromkeys((key, "enter")))
         await opened(pilot)
         assert requests.asked == [OpenRequest("x"), asked]
