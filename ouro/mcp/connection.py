@@ -38,7 +38,7 @@ MAX_EVENTS = 1_000
 LIST_PAUSE = 0.3
 """Seconds in which several notices of a changed list count as one."""
 REPORT_PAUSE = 0.1
-"""Seconds between two progress events of one call."""
+"""Seconds between two progress events of one call; the last step is always told."""
 _LISTS = {
     "tools": "tools/list",
     "resources": "resources/list",
@@ -96,20 +96,23 @@ class Connection:
     async def call(self, tool: str, arguments: Line) -> AsyncGenerator[Line, None]:
         """Progress, then the result, of a tool call."""
         reported = 0.0
+        withheld: list[Line] = []
         events: asyncio.Queue[Line | None] = asyncio.Queue()
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal reported
+            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            withheld[:] = [{"progress": (message or share)[:500]}]
             if time.monotonic() - reported >= REPORT_PAUSE:
                 reported = time.monotonic()
-                share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-                events.put_nowait({"progress": (message or share)[:500]})
+                events.put_nowait(withheld.pop())
 
         async def run() -> types.CallToolResult:
             try:
                 return await self.client.call_tool(tool, arguments, progress_callback=on_progress)
             finally:
-                events.put_nowait(None)
+                for event in (*withheld, None):
+                    events.put_nowait(event)
 
         task = asyncio.create_task(run())
         try:

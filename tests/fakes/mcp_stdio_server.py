@@ -99,7 +99,7 @@ def call(name, arguments, meta):
             for step in range(arguments.get("steps", 3)):
                 params = {"progressToken": meta.get("progressToken"), "progress": step, "message": f"step {step}"}
                 send({"method": "notifications/progress", "params": params})
-                time.sleep(0.15)
+                time.sleep(arguments.get("pause", 0.15))
             return text("done")
         case "image":
             good = {"type": "image", "data": picture(), "mimeType": "image/png"}

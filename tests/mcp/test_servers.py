@@ -43,8 +43,8 @@ async def test_progress_is_reported_and_a_call_can_be_cancelled(bench: Bench):
     servers = bench.open(one=fake())
     one = await servers.ready("one")
     steps: list[str] = []
-    await servers.call(one, "slow", {"steps": 2}, steps.append)
-    assert steps == ["step 0", "step 1"]
+    await servers.call(one, "slow", {"steps": 3, "pause": 0}, steps.append)
+    assert (steps[0], steps[-1]) == ("step 0", "step 2")
     call = asyncio.create_task(servers.call(one, "slow", {"steps": 1_000}, steps.append))
     await until(lambda: len(steps) > 2)
     call.cancel()
