@@ -278,6 +278,8 @@ COMMANDS: tuple[Action, ...] = (
     _USAGE,
     Action("context", "window.context", "Show what fills the model's window; drop, restore, pin what is sent",
            None, ("context drop 1 3",), "session", "[drop|restore|pin N]"),
+    Action("btw", "window.btw", "Ask something that neither joins the conversation nor stops the agent", None,
+           ("btw which test covers this?",), "session", "<question>"),
     Action("instructions", "extensions.instructions", "List the loaded files of instructions, and their sizes",
            (), ("instructions",)),
     Action("skills", "skills.skills", "List the skills and what each costs, or switch one on or off",

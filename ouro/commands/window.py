@@ -1,4 +1,4 @@
-"""Commands on the context window: compact, pin, context."""
+"""Commands on the context window: compact, pin, context, btw."""
 
 from __future__ import annotations
 
@@ -43,6 +43,21 @@ async def _reviewed(front_end: FrontEnd, summary: str) -> str:
             summary = await front_end.edit(summary)
         except UsageError as error:
             front_end.say(str(error), "error")
+
+
+async def btw(front_end: FrontEnd, argument: str) -> None:
+    if not argument:
+        raise UsageError("What do you want to ask?", commands=["btw which test covers this?"])
+    session = front_end.session
+
+    def show(answer: str) -> None:
+        front_end.show(f"**/btw {escape(argument)}**\n\n{answer}")
+
+    if session.running:
+        front_end.say("Asked outside of the conversation. The answer follows, and the turn goes on.")
+        show(await session.window.ask_aside(argument))
+    else:
+        await front_end.run(session.window.aside(argument, show))
 
 
 async def pin(front_end: FrontEnd, argument: str) -> None:

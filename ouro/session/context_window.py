@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from itertools import takewhile
 from typing import Literal
 
@@ -14,7 +14,8 @@ from ouro.agent.instructions import Environment, prompt_parts
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
-from ouro.memory.backend import DropRecord, PinRecord, RecalledItem
+from ouro.llm import ask
+from ouro.memory.backend import CostRecord, DropRecord, PinRecord, RecalledItem
 from ouro.memory.compaction import is_own_words
 from ouro.memory.message_tree import OUTPUT, TranscriptEntry
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
@@ -26,6 +27,11 @@ from ouro.tools.shell import ShellJobs
 from ouro.tools.todo import Plan
 
 SEARCH_HINT = "The earlier messages can be searched with `memory_search`."
+ASIDE = """\
+[This message is from ouro, the program that you run in. The user asks something outside of the conversation. Neither
+the question nor your answer will be part of it. Answer from what you know, briefly. Do not call a tool.]
+
+{question}"""
 LARGE = 0.2
 """The share of what is sent from which a single message is reported."""
 
@@ -131,6 +137,26 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             return TurnFinished("answered")
 
         return self.tasks.run(work)
+
+    def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
+        """The events of `ask_aside`, as a turn; `show` gets the answer."""
+
+        async def work(_emit: Emit) -> TurnFinished:
+            show(await self.ask_aside(question))
+            return TurnFinished("answered")
+
+        return self.tasks.run(work)
+
+    async def ask_aside(self, question: str) -> str:
+        """The model's answer to a question that does not become part of the session. Raises ModelError."""
+        memory, models = self.compactor.memory, self.compactor.models()
+        asked = Message("user", (Context(ASIDE.format(question=question)),))
+        # With the tools, though none is to be called: the request begins with what the provider has in its cache.
+        messages, tools = [*memory.context(), asked], self.compactor.requests.specs(models[0])
+        answer = await ask(models, self.compactor.requests.messages(messages), tools)
+        if answer.usage is not None:
+            memory.note(CostRecord("btw", memory.now(), answer.model, answer.usage))
+        return answer.text.strip() or "The model gave no answer."
 
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The messages that are sent and can be pinned, oldest first."""

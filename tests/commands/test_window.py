@@ -97,3 +97,14 @@ async def test_context_says_where_nothing_comes_by_itself_and_nothing_is_to_be_d
     window.told = replace(window.told, limit=0, outlook=None, largest="")
     await dispatch(front_end, "/context")
     assert "There is nothing to compact yet. Automatic compaction is off" in front_end.shown[0]
+
+
+async def test_btw_shows_the_answer_during_a_turn_and_between_turns():
+    front_end = await run("/btw", "/btw *which*?")
+    front_end.session.running = True
+    await dispatch(front_end, "/btw now?")
+    assert front_end.shown == ["**/btw \\*which\\*?**\n\n*which*? It is 42.", "**/btw now?**\n\nnow? It is 42."]
+    assert [text.partition("\n")[0] for _, text in front_end.said] == [
+        "What do you want to ask?",
+        "Asked outside of the conversation. The answer follows, and the turn goes on.",
+    ]

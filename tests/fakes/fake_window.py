@@ -50,6 +50,13 @@ class FakeWindow:
         yield Compacted(80_000, 9_000, 40, 3, 0, "## Goal\nMend it.")
         yield TurnFinished("answered")
 
+    async def aside(self, question, show):
+        show(await self.ask_aside(question))
+        yield TurnFinished("answered")
+
+    async def ask_aside(self, question):
+        return f"{question} It is 42."
+
     def items(self):
         return self.contents
 

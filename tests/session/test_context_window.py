@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -241,4 +242,35 @@ async def test_the_probe_asks_what_was_cut_and_says_what_was_lost(repository):
     [report] = [event.text for event in seen if isinstance(event, Said)]
     assert report == "Probe: 1 of 2 questions answered.\nLost: Which branch? — release-7"
     assert "release-7 it" not in str(model.requests[-1].messages)
+    await session.close()
+
+
+async def test_a_question_aside_is_asked_with_the_same_prefix_and_joins_nothing(repository):
+    wanted = "It is 42."
+    session, model = await opened(repository, "Hello.", ScriptedReply(wanted, usage=Usage(input=70, output=5)), "Bye.")
+    await say(session, "Hi.")
+    before = session.transcript.context()
+    shown = []
+    events = [event async for event in session.window.aside("What is the answer?", shown.append)]
+    assert (shown, [type(event) for event in events]) == ([wanted], [TurnFinished])
+    first, aside = model.requests
+    assert (*first.messages, before[-1]) == aside.messages[:-1]
+    assert (first.tools, "What is the answer?" in aside.messages[-1].parts[0].text) == (aside.tools, True)
+    assert session.transcript.context() == before
+    await say(session, "Bye.")
+    assert "What is the answer?" not in str(model.requests[-1].messages)
+    assert session.transcript.usage.input >= 70
+    await session.close()
+
+
+async def test_a_question_aside_during_a_turn_finds_every_call_answered(repository):
+    session, model = await opened(repository, call("shell", command="sleep 30"), "It sleeps.")
+    turn = asyncio.create_task(say(session, "Wait."))
+    while not session.transcript.messages() or not session.transcript.messages()[-1].tool_calls:
+        await asyncio.sleep(0.01)
+    assert await session.window.ask_aside("What are you doing?") == "It sleeps."
+    asked = model.requests[-1].messages
+    assert asked[-2].role == "tool"
+    session.interrupt()
+    await turn
     await session.close()
