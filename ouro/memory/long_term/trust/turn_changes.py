@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ouro.memory.long_term.git.values import FileEdit
@@ -49,7 +50,8 @@ class TurnChanges:
             if is_decided and edit.name not in self.others:
                 whole.append(edit.name)
             elif heads[edit.name] == accepted[edit.name]:
-                parts[edit.name] = _applied(self._written[edit.name], accepted[edit.name])
+                text = _applied(self._written[edit.name], accepted[edit.name])
+                parts[edit.name] = text and _ordered_as(now or "", text)
             # Else another program committed its change of the file: both are foreign.
         self._store.commit_parts(parts, whole, subject_of(edits), trailers, approves=True)
         return [edit for edit in edits if edit.name in parts or edit.name in whole]
@@ -108,6 +110,20 @@ def _applied(edits: Edits, text: str | None) -> str | None:
 def _has_same_lines(text: str | None, other: str | None) -> bool:
     """Whether two texts have the same lines: those of two sessions may be in another order in the file."""
     return text == other or sorted((text or "").splitlines()) == sorted((other or "").splitlines())
+
+
+def _ordered_as(file: str, text: str) -> str:
+    """A text with its lines in the order of the file that has them all: else the difference counts as a change."""
+    lines, rest = file.splitlines(), iter(file.splitlines())
+    left = Counter(text.splitlines())
+    if all(line in rest for line in text.splitlines()) or not left <= Counter(lines):
+        return text
+    found = []
+    for line in lines:
+        if left[line]:
+            left[line] -= 1
+            found.append(f"{line}\n")
+    return "".join(found)
 
 
 def _reversed(edits: Edits) -> Edits:
