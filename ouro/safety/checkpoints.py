@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.utils.files import lock_file, open_folder, replace_file, write_private
+from ouro.utils.files import lock_file, note_written_dir, open_folder, replace_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
 Moment = Literal["before", "after"]
@@ -288,6 +288,7 @@ class Checkpoints:
             file.symlink_to(os.fsdecode(data))
             return
         with open_folder(file.parent) as folder:
+            note_written_dir(folder)
             replace_file(folder, file.name, data, mode=0o777 if mode == "100755" else 0o666)
 
     def _blob(self, name: str) -> bytes:

@@ -19,7 +19,7 @@ from ouro.tools.shell_process import RunningCommand, ShellProcess, bounded, end_
 from ouro.tools.shell_terminal import Terminals, start_in_terminal
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
-from ouro.utils.files import sweep_temporary
+from ouro.utils.files import sweep_written_dirs
 from ouro.utils.runtime import get_written_dirs
 from ouro.utils.text import plural
 
@@ -60,7 +60,7 @@ class _Job:
 
 async def tell_orphans(warn: Callable[[str], None], project: Path) -> None:
     """Remove temporary files of killed ouros in their folders; end what still runs of their commands, and say so."""
-    await asyncio.to_thread(lambda: [*map(sweep_temporary, get_written_dirs(project))])
+    await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
     if ended := await asyncio.to_thread(end_orphans):
         left = plural(ended, "process", "processes")
         warn(f"An ouro that was killed had left {left} of its commands running. Ended.")

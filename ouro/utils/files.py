@@ -14,11 +14,13 @@ from io import BufferedReader
 from pathlib import Path
 
 from ouro.errors import UsageError
-from ouro.utils.runtime import ensure_private_dir, is_running
+from ouro.utils.runtime import ensure_private_dir, get_written_journals, is_running
 
 _RETRY_SECONDS = 0.02
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Of `replace_file`, of the secret scanner (a UUID), and of earlier versions in session folders (no ending)."""
+_noted: set[str] = set()
+"""The folders of the user that this process has recorded."""
 
 
 def replace_file(
@@ -74,17 +76,39 @@ def replace_file(
     return status
 
 
-def sweep_temporary(folder: Path) -> None:
-    """Remove the temporary files that `replace_file` of a killed process has left in a folder."""
+def sweep_temporary(folder: Path, of: str = "") -> None:
+    """Remove the temporary files that `replace_file` of killed processes, or `of` one, has left in a folder."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 (10,000 of them)
     except OSError:
         return
     for name in names:
         found = _TEMPORARY.fullmatch(name)
-        if found and not is_running(int(found[1])):
+        if found and of in ("", found[1]) and not is_running(int(found[1])):
             with suppress(OSError):
                 (folder / name).unlink()
+
+
+def note_written_dir(folder: int) -> None:
+    """Record an open folder of the user before a file is replaced there: after a kill, the next start sweeps it."""
+    with suppress(OSError):
+        path = os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
+        if path not in _noted:
+            journals = ensure_private_dir(get_written_journals())
+            append_private(journals / str(os.getpid()), f"{path}\0")
+            _noted.add(path)
+
+
+def sweep_written_dirs(own: Iterable[Path]) -> None:
+    """Remove the temporary files that killed processes have left in folders of ouro (`own`) and of the user."""
+    for folder in own:
+        sweep_temporary(folder)
+    for journal in get_written_journals().glob("*"):
+        if not is_running(int(journal.name)):
+            with suppress(OSError):
+                for written in journal.read_text().split("\0")[:-1]:
+                    sweep_temporary(Path(written), of=journal.name)
+                journal.unlink()
 
 
 def _path_in(folder: int, name: str) -> str:

@@ -81,14 +81,19 @@ def get_checkpoints_dir() -> Path:
     return get_home() / "checkpoints"
 
 
+def get_written_journals() -> Path:
+    """Where each process records the folders of the user in which it replaces files."""
+    return get_home() / "cache" / "written"
+
+
 def get_written_dirs(project: Path) -> list[Path]:
-    """The folders of ouro and of a project that ouro writes files into, but those of sessions."""
+    """The folders of ouro, also in a project, that ouro writes files into, but those of sessions."""
     home = get_home()
     memories = (get_memory_dir(), project / ".ouro" / "memory")
     own = (home, home / "cache", *(home / "cache").glob("*/"), *(memory / ".git" for memory in memories))
     checkpoints = get_checkpoints_dir()
     states = (*get_history_dir().glob("*.git/*/"), *checkpoints.glob("*/"), *checkpoints.glob("*/*/"))
-    return [*own, *states, *memories, project, project / ".ouro"]
+    return [*own, *states, *memories, project / ".ouro"]
 
 
 def is_running(pid: int) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ouro.utils.files import replace_file
+from ouro.utils.files import note_written_dir, replace_file
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -166,6 +166,7 @@ def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None
     def check() -> None:
         _demand_unchanged(_stat(folder, name), expected)
 
+    note_written_dir(folder)
     try:
         return replace_file(folder, name, data, mode=0o666, like=before, check=check)
     except PermissionError:

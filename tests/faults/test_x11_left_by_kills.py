@@ -1,6 +1,7 @@
 """X11: what an ouro that was killed has left is ended or removed at the next start."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +54,7 @@ def header(number: int) -> SessionHeader:
 async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, tmp_path):
     memory, state = home / ".ouro" / "memory", home / ".ouro" / "history.git" / "user.git" / "ouro"
     checkpoints = home / ".ouro" / "checkpoints" / "project-1" / "info"
-    for folder in (memory, state, checkpoints, tmp_path):
+    for folder in (memory, state, checkpoints):
         folder.mkdir(parents=True, exist_ok=True)
         for name in (".facts.md.4190000.0123abcd.tmp", f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"):
             (folder / name).touch()
@@ -62,10 +63,36 @@ async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, t
     (scanner / ".e1.vscdb.4190000.62378abd-62ef-448c-a692-10523027d523.tmp").touch()
     await tell_orphans(lambda _text: None, tmp_path)
     assert [*scanner.iterdir()] == []
-    for folder in (memory, state, checkpoints, tmp_path):
+    for folder in (memory, state, checkpoints):
         assert sorted(path.name for path in folder.glob(".*.tmp")) == sorted(
             [f".facts.md.{os.getpid()}.0123abcd.tmp", ".mine.12.tmp"]
         )
+
+
+_WRITE = """
+import os, signal, sys
+from pathlib import Path
+from ouro.utils.files import open_folder
+from ouro.utils.text_files import save
+os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
+with open_folder(Path(sys.argv[1])) as folder:
+    save(folder, "a.txt", b"text", expected=None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the path of an open folder is found by /proc")
+async def test_x11_what_a_kill_left_in_a_folder_of_the_project_is_removed_and_nothing_of_others(home, tmp_path):
+    folder = tmp_path / "src" / "deep"
+    folder.mkdir(parents=True)
+    (folder / ".theirs.4190000.0123abcd.tmp").touch()
+    done = subprocess.run([sys.executable, "-c", _WRITE, str(folder)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len([*folder.iterdir()]) == 2
+
+    await tell_orphans(lambda _text: None, tmp_path)
+
+    assert [path.name for path in folder.iterdir()] == [".theirs.4190000.0123abcd.tmp"]
+    assert [*(home / ".ouro" / "cache" / "written").iterdir()] == []
 
 
 def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home):

@@ -157,7 +157,9 @@ class Campaign:
             case 0:
                 return Call("read", {"path": "a.txt"}, id=f"call_{number}")
             case 1:
-                return Call("write", {"path": f"made-{number}.txt", "content": "x\n" * 50}, id=f"call_{number}")
+                return Call(
+                    "write", {"path": f"made/{number % 7}/{number}.txt", "content": "x\n" * 50}, id=f"call_{number}"
+                )
             case 2:
                 return Call("shell", {"command": f"echo {number} >> log.txt; seq 4000"}, id=f"call_{number}")
             case _:
@@ -280,7 +282,7 @@ class Campaign:
         left += [folder for folder in sessions.glob("2*") if not (folder / "session.yaml").exists()]
         left += [path for path in (self._home / "ouro").rglob("*.lock") if path.parent.name == ".git"]
         left += (self._home / "ouro").rglob("tmp_obj_*")
-        left += [*(self._home / "ouro").rglob(".*.tmp"), *self._project.glob(".*.tmp")]
+        left += [*(self._home / "ouro").rglob(".*.tmp"), *self._project.rglob(".*.tmp")]
         return broken + [f"left behind: {path.relative_to(self._home)}" for path in left] + list(self._processes())
 
     def _processes(self) -> Iterator[str]:
