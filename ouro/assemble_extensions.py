@@ -173,7 +173,7 @@ class ExtensionBuilder:
         """What the user is told about extension files at the start of a session."""
         if len(self.problems) <= MAX_NOTICES:
             return self.problems
-        return [f"{len(self.problems)} extension files are not used: `ouro doctor` lists them."]
+        return [f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."]
 
     def _trusts(self, path: Path) -> bool:
         return self.trusted and self.trust.is_trusted(self.root, [path])

@@ -134,11 +134,11 @@ class SubagentProgress(EventStruct, frozen=True):
 
     @property
     def figures(self) -> str:
-        """`12 tool calls, 34k tokens, $0.0213`."""
+        """`$0.0213, 12 tool calls, 34k tokens`: what comes last is cut in a narrow terminal."""
         tokens = self.usage.input + self.usage.output
         size = f"{tokens / 1000:.0f}k" if tokens >= 10_000 else f"{tokens:,}"
-        cost = "" if self.usage.cost is None else f", ${self.usage.cost:.4f}"
-        return f"{plural(self.calls, 'tool call')}, {size} tokens{cost}"
+        cost = "" if self.usage.cost is None else f"${self.usage.cost:.4f}, "
+        return f"{cost}{plural(self.calls, 'tool call')}, {size} tokens"
 
 
 class Retrying(EventStruct, frozen=True):

@@ -177,7 +177,7 @@ class ShellContext:
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
         if not self.can_ask:
-            raise UsageError(NO_TERMINAL, title)
+            raise UsageError("stdin is not a terminal: name what you mean, or pass --all (see --help).", title)
         return self._numbers(title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: ")
 
     async def ask(self, title: str, *, secret: bool = False) -> str:

@@ -340,8 +340,8 @@ class McpServers:
         if server.state == "login":
             self._host.notify(f"MCP server {server.name} needs a login: ouro mcp login {server.name}", "info")
         else:
-            what = "stopped" if was_ready else "did not start"
-            self._host.notify(f"MCP server {server.name} {what}: {server.problem} (/mcp log {server.name})", "warning")
+            what = "" if was_ready else " did not start"
+            self._host.notify(f"MCP server {server.name}{what}: {server.problem} (/mcp log {server.name})", "warning")
         self._changed()
 
     async def _ask(

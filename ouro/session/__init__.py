@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.extensions import Check
     from ouro.memory.backend import RewindScope, SessionInfo
     from ouro.memory.long_term import (
         BlamedLine,

@@ -10,6 +10,7 @@ from fakes.waiting import wait
 
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged, NotesRecalled, Remembered
+from ouro.extensions import Check
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.index import Lookup
@@ -313,6 +314,18 @@ async def test_the_receipt_of_the_last_message_is_among_it_and_leads_to_its_note
         await shows(pilot, "relates-to: Run the tests with pytest -q.")
         await pilot.press("f4")
         await until(pilot, lambda: not isinstance(pilot.app.screen, MemoryBrowser))
+
+
+async def test_corrections_that_are_enforced_are_in_the_receipt_with_their_count(app):
+    app.session.turn.hooks.hooks.checks.here = lambda: [
+        Check("Use pnpm, not npm", rule="shell(npm *)", number=2, added_at=AT, fired=3)
+    ]
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("ctrl+y", *"pnpm")
+        await until(pilot, lambda: texts(browser) == ["check 2: Use pnpm, not npm"])
+        await shows(pilot, "refused 3 times")
+        await shows(pilot, "/check")
 
 
 async def test_a_note_that_was_put_away_is_told_once_and_comes_back_whole(app, memory):

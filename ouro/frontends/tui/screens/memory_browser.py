@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from rich.cells import cell_len, set_cell_size
 from textual import events, work
 
+from ouro.commands.hooks import checks_of
 from ouro.errors import OuroError, UsageError
 from ouro.frontends.tui import external
 from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
@@ -115,10 +116,11 @@ class MemoryBrowser(Browser):
         memory = self._session.memory
         try:
             manager = memory.required()
-            listed, entries, proposals = await asyncio.gather(
+            listed, entries, proposals, checks = await asyncio.gather(
                 memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),
                 asyncio.to_thread(lambda: manager.timeline().log(MAX_COMMITS)),
                 asyncio.to_thread(manager.proposals),
+                asyncio.to_thread(checks_of, self._session),
             )
         except (OuroError, OSError) as error:
             self._show_message(" ".join(str(error).split()), "-failed")
@@ -126,7 +128,7 @@ class MemoryBrowser(Browser):
         self._rows = {
             **await asyncio.to_thread(pages.note_rows, listed),
             "timeline": pages.log_rows(entries),
-            "receipt": pages.receipt_rows(memory.recalled, manager.receipt()),
+            "receipt": pages.receipt_rows(memory.recalled, manager.receipt(), checks),
             "proposals": pages.proposal_rows(proposals),
         }
         self._show()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled, Remembered
     from ouro.session import (
         BlamedLine,
+        Check,
         Commit,
         Difference,
         EntryDetails,
@@ -90,8 +91,8 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
     return rows
 
 
-def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[MemoryRow]:
-    """The notes considered for the last message, the core in every prompt, and its changes since."""
+def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterable[Check]) -> list[MemoryRow]:
+    """The notes considered for the last message, the core in every prompt, its changes since, and what is enforced."""
     rows = []
     for note in recalled.items:
         gone = f"{note.id[:12]} (deleted since)" if note.id.startswith("mem_") else note.id
@@ -108,7 +109,14 @@ def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[Memory
         rows.append(MemoryRow(None, line.scope, shown, "", about, searched, "in each prompt", item=line))
     for change in receipt.changes:
         text = f"± changed since: {_line(change)}"
-        rows.append(MemoryRow(None, change.partition("/")[0], text, "", "", text.lower(), "changed since", item=change))
+        about = f"changed since the session began: {change}"
+        rows.append(MemoryRow(None, change.partition("/")[0], text, "", "", text.lower(), "changed since", item=about))
+    for check in checks:
+        about = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
+        text = f"check {check.number}: {_line(check.text)}"
+        page = f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
+        scope = "repo" if check.project else "user"
+        rows.append(MemoryRow(None, scope, text, "", about, f"{text} {about}".lower(), "enforced", item=page))
     return rows
 
 
@@ -174,9 +182,9 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
             return receipt_page(line, memory.receipt())
         case None:
             page = Page()
-        case str() as change:
+        case str() as text:
             page = Page()
-            page.add(f"changed since the session began: {change}")
+            page.add(text)
         case note:
             page = recalled_page(note, session.memory.recalled)
     if row.link is not None:

@@ -335,7 +335,8 @@ class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = asked.question
         self._question = question
-        self._is_markdown = asked.of_turn  # of the agent; ouro's own questions show a text as it is
+        # Of the agent, or of an MCP server; ouro's own questions show a text as it is.
+        self._is_markdown = asked.of_turn or question.details.startswith("```")
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
         super().__init__(
             asked.question_id, keymap, ChoiceList([*((c, "") for c in question.choices), *last], question.several)
