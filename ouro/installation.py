@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
@@ -26,9 +26,10 @@ from ouro.config import explain_settings, load_settings, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
 from ouro.llm import Catalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import CONFIG_FILE, TrustStore, acting_files
+from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
 from ouro.settings import Settings
 from ouro.utils.git import find_root
+from ouro.utils.json_types import read_json
 from ouro.utils.runtime import (
     get_config_path,
     get_home,
@@ -51,6 +52,7 @@ NOT_READ = (
     "opencode.json", "CLAUDE.local.md",
 )  # fmt: skip
 """Files of other agents that have no counterpart here, or another format."""
+_SAME = "docs/extensions.md says where ouro has the same."
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 
 
@@ -286,7 +288,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
     from ouro.extensions import Checks, CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_servers
-    from ouro.mcp import find_servers
+    from ouro.mcp import find_servers, foreign_servers
 
     root, is_trusted, _notices = _trust_of(folder)
     store, settings = TrustStore(get_trust_path()), _settings_of(folder, or_defaults=True)
@@ -315,8 +317,22 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     yield "good", ", ".join([*(plural(count, noun) for noun, count in counts.items()), files_of_instructions])
     for problem in dict.fromkeys(problems):
         yield "note", problem
-    if unread := [name for name in NOT_READ if (root / name).exists()]:
-        yield "note", f"{', '.join(unread)} is not read.", "docs/extensions.md says where ouro has the same."
+    for path in (*(root / name for name in CLAUDE_SETTINGS), own := Path.home() / CLAUDE_SETTINGS[0]):
+        with suppress(ConfigError):  # of the project's it is told above
+            keys = read_json(path).keys()
+            if "hooks" in keys and path == own and not settings.claude_hooks:
+                yield (
+                    "note",
+                    f"hooks of {tilde(path)} do not run.",
+                    "`claude_hooks: true` of your config.yaml runs them.",
+                )
+            if unread := sorted(keys - {"hooks", "$schema"}):
+                yield "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _SAME
+    others = [name for name, _server, file in foreign_servers(root, Path.home())[0] if file != tilde(root / MCP_FILE)]
+    if others := [name for name in others if name not in servers.servers]:
+        yield "note", f"MCP servers of other programs: {', '.join(others)}.", "`ouro mcp import` takes them over."
+    if left := [name for name in NOT_READ if (root / name).exists()]:
+        yield "note", f"{', '.join(left)} is not read.", _SAME
 
 
 def _sessions(_folder: Path) -> Iterator[Finding]:

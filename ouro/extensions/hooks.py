@@ -20,7 +20,7 @@ from ouro.extensions.plugins import HOOKS_FILE, installed_plugins, plugin_folder
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import HookEvent, HookSettings
-from ouro.utils.files import open_regular
+from ouro.utils.json_types import dictionary, read_json
 from ouro.utils.log import log
 from ouro.utils.runtime import tilde
 from ouro.utils.text import cut, one_line
@@ -46,7 +46,6 @@ BLOCKS = 2
 MAX_TEXT = 20_000
 """Characters of a hook that go to the model."""
 MAX_RUNS = 200
-MAX_FILE = 1_000_000
 DEFAULT_SECONDS = 60
 Verdict = Literal["", "allow", "ask", "deny"]
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
@@ -157,13 +156,9 @@ def _from_settings(given: HookSettings, place: str, is_project: bool, problems: 
 def _from_claude(path: Path, is_project: bool, problems: list[str]) -> Iterator[Hook]:
     place = tilde(path)
     try:
-        with open_regular(path) as file:
-            given = json.loads(file.read(MAX_FILE))
-        events = dict(given.get("hooks") or {})
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        problems.append(f"{place}: its hooks cannot be read: {error}")
+        events = dictionary(read_json(path).get("hooks"))
+    except ConfigError as error:
+        problems.append(f"{error.message} None of its hooks runs.")
         return
     yield from _from_events(events, place, is_project, problems)
 

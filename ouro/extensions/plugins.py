@@ -130,6 +130,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         name = name.removesuffix(".git")
         if not _NAME.fullmatch(name):
             raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
+        _gather(folder, manifest)
         _check(folder)
         if not list(describe_plugin(folder)):
             raise UsageError(f"{source} is not a plugin: it has no commands, skills, agents, hooks or MCP servers.")
@@ -212,6 +213,27 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     except (OSError, shutil.Error) as error:
         raise UsageError(f"{source} cannot be copied: {error}") from error
+
+
+def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Copy commands, skills and agents that the manifest names elsewhere to where they are looked for."""
+    for kind in FILE_KINDS:
+        named, target = manifest.get(kind, []), folder / kind
+        for name in map(str, named if isinstance(named, list) else [named]):
+            path = (folder / name).resolve()
+            if not path.is_relative_to(folder.resolve()) or not path.exists():
+                raise ConfigError(f"plugin.json names `{one_line(name, 80)}`, which is not in the plugin.")
+            if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
+                continue  # it is looked for there
+            try:
+                if path.is_dir():
+                    is_one = kind == "skills" and (path / "SKILL.md").exists()
+                    shutil.copytree(path, target / path.name if is_one else target, symlinks=True, dirs_exist_ok=True)
+                else:
+                    target.mkdir(exist_ok=True)
+                    shutil.copy2(path, target / path.name)
+            except (OSError, shutil.Error) as error:
+                raise ConfigError(f"`{one_line(name, 80)}` of the plugin cannot be copied: {error}") from error
 
 
 def _check(folder: Path) -> None:

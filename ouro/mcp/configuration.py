@@ -15,11 +15,11 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
-from ouro.utils.files import open_regular, write_private
+from ouro.utils.files import write_private
+from ouro.utils.json_types import read_json
 from ouro.utils.runtime import get_config_path, get_home, tilde
 
 PROJECT_FILE = ".mcp.json"
-MAX_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _ENVIRONMENT = re.compile(
@@ -91,25 +91,6 @@ def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
         write_private(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise ConfigError(f"{tilde(path)} cannot be written: {error.strerror}.") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The keys of a JSON file; empty if there is none. Raises ConfigError."""
-    try:
-        with open_regular(path) as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ConfigError(f"{tilde(path)} is larger than {MAX_BYTES:,} bytes.")
-        table = json.loads(data)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{tilde(path)} is not JSON: {error}.") from error
-    if not isinstance(table, dict):
-        raise ConfigError(f"{tilde(path)}: an object is expected, not {type(table).__name__}.")
-    return table
 
 
 def servers_in(entries: Any, where: str) -> dict[str, McpServerSettings]:

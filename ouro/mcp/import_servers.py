@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import ConfigError
-from ouro.mcp.configuration import PROJECT_FILE, read_json, usable_servers
+from ouro.mcp.configuration import PROJECT_FILE, usable_servers
 from ouro.settings import McpServerSettings
+from ouro.utils.json_types import read_json
 from ouro.utils.runtime import tilde
 
 Found = tuple[str, McpServerSettings, str]

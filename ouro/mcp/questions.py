@@ -23,9 +23,7 @@ async def elicitation(server: str, about: Line, ask: AskUser) -> Line:
     intro = f"The MCP server {server} asks: {message}"
     if about.get("mode") == "url":
         url = one_line(str(about.get("url", "")), 1_000)
-        question = Question(
-            f"{intro}\nIt wants you to open an address in your browser. Do you?", _YES_NO, details=url
-        )
+        question = Question(f"{intro}\nIt wants you to open an address in your browser. Do you?", _YES_NO, details=url)
         return {"action": "accept" if await ask(question) == ("yes",) else "decline"}
     schema = about.get("requestedSchema") or {}
     fields = dict(list((schema.get("properties") or {}).items())[:MAX_FIELDS])

@@ -1,13 +1,39 @@
-"""Values of one type from JSON that others wrote: what is of another type counts as absent."""
+"""JSON that others wrote: a file of it, and values of one type; what is of another type counts as absent."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
+
+from ouro.errors import ConfigError
+from ouro.utils.files import open_regular
+from ouro.utils.runtime import tilde
 
 MAX_COUNT = 1 << 53
 """Above it JSON numbers are no longer exact."""
+MAX_BYTES = 1_000_000
+"""Of a file."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The keys of a JSON file; empty if there is none. Raises ConfigError."""
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{tilde(path)} is larger than {MAX_BYTES:,} bytes.")
+        table = json.loads(data)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{tilde(path)} is not JSON: {error}.") from error
+    if not isinstance(table, dict):
+        raise ConfigError(f"{tilde(path)}: an object is expected, not {type(table).__name__}.")
+    return table
 
 
 def dictionary(value: Any) -> dict[str, Any]:

@@ -42,7 +42,10 @@ def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home
         ".claude/skills/pdf/SKILL.md": "Use it.",
         ".claude/skills/doc/SKILL.md": "---\ndescription: Writes\n---\nx",
         ".claude/output-styles/x.md": "x",
+        ".claude/settings.json": '{"permissions": {"deny": ["Bash(curl:*)"]}, "env": {}}',
         "AGENTS.md": "Be brief. @gone.md",
+        f"{home}/.claude/settings.json": '{"hooks": {"Stop": []}}',
+        f"{home}/.claude.json": '{"mcpServers": {"github": {"command": "npx"}}}',
     }
     for name, text in files.items():
         (repository / name).parent.mkdir(parents=True, exist_ok=True)
@@ -58,5 +61,8 @@ def test_doctor_says_what_was_found_and_what_was_not_understood(repository, home
         " Rename it.",
         f"note  extensions: {repository}/.claude/skills/pdf/SKILL.md is not used: it has no description."
         " Put `---`, `description: …`, `---` at its begin.",
+        f"note  extensions: env, permissions of {repository}/.claude/settings.json is not read.",
+        "note  extensions: hooks of ~/.claude/settings.json do not run.",
+        "note  extensions: MCP servers of other programs: github.",
         "note  extensions: .claude/output-styles is not read.",
     ]

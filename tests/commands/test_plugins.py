@@ -115,6 +115,7 @@ def test_a_commit_that_is_gone_is_named_and_the_installed_plugin_stays(plugin, r
         ({".claude-plugin/plugin.json": "{"}, "plugin.json of the plugin is not valid JSON"),
         ({".claude-plugin/plugin.json": '{"name": "../x"}'}, "`../x` is not a name for a plugin"),
         ({".claude-plugin/plugin.json": '{"hooks": "../../secret.json"}'}, "is outside of the plugin"),
+        ({".claude-plugin/plugin.json": '{"commands": "../.."}'}, "names `../..`, which is not in the plugin"),
         ({"hooks/hooks.json": "no"}, "hooks.json of the plugin is not valid JSON"),
     ],
 )
@@ -156,6 +157,21 @@ def test_a_marketplace_names_what_can_be_added(plugin, tmp_path, capsys):
     assert "Add one of its plugins with --path: review." in capsys.readouterr().err
     assert main(["plugin", "add", str(market), "--path", "review", "--yes"]) == 0
     assert installed_plugins()["review"].path == "review"
+
+
+def test_what_the_manifest_names_elsewhere_is_found(plugin, tmp_path, capsys):
+    named = {"commands": ["./extra/fix.md"], "skills": "./more/", "agents": ["agents/strict.md"]}
+    write(plugin / ".claude-plugin/plugin.json", json.dumps({"name": "review", **named}))
+    write(plugin / "extra/fix.md", "Fix it.")
+    write(plugin / "more/pdf/SKILL.md", "---\ndescription: Reads\n---\nx")
+    assert main(["plugin", "add", str(plugin), "--yes"]) == 0
+    shown = capsys.readouterr().out
+    assert "commands: fix, pr" in shown
+    assert "skills: pdf, style" in shown
+    found = {file.name for kind in ("commands", "skills", "agents") for file in find_files(kind, tmp_path, False)[0]}
+    assert found == {"review:fix", "review:pr", "review:pdf", "review:style", "review:strict"}
+    assert main(["plugin", "update", "review", "--yes"]) == 0
+    assert "review: is up to date" in capsys.readouterr().out
 
 
 def test_a_broken_list_of_plugins_is_a_notice(home, tmp_path):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from ouro.assemble import opener
+from ouro.cli import main
 from ouro.extensions import fetched, install
 from ouro.llm import ScriptedModel, call
 from ouro.messages import Context
@@ -42,7 +46,8 @@ FILES = {
 
 
 def test_every_row_is_tried_here():
-    assert {*FILES, "plugins", "you have this"} == {*TABLE}
+    programs = {"hooks", "MCP servers", "MCP servers of all projects", "permission rules", "plugins"}
+    assert {*FILES, *programs, "you have this"} == {*TABLE}
 
 
 async def offered(repository) -> tuple[str, str, str]:
@@ -75,6 +80,33 @@ async def test_a_file_in_that_place_is_used(repository, home, name):
         assert "heron: Do heron" in system
     else:
         assert "The text of heron." in system
+
+
+@pytest.mark.parametrize("name", TABLE["hooks"][:3])
+async def test_a_hook_in_that_place_runs(repository, home, name):
+    path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
+    hook = {"type": "command", "command": "echo Heron."}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}))
+    (home / ".ouro").mkdir(exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text(f"{TABLE['hooks'][3]}\n")
+    (repository / "api.py").write_text("x = 1\n")
+    assert "Heron." in (await offered(repository))[2]
+
+
+@pytest.mark.parametrize("name", [*TABLE["MCP servers"], *TABLE["MCP servers of all projects"][1:]])
+async def test_a_server_in_that_place_is_used(repository, home, name, monkeypatch):
+    path = home / name.removeprefix("~/") if name.startswith("~") else repository / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    server = {"command": sys.executable, "args": ["-c", ""]}
+    table = f'[mcp_servers.heron]\ncommand = "{sys.executable}"' if path.suffix == ".toml" else ""
+    path.write_text(table or json.dumps({"mcpServers": {"heron": server}}))
+    (repository / "api.py").write_text("x = 1\n")
+    if name.startswith("~"):
+        monkeypatch.chdir(repository)
+        command = TABLE["MCP servers of all projects"][0].split()[1:]
+        assert await asyncio.to_thread(main, [*command, "--all"]) == 0
+    assert "The servers: heron." in (await offered(repository))[1]
 
 
 async def test_a_plugin_is_used_after_it_was_added(repository, home, tmp_path):
