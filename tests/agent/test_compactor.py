@@ -226,7 +226,7 @@ async def test_the_plan_the_files_and_long_messages_go_into_the_summary(world):
     assert receipt.summary.endswith("## Plan\n- [>] Run the tests")
 
 
-async def test_the_person_s_wish_and_pins_are_minded(world):
+async def test_the_user_s_wish_and_pins_are_minded(world):
     await world.filled()
     await world.memory.record(PinRecord(14, world.memory.now()))
     await world.memory.add(user("and"))

@@ -19,7 +19,7 @@ PAST = [
 ]
 
 
-async def test_clear_opens_a_new_session_and_tells_the_way_back():
+async def test_clear_opens_a_new_session_and_tells_how_to_return():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/new")
     assert front_end.opened == [OpenRequest()]

@@ -94,7 +94,7 @@ class TestModels:
 
 
 class TestConfig:
-    def test_shows_each_value_and_whence(self, capsys, home, monkeypatch):
+    def test_shows_each_value_and_its_source(self, capsys, home, monkeypatch):
         (home / ".ouro").mkdir()
         (home / ".ouro" / "config.yaml").write_text("tui:\n  theme: dark\n")
         monkeypatch.setenv("OURO_PERMISSIONS_MODE", "plan")

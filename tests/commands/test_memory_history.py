@@ -130,7 +130,7 @@ async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, said)
         await memory(front_end, "why 5")
 
 
-async def test_undo_shows_what_it_does_and_takes_back_one_hunk(home, said):
+async def test_undo_shows_what_it_does_and_undoes_one_hunk(home, said):
     front_end, conversation = await front_end_of(home, said, picks=["no", "yes"])
     await conversation.manager.write("user", {"facts.md": "- a\n- b\n- c\n- d\n- e\n"}, "Edit")
     await conversation.manager.write("user", {"facts.md": "- A\n- b\n- c\n- d\n- E\n"}, "Edit")
@@ -189,7 +189,7 @@ async def test_as_of_shows_memory_as_it_was(home, said):
 
 
 async def learned_in_two_commits(conversation):
-    """A turn in which the agent commits once itself, while the person writes something too; gives what is told."""
+    """A turn in which the agent commits once itself, while the user writes something too; gives what is told."""
     await conversation.begin("Answer in German. I use uv.")
     await conversation.write("preferences.md", "- Answer in German.\n")
     await conversation.commit()
@@ -199,7 +199,7 @@ async def learned_in_two_commits(conversation):
     return next(each for each in reversed(conversation.changed) if each.origin == "agent")
 
 
-async def test_undo_takes_back_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, said):
+async def test_undo_reverts_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, said):
     front_end, conversation = await front_end_of(home, said)
     event = await learned_in_two_commits(conversation)
     before = len(conversation.manager.timeline().log())

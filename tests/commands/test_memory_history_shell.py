@@ -47,7 +47,7 @@ def ouro(*words, code=0):
     return done.stdout if code in (0, 1) and done.stdout else done.stderr
 
 
-def test_log_diff_and_blame_tell_whence_each_line_is(store):
+def test_log_diff_and_blame_tell_the_source_of_each_line(store):
     assert [line.split()[-1] for line in ouro("log").splitlines()] == ["Change", "two", "Learn"]
     [first, *_] = json.loads(ouro("log", "facts", "--json"))
     assert (first["scope"], first["commit"]["subject"]) == ("user", "Change")
@@ -120,7 +120,7 @@ def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
-def test_undo_takes_back_all_of_a_turn(store):
+def test_undo_reverts_all_of_a_turn(store):
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "2", "Ouro-Message": "3"}
     store.save_and_commit({"preferences.md": "- Be short.\n"}, "One", marks)
     store.save_and_commit({"decisions.md": "- Ship.\n"}, "Two", {**marks, "Ouro-Message": "9"})  # of another branch

@@ -1,4 +1,4 @@
-"""/memory consolidate, crystallize, lessons: asked with a price, told line by line, and to be taken back."""
+"""/memory consolidate, crystallize, lessons: asked with a price, told line by line, and to be undone."""
 
 import itertools
 import json
@@ -100,7 +100,7 @@ async def test_the_core_of_a_scope_or_of_all_is_consolidated_too(front_end):
         await memory(front_end, "consolidate facts")
 
 
-async def test_lessons_are_listed_newest_first_with_whence_they_are(front_end):
+async def test_lessons_are_listed_newest_first_with_their_source(front_end):
     await memory(front_end, "lessons")
     assert front_end.said == [("info", "There are no lessons yet.")]
     await keep(front_end, "Never migrate by hand.", "The linter needs node.")

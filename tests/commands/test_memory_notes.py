@@ -41,7 +41,7 @@ def told(home, repository):
     return front_end, conversation
 
 
-async def test_remember_says_where_it_went_and_the_way_back(told, home):
+async def test_remember_says_where_it_went_and_how_to_return(told, home):
     front_end, conversation = told
     assert await dispatch(front_end, "#Always answer in German")
     [(level, line)] = front_end.said

@@ -88,7 +88,7 @@ async def test_a_number_that_is_none_is_refused(number):
     assert (level, "from 1 to 3" in text) == ("error", True)
 
 
-async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_taken_back():
+async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_undone():
     front_end = front_end_with(picks=[WayBack("rewind", 5, ("memory",))])
     front_end.session.rewind.told = ("A note was changed since: it stays.",)
     await dispatch(front_end, "/rewind")

@@ -1,4 +1,4 @@
-"""The life of a preference as a person sees it: three sessions in a terminal, from the telling to the forgetting."""
+"""The life of a preference as a user sees it: three sessions in a terminal, from the telling to the forgetting."""
 
 import json
 import os
@@ -11,7 +11,7 @@ SAID = ", said the model"
 
 
 class Person:
-    """Somebody at the full screen."""
+    """A user at the full screen."""
 
     def __init__(self, ouro) -> None:
         self.terminal = ouro.screen(size=(40, 110))

@@ -1,4 +1,4 @@
-"""What a person does in an afternoon, on the full screen in a real terminal."""
+"""What a user does in an afternoon, on the full screen in a real terminal."""
 
 import os
 import threading
@@ -183,7 +183,7 @@ def test_leaving_gives_the_terminal_back_and_says_how_to_go_on(ouro):
         assert terminal.raw.rfind(b"\x1b[" + left) > terminal.raw.rfind(b"\x1b[" + entered)
 
 
-def test_a_session_is_taken_up_again_in_three_ways(ouro):
+def test_a_session_is_resumed_in_three_ways(ouro):
     ouro.headless("-p", "read: api.py\nsay: the first answer")
     latest = ouro.screen("--resume", "latest")
     latest.until_shows("read: api.py", "✓ read api.py", "the first answer")

@@ -101,7 +101,7 @@ def test_a_conversation_in_json_lines_with_a_question_answered(ouro):
     assert (ouro.folder / "made.txt").read_text() == "from the shell\n"
 
 
-def test_a_session_is_taken_up_again(ouro):
+def test_a_session_is_resumed(ouro):
     ouro.headless("-p", "say: one")
     done = ouro.headless("-p", "say: two", "--resume", "latest")
     again = ouro.headless("-p", "say: three", "--continue")

@@ -22,7 +22,7 @@ def voices(ouro):
 
 
 def wide(ouro):
-    """A screen on which what is told of a note stands on one line."""
+    """A screen on which what is said of a note stands on one line."""
     return ouro.screen(size=(30, 140))
 
 
@@ -49,7 +49,7 @@ def of_repository(folder):
 
 
 def test_a_preference(ouro, voices):
-    """Captured by its cadence; the later session is one at a screen, which shows whence it knows it."""
+    """Captured by its cadence; the later session is one at a screen, which shows its source."""
     cadence(ouro, 1)
     text = "Answers in German, code comments in English."
     voices.answer = [add(text, "coding-preferences")]

@@ -120,7 +120,7 @@ def test_a_preference_told_once_lives_on(ouro, folder):
     assert "French" not in json.dumps(third.messages[-1])
     assert system_of(first) == system_of(second) == system_of(third)
 
-    # and when it is taken up again, the prefix is still the same, byte for byte
+    # and when it is resumed, the prefix is still the same, byte for byte
     ouro.headless("-p", "say: again", "--resume", "latest")
     again = ouro.server.requests[-1]
     assert system_of(again) == system_of(first)
@@ -192,21 +192,21 @@ def test_what_a_turn_wrote_is_committed_after_its_end_and_told_before_its_result
 
 
 @pytest.mark.parametrize("is_vouched_for", [True, False])
-def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, folder, remembered, is_vouched_for):
+def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, folder, remembered, is_trusted):
     (ouro.folder / "README.md").write_text("Something from outside.\n")
     steps = [Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})]
-    if not is_vouched_for:
+    if not is_trusted:
         steps.insert(0, Call("read", {"path": "README.md"}))
-    said = "Use ruff. Keep it in mind." if is_vouched_for else "What is it linted with? Keep it in mind."
+    said = "Use ruff. Keep it in mind." if is_trusted else "What is it linted with? Keep it in mind."
     with said_while_held(ouro, said, *steps) as talk:
         talk.until("turn_finished")
         os.kill(talk.process.pid, signal.SIGKILL)
         talk.process.wait()
     assert (folder / "preferences.md").read_text() == "- Use ruff.\n"
     scope = remembered()
-    assert [each.origin for each in scope.proposals()] == ([] if is_vouched_for else ["outside"])
-    assert ("preferences" in scope.texts) == is_vouched_for
-    assert git(folder, "status", "--short") == ("" if is_vouched_for else "?? preferences.md\n")
+    assert [each.origin for each in scope.proposals()] == ([] if is_trusted else ["outside"])
+    assert ("preferences" in scope.texts) == is_trusted
+    assert git(folder, "status", "--short") == ("" if is_trusted else "?? preferences.md\n")
 
 
 @pytest.mark.parametrize("flag", ["--no-memory", "--ephemeral"])

@@ -1,4 +1,4 @@
-"""Going back, forking and titles, as a person does it."""
+"""Going back, forking and titles, as a user does it."""
 
 import pytest
 from fakes.model_server import Reply
@@ -80,7 +80,7 @@ def with_titles(model_server, repository):
     program.close()
 
 
-def test_a_title_comes_after_the_first_turn_beside_the_conversation(with_titles):
+def test_a_title_comes_after_the_first_turn_in_the_background(with_titles):
     def reply(request):
         is_title = INSTRUCTIONS in str(request.messages[0]["content"])
         return Reply("Greet well" if is_title else "It is mended.")

@@ -7,7 +7,7 @@ import pytest
 from fakes.model_server import Call, Reply
 
 
-def test_a_conversation_at_the_plain_prompt_is_taken_up_again(ouro):
+def test_a_conversation_at_the_plain_prompt_is_resumed(ouro):
     ouro.server.script([Reply("I will.", [Call("shell", {"command": "touch made"})]), "It **is** made."])
     terminal = ouro.start("--plain")
     terminal.until_shows("›")

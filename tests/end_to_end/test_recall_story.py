@@ -1,4 +1,4 @@
-"""Notes come back when they matter, whoever wrote them: capture, an editor, git, another session."""
+"""Notes come back when they matter, no matter who wrote them: capture, an editor, git, another session."""
 
 import json
 
@@ -95,7 +95,7 @@ def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
     screen.leave()
 
 
-def test_notes_that_a_package_planted_wait_for_the_person(ouro, here):
+def test_notes_that_a_package_planted_wait_for_the_user(ouro, here):
     put(here, LOCKS)
     talk = Talk(ouro, "--trust")
     assert talk.say("say: optimistic locking for user updates?").get(LOCKS.id, "skipped") == "skipped"

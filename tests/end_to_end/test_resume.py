@@ -1,4 +1,4 @@
-"""A session taken up again in another process: what is sent begins with the very bytes that were sent before."""
+"""A session resumed in another process: what is sent begins with the very bytes that were sent before."""
 
 import itertools
 import json

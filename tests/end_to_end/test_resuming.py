@@ -108,7 +108,7 @@ def test_a_session_of_another_worktree_is_of_this_project(ouro, tmp_path):
     ouro.folder = then
 
 
-def test_a_long_session_says_what_it_costs_and_goes_on_with_its_tail(ouro):
+def test_a_long_session_says_what_it_costs_and_continues_with_its_tail(ouro):
     answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     terminal = ouro.screen("--resume", "latest")
     terminal.until_shows("resumed:", "first call", "cache is probably warm", "tail: last 3 turns")
@@ -123,7 +123,7 @@ def test_a_long_session_says_what_it_costs_and_goes_on_with_its_tail(ouro):
     assert ouro.sessions()[0]["messages"] == 12
 
 
-def test_whoever_writes_at_once_goes_on_with_all_of_it(ouro):
+def test_a_message_at_once_continues_with_all_of_it(ouro):
     answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four")
     terminal = ouro.start("--resume", "latest", "say: at once")
     terminal.until_shows("  at once")
@@ -161,7 +161,7 @@ def test_the_plain_prompt_picks_by_number_and_by_words(ouro):
     terminal.until_shows("about the zebra", "test-model")
 
 
-def test_headless_goes_on_with_all_of_it_and_a_stream_is_told(ouro):
+def test_headless_continues_with_all_of_it_and_a_stream_is_told(ouro):
     answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
     done = ouro.headless("-p", "say: on", "--continue", "--output", "stream-json")
     told = [line["text"] for line in done.lines if line["type"] == "said"]

@@ -19,7 +19,7 @@ def run(ouro, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("model", ["openai/test-model", ANTHROPIC])
-def test_a_session_of_another_program_goes_on_with_any_model(ouro, model):
+def test_a_session_of_another_program_continues_with_any_model(ouro, model):
     run(ouro, "sessions", "import", str(LOG))
     done = ouro.headless("--resume", IMPORTED[:8], "-m", model, "-p", "say: It was Flask.")
 

@@ -21,7 +21,7 @@ def ouro_with_secrets(ouro):
 
 
 def written(ouro: OuroProgram) -> dict[str, bytes]:
-    """Every byte below ouro's home, but the file in which the person keeps the key."""
+    """Every byte below ouro's home, but the file in which the user keeps the key."""
     files = (path for path in ouro.home.rglob("*") if path.is_file() and path.name != "models.yaml")
     return {str(path.relative_to(ouro.home)): path.read_bytes() for path in files if path.suffix != ".vscdb"}
 

@@ -65,14 +65,14 @@ async def say(session, *texts):
 
 
 async def quiet(session, *, seconds: float = 30.0):
-    """Until nothing is at work beside the conversation but what waits for the person."""
+    """Until nothing is at work in the background but what waits for the user."""
     async with asyncio.timeout(seconds):
         while any(not task.get_name().startswith(("ask about", "nothing")) for task in session.turn.tasks._background):
             await asyncio.sleep(0.01)
 
 
 def news(session) -> list:
-    """What was told beside the turns and nobody has read yet."""
+    """What was told between turns and nobody has read yet."""
     queue = session.turn.tasks._events
     return [queue.get_nowait() for _ in range(queue.qsize())]
 

@@ -10,7 +10,7 @@ from ouro.session import Branch, Point, Rewound
 
 
 class FakePast:
-    """Keeps what was asked of it in `went`; `offered` is what can be taken back beside the conversation."""
+    """Keeps what was asked of it in `went`; `offered` is what can be undone with the messages."""
 
     def __init__(self, points: Collection[Point] = (), branches: Collection[Branch] = ()) -> None:
         self.listed = tuple(points)

@@ -1,4 +1,4 @@
-"""A session that says of itself that it was taken up again."""
+"""A session that says of itself that it was resumed."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ class FakeSession:
         """Nothing is written into memory here."""
 
     def happens(self, event: Event) -> None:
-        """Something happens beside the turns."""
+        """Something happens between turns."""
         self._events.put_nowait(event)
 
     async def events(self) -> AsyncGenerator[Event, None]:

@@ -95,9 +95,9 @@ class Killed:
     kills: int = 0
     sessions: int = 0
     records: int = 0
-    """Whole records that were told of, and had to be there."""
+    """Whole records that were reported, and had to be there."""
     lost: list[str] = field(default_factory=list)
-    """Told of, and not there."""
+    """Reported, and not there."""
     unopened: list[str] = field(default_factory=list)
     """Sessions that did not open, and why."""
     moments: Counter[str] = field(default_factory=Counter)
@@ -143,7 +143,7 @@ def _run_and_kill(home: Path, session_id: str, rng: random.Random) -> list[tuple
 
 
 def _check(sessions: Path, session_id: str, told: Sequence[str], found: Killed) -> bool:
-    """Whether the session opens; what was told of it and is not there is noted."""
+    """Whether the session opens; what was reported and is not there is noted."""
     store = YamlFileMemoryStore(sessions)
     try:
         loaded = wait(store.load_session(session_id))

@@ -27,7 +27,7 @@ async def no_model(_messages):
 
 
 class Conversation:
-    """One session with its memory. `answer` is what the person says to each question; None: nothing."""
+    """One session with its memory. `answer` is what the user says to each question; None: nothing."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Conversation:
         task.add_done_callback(self.tasks.discard)
 
     async def begin(self, said: str) -> str:
-        """The person says something; gives what goes with it."""
+        """The user says something; gives what goes with it."""
         context = await self.manager.context(self.messages)
         self.messages.append(user(said, (), context))
         return context
@@ -198,7 +198,7 @@ def git_held(histories: Path) -> Iterator[None]:
 
 
 def plain_git(folder: Path, *arguments: str) -> str:
-    """git as a person or the agent's shell runs it."""
+    """git as a user or the agent's shell runs it."""
     done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

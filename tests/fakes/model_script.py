@@ -135,7 +135,7 @@ class Request:
 
     @property
     def prompt(self) -> str:
-        """What the person said last."""
+        """What the user said last."""
         said = [words for message in self.messages if (words := said_by_person(message))]
         return said[-1] if said else ""
 

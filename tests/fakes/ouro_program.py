@@ -48,7 +48,7 @@ class Done:
 
 
 class OuroTerminal(Terminal):
-    """ouro in a terminal, with what a person does there."""
+    """ouro in a terminal, with what a user does there."""
 
     GRACE = 0.6
     """Seconds that a question must have been there before keys answer it; earlier ones go to the prompt."""

@@ -1,4 +1,4 @@
-"""What a person's notes say, what they then say in a session, and which notes that wants."""
+"""What a user's notes say, what they then say in a session, and which notes that wants."""
 
 NOTES = {
     "uv": "Packages are installed with uv, never with pip: the lock file must stay in step.",

@@ -30,7 +30,7 @@ _LONG += (
 
 
 def as_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
-    """As a person runs it."""
+    """As a user runs it."""
     done = subprocess.run(
         [sys.executable, "-m", "ouro", *words], cwd=folder, env={**os.environ, **environment}, capture_output=True,
         stdin=subprocess.DEVNULL, text=True, check=False,
@@ -101,7 +101,7 @@ class SyncedHomes:
         self._ouro("sync", home, "sync", "--remote", str(self.remote))
 
     def edit(self, home: Path) -> None:
-        """Something that a person does with memory."""
+        """Something that a user does with memory."""
         word = f"w{len(self.said):04}{self.rng.getrandbits(32):08x}"
         lines, notes, away = self._lines(home), self._notes(home), self._notes(home, "archive")
         kinds = ["line", "line", "line", "note", "note", "core", *(["forget"] if lines else [])]

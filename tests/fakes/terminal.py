@@ -1,4 +1,4 @@
-"""A terminal for tests and benchmarks: a program in a pseudo-terminal, and the picture that a person sees (pyte)."""
+"""A terminal for tests and benchmarks: a program in a pseudo-terminal, and the picture that a user sees (pyte)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class TwoVoices:
 
     @property
     def last(self) -> str:
-        """The last message that a conversation sent to its model: the person's, and what goes with it."""
+        """The last message that a conversation sent to its model: the user's, and what goes with it."""
         return content(self.said[-1].messages[-1])
 
 

@@ -1,4 +1,4 @@
-"""F1, F2, F8: instructions are obeyed where the person said so, as they were then; a tool can plant none."""
+"""F1, F2, F8: instructions are obeyed where the user said so, as they were then; a tool can plant none."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 
 async def heard(repository, *script, trust="unknown", **options) -> str:
-    """All that the model was told beside the person's words and the tools' answers: system prompt and contexts."""
+    """All that the model was told beside the user's words and the tools' answers: system prompt and contexts."""
     model = ScriptedModel([*script, "Done."])
     session = await open_session(Options(repository, ready_model=model, **options), OpenRequest(trust=trust))
     assert [event async for event in session.send("do it")]
@@ -105,7 +105,7 @@ def hostile(repository, tmp_path, monkeypatch) -> Path:
     return repository
 
 
-def test_f2_a_program_without_a_person_says_no_in_one_line_and_does_nothing(hostile, tmp_path, model_server):
+def test_f2_a_program_without_a_user_says_no_in_one_line_and_does_nothing(hostile, tmp_path, model_server):
     ouro = OuroProgram(model_server, hostile)
     done = ouro.headless("-p", "hi", "--output", "json")
     assert done.code == 5

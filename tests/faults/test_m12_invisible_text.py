@@ -1,4 +1,4 @@
-"""M12: what nobody can see in a memory file does not reach the model, and is written out where a person reads it."""
+"""M12: what nobody can see in a memory file does not reach the model, and is written out where a user reads it."""
 
 import pytest
 from fakes.knowledge import Conversation
@@ -40,7 +40,7 @@ async def test_m12_the_model_gets_none_of_it(home, kind):
 
 
 @pytest.mark.parametrize("kind", HIDDEN)
-async def test_m12_the_person_sees_it_written_out(home, kind):
+async def test_m12_the_user_sees_it_written_out(home, kind):
     first = Conversation(home, write="ask").connect()
     await first.begin("hello")
     await first.write("facts.md", f"- Uses uv.{HIDDEN[kind]}\n")

@@ -68,7 +68,7 @@ async def test_m1_what_a_file_says_and_the_assistant_repeats_is_no_note(reposito
     ],
     ids=["piped", "an attached file", "pasted"],
 )
-async def test_m1_what_the_person_only_hands_over_is_no_note(one_session, said):
+async def test_m1_what_the_user_only_hands_over_is_no_note(one_session, said):
     found, two, waiting = await one_session([said], "I see.")
 
     assert found == []

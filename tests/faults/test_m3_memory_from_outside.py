@@ -1,4 +1,4 @@
-"""M3: memory that was changed outside of ouro is known as such, with what was believed before."""
+"""M3: memory that was changed outside of ouro is known as such, with what was trusted before."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ def test_m3_a_change_that_keeps_size_and_time_is_found_all_the_same(store):
     assert [each.after for each in store.outside_edits()] == ["- two\n"]
 
 
-def test_m3_committing_it_does_not_make_it_believed(store, home):
+def test_m3_committing_it_does_not_make_it_trusted(store, home):
     accepted = store.accepted
     (store.folder / "facts.md").write_text("- evil\n")
     subprocess.run(["git", "-C", store.folder, "commit", "-qam", "x"], check=True)
@@ -66,7 +66,7 @@ def test_m3_committing_it_does_not_make_it_believed(store, home):
     assert again.outside_edits() == (FileEdit("facts.md", "- one\n", "- evil\n"),)
 
 
-def test_m3_what_ouro_writes_later_does_not_make_it_believed(store, home):
+def test_m3_what_ouro_writes_later_does_not_make_it_trusted(store, home):
     (store.folder / "mem_2.md").write_text("evil\n")
 
     store.save_and_commit({"preferences.md": "- tabs\n"}, "Learn")
@@ -76,7 +76,7 @@ def test_m3_what_ouro_writes_later_does_not_make_it_believed(store, home):
     assert [each.name for each in open_store(home).outside_edits()] == ["mem_2.md"]
 
 
-def test_m3_what_ouro_puts_in_place_of_it_is_vouched_for(store):
+def test_m3_what_ouro_puts_in_place_of_it_is_trusted(store):
     (store.folder / "facts.md").write_text("- evil\n")
 
     store.save_and_commit({"facts.md": "- one\n- two\n"}, "Learn")
@@ -84,7 +84,7 @@ def test_m3_what_ouro_puts_in_place_of_it_is_vouched_for(store):
     assert store.outside_edits() == ()
 
 
-def test_m3_a_line_that_is_added_to_it_does_not_make_it_believed(store):
+def test_m3_a_line_that_is_added_to_it_does_not_make_it_trusted(store):
     (store.folder / "facts.md").write_text("- one\n- evil\n")
 
     store.rewrite("facts.md", lambda text: text + "- two\n", "Learn two")
@@ -92,7 +92,7 @@ def test_m3_a_line_that_is_added_to_it_does_not_make_it_believed(store):
     assert store.outside_edits() == (FileEdit("facts.md", "- one\n", "- one\n- evil\n- two\n"),)
 
 
-def test_m3_it_is_believed_once_it_is_accepted_or_vouched_for(store, home):
+def test_m3_it_is_trusted_once_it_is_accepted_or_approved(store, home):
     (store.folder / "facts.md").write_text("- two\n")
     store.approve("facts.md")
     assert open_store(home).outside_edits() == ()
@@ -104,7 +104,7 @@ def test_m3_it_is_believed_once_it_is_accepted_or_vouched_for(store, home):
     assert open_store(home).accepted == store.get_current_head()
 
 
-def test_m3_putting_back_what_was_once_believed_is_an_edit_from_outside_too(store):
+def test_m3_restoring_what_was_once_trusted_is_an_edit_from_outside_too(store):
     store.save_and_commit({"facts.md": "- one\n- never deploy on Fridays\n"}, "Learn")
 
     (store.folder / "facts.md").write_text("- one\n")
@@ -112,7 +112,7 @@ def test_m3_putting_back_what_was_once_believed_is_an_edit_from_outside_too(stor
     assert [each.name for each in store.outside_edits()] == ["facts.md"]
 
 
-def test_m3_a_memory_that_came_with_a_repository_is_not_believed(home, tmp_path):
+def test_m3_a_memory_that_came_with_a_repository_is_not_trusted(home, tmp_path):
     """A cloned repository has `.ouro/memory` among its files."""
     cloned = tmp_path / "cloned"
     (cloned / ".ouro" / "memory").mkdir(parents=True)

@@ -344,7 +344,7 @@ def test_m6_a_history_of_another_owner_is_read_and_written_where_that_is_possibl
     assert len(store.log()) == 3
 
 
-def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_believed_before_it_is_accepted(home):
+def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_trusted_before_it_is_accepted(home):
     folder = home / "memory"
     folder.mkdir()
     (folder / "facts.md").write_text("- found here\n")

@@ -1,4 +1,4 @@
-"""M8, M13, M14 for notes: secrets, a kill between write and commit, what the person took out."""
+"""M8, M13, M14 for notes: secrets, a kill between write and commit, what the user took out."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_m13_killed_while_a_note_moves_to_the_archive_it_is_not_lost(home, monke
     assert Notebook({"user": opened().store}).find("mem_00000001").note.text == TESTS
 
 
-def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_believed(home):
+def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_trusted(home):
     scope = opened()
     Notebook({"user": scope.store}).add(
         Note(id="mem_00000000", text="Before.", scope="user", category="user-facts"), "capture"
@@ -119,7 +119,7 @@ def forget_that_it_was_captured():
 
 
 @pytest.mark.parametrize("way", ["removed", "reverted", "undone"])
-async def test_m14_what_the_person_took_out_is_not_captured_from_the_same_turns_again(repository, way):
+async def test_m14_what_the_user_took_out_is_not_captured_from_the_same_turns_again(repository, way):
     folder = repository / ".ouro" / "memory"
     two = Two([add(TESTS)], always=None)
     session = await two.open(repository)

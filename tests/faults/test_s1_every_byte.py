@@ -85,7 +85,7 @@ async def test_s1_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_ther
     os.close(descriptor)
 
 
-def test_s1_what_another_program_writes_behind_a_cut_record_is_read_and_the_cut_one_is_not_believed(data):
+def test_s1_what_another_program_writes_behind_a_cut_record_is_read_and_the_cut_one_is_not_trusted(data):
     whole, _ = split(data)
     ends = [block.offset + block.size for block in whole]
     for cut in range(ends[0], len(data)):

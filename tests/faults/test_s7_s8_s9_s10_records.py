@@ -46,7 +46,7 @@ def test_s7_a_message_cut_inside_a_block_is_never_taken_for_a_shorter_one(folder
         assert path.read_bytes() == head
 
 
-def test_s7_half_a_record_in_front_of_a_whole_one_is_not_believed(folder):
+def test_s7_half_a_record_in_front_of_a_whole_one_is_not_trusted(folder):
     path = folder / "session.yaml"
     half = b"---\nmessage: 1\nrole: user\ntext: |-\n  one\n"
     path.write_bytes(path.read_bytes() + half + b"---\nmessage: 2\nrole: user\ntext: two\n...\n")

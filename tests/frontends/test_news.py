@@ -1,4 +1,4 @@
-"""What happens beside the turns is shown as it happens, also while no turn runs, on every front end."""
+"""What happens between turns is shown as it happens, also while no turn runs, on every front end."""
 
 import asyncio
 import io
@@ -57,7 +57,7 @@ async def test_the_screen_follows_the_session_that_it_shows():
         assert "Memory (user)" not in shown(pilot.app)
 
 
-def test_what_was_taken_back_is_told_so():
+def test_what_was_undone_is_told_so():
     undone = CoreChanged("repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99")
     assert memory_line(undone) == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
 
@@ -140,7 +140,7 @@ async def test_a_session_that_never_ends_its_news_is_not_waited_for():
 QUESTION = QuestionAsked("memory:p1", Question("Remember this?", ("keep it", "leave it out")), of_turn=False)
 
 
-async def test_a_question_beside_the_turns_outlives_a_turn_on_the_screen_and_is_answered_by_one_key():
+async def test_a_question_between_turns_outlives_a_turn_on_the_screen_and_is_answered_by_one_key():
     session = FakeSession([[until_said := Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -155,7 +155,7 @@ async def test_a_question_beside_the_turns_outlives_a_turn_on_the_screen_and_is_
     assert session.answers == [("memory:p1", Reply(("keep it",)))]
 
 
-async def test_headless_leaves_a_question_beside_the_turns_open():
+async def test_headless_leaves_a_question_between_turns_open():
     class Asks(FakeSession):
         async def close(self):
             self.happens(QUESTION)

@@ -183,6 +183,6 @@ def test_parents_that_lead_round_in_circles_end(tmp_path):
     assert [each.text for each in messages(found.records)] == ["one", "two", "three", "the same name again", "four"]
 
 
-def test_shell_lines_of_the_person_read_as_such(tmp_path):
+def test_shell_lines_of_the_user_read_as_such(tmp_path):
     found = told(tmp_path, entry("u1", None, "user", "<bash-input>ls -l</bash-input>"))
     assert messages(found.records) == [user("I ran this in a shell:\n\n$ ls -l")]

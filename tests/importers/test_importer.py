@@ -68,7 +68,7 @@ def test_the_usual_places_are_looked_into(home):
     assert sorted(each.program for each in find_sources(places)) == ["claude-code", "codex"]
 
 
-async def test_what_was_taken_over_can_be_listed_read_and_gone_on_with(store, home):
+async def test_what_was_taken_over_can_be_listed_read_and_continued(store, home):
     assert outcomes(take(store, home, DATA)) == ["new"] * 5
     assert {each.title for each in await store.list_sessions()} == {
         "The cart", "Cart test", "read api.py", "list the files", "Flask import repaired",

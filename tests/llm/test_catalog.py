@@ -242,7 +242,7 @@ class TestSpecs:
             "openai/gpt-5", 6000, 1000, Prices(1, 2), images=False, thinking=True, patches=False, text_tools="on"
         )
 
-    def test_a_server_that_tells_its_window_is_believed_and_costs_nothing(self, monkeypatch):
+    def test_a_server_that_tells_its_window_is_trusted_and_costs_nothing(self, monkeypatch):
         with local_server(models("m", max_model_len=60_000)) as server:
             monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://{server.address}/v1")
             found = Catalog()

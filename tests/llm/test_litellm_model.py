@@ -65,7 +65,7 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
 
 @pytest.mark.parametrize("when", ["at once", "after its death"])
 async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
-    """The last line of its own complaint is what helps."""
+    """The last line of its own error is what helps."""
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     process = litellm_model.LiteLLMProcess()
     while when != "at once" and process.alive:

@@ -1,4 +1,4 @@
-"""The models that work beside the conversation, and what they fall back to."""
+"""The models that work in the background, and what they fall back to."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ async def test_an_answer_at_its_longest_says_so(wire):
 
 
 async def test_the_whole_conversation_is_sent(wire):
-    """Every call has its reply, in the order asked; the words are the person's and the model's."""
+    """Every call has its reply, in the order asked; the words are the user's and the model's."""
     wire.server.script(["ok"])
     calls = (ToolCall("a1", "read", {"path": "x"}), ToolCall("a2", "shell", {"command": "ls"}))
     replies = tool(ToolReply("a1", "read", "one"), ToolReply("a2", "shell", "no", failed=True))
@@ -98,14 +98,14 @@ async def test_the_whole_conversation_is_sent(wire):
     assert wire.server.requests[0].tools == ["read", "shell"]
 
 
-async def test_pictures_of_the_person_and_of_tools_are_sent(wire):
+async def test_pictures_of_the_user_and_of_tools_are_sent(wire):
     wire.server.script(["ok"])
     looked = tool(ToolReply("a1", "read", "a picture", images=(PICTURE,)))
     await wire.ask(user("Look", [PICTURE]), assistant("", ToolCall("a1", "read", {"path": "x"})), looked)
     assert wire.server.requests[0].raw.count(base64.b64encode(PIXEL)) == 2
 
 
-async def test_a_model_that_sees_no_pictures_is_told_of_them(wire):
+async def test_a_model_that_sees_no_pictures_is_told_so(wire):
     wire.server.script(["ok"])
     from msgspec.structs import replace
 

@@ -157,7 +157,7 @@ class StoreContract:
 
         assert found == tuple(message_record(number, message) for number, message in enumerate(LONG_OUTPUTS, 1))
 
-    def test_what_is_loaded_can_be_gone_on_with(self, store, again):
+    def test_what_is_loaded_can_be_continued(self, store, again):
         self._saved(store, HEADER, user("one"))
         second = again()
         wait(second.load_session(HEADER.id))

@@ -49,7 +49,7 @@ def test_the_window_sets_the_limit_and_a_small_one_a_smaller_one():
     assert compaction_limit(CompactionSettings(at=0.5, reserve=0), 100_000) == 50_000
 
 
-def test_the_person_s_words_stay_and_the_last_round_is_not_touched():
+def test_the_user_s_words_stay_and_the_last_round_is_not_touched():
     sent = entries(
         user("Never push."), assistant("Fine."), user("Mend it."), assistant("", call("1")), tool(reply("1"))
     )

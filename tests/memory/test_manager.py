@@ -56,7 +56,7 @@ async def test_nothing_is_written_before_the_first_message(home):
     assert not (home / ".ouro").exists()
 
 
-async def test_what_is_paid_before_anything_was_said_is_counted_beside_the_sessions_and_once(home):
+async def test_what_is_paid_before_anything_was_said_is_counted_outside_of_sessions_and_once(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     memory = started(store)
     memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
@@ -94,7 +94,7 @@ async def test_a_message_is_saved_when_add_returns():
     assert memory.messages() == (user("one"),) == tuple(memory.context())
 
 
-async def test_the_first_words_become_the_title_and_a_person_may_change_it():
+async def test_the_first_words_become_the_title_and_a_user_may_change_it():
     store = DictMemoryStore()
     memory = started(store)
     await memory.add(user("fix the\n broken import in api.py, which nobody has looked at since spring"))

@@ -101,7 +101,7 @@ async def test_an_export_writes_them_and_names_those_that_are_missing(model, rep
     await session.close()
 
 
-async def test_a_compaction_keeps_the_person_s_and_says_which_are_not_sent_any_more(model, model_server, repository):
+async def test_a_compaction_keeps_the_user_s_and_says_which_are_not_sent_any_more(model, model_server, repository):
     (repository / "chart.png").write_bytes(PNG)
     read = Reply(calls=(Call("read", {"path": "chart.png"}),))
     answers = ["A chart.", "Yes.", "Long. " * 3000, "## Goal\nTo look.", "Fine."]

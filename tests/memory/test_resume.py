@@ -1,4 +1,4 @@
-"""A session taken up again: by what is sent of it, page by page, edited by hand, copied, only looked at."""
+"""A session resumed: by what is sent of it, page by page, edited by hand, copied, only looked at."""
 
 import asyncio
 import os
@@ -258,7 +258,7 @@ async def test_what_is_only_looked_at_may_be_open_elsewhere_and_stays_as_it_is(s
     await holder.close()
 
 
-async def test_a_copy_is_gone_on_with_while_the_session_is_open_elsewhere(store, path):
+async def test_a_copy_is_continued_while_the_session_is_open_elsewhere(store, path):
     holder = await resumed(YamlFileMemoryStore(path.parents[1]))
 
     copy = await resumed(store, fork=True)

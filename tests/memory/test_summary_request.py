@@ -1,4 +1,4 @@
-"""What a model is asked for a summary, and what of its answer is believed."""
+"""What a model is asked for a summary, and which of its answers are used."""
 
 import json
 

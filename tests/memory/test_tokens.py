@@ -19,7 +19,7 @@ def test_pictures_and_arguments_count_too():
     assert estimate_messages(messages) == 1500 + 100
 
 
-def test_the_provider_s_figure_is_believed_and_only_what_is_newer_is_estimated():
+def test_the_provider_s_figure_is_trusted_and_only_what_is_newer_is_estimated():
     answer = Message("assistant", (Text("x" * 9999),), Usage(input=1000, output=50))
 
     assert count([user("x" * 700), answer, user("x" * 350)]) == 1150

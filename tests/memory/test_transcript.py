@@ -151,7 +151,7 @@ def test_what_was_written_by_hand_into_the_covered_part_is_covered_too():
     assert texts(transcript.sent_entries()) == ["m1", "m4"]
 
 
-def test_all_that_was_spent_counts_on_branches_and_beside_the_conversation():
+def test_all_that_was_spent_counts_on_branches_and_in_the_background():
     def cost(dollars: float) -> Usage:
         return Usage(10, 0, 0, 1, dollars)
 

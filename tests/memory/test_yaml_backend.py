@@ -148,7 +148,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert isinstance(record, MessageRecord)
         assert record.message.parts[1:] == (Text("[the picture shot.png is no longer there]"),)
 
-    def test_a_record_edited_by_hand_is_believed(self, store, root, again):
+    def test_a_record_edited_by_hand_is_trusted(self, store, root, again):
         self._saved(store, HEADER, user("helo"), user("two"))
         path = root / "2026-11-21_0d9f3c52" / "session.yaml"
         by_hand = path.read_text().replace("text: helo", "text: >\n    hello\n    there # not a comment\n# a remark")
@@ -159,7 +159,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert [each.message.text for each in loaded.records] == ["hello there # not a comment\n", "two"]
         assert loaded.notices == ()
 
-    def test_a_file_that_an_editor_left_without_its_last_newline_is_gone_on_with(self, store, root, again):
+    def test_a_file_that_an_editor_left_without_its_last_newline_is_continued(self, store, root, again):
         self._saved(store, HEADER, user("one"))
         path = root / "2026-11-21_0d9f3c52" / "session.yaml"
         path.write_bytes(path.read_bytes().rstrip(b"\n"))
@@ -235,7 +235,7 @@ class TestYamlFileMemoryStore(StoreContract):
         assert second.place_of(HEADER.id, 2) == page.place
         wait(second.close_session(HEADER.id))
 
-    def test_what_was_rewound_is_passed_over_on_the_way_back(self, store, again):
+    def test_what_was_rewound_is_passed_over_on_return(self, store, again):
         records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
         records = [replace(each, number=number) for number, each in enumerate(records, 1)]
         records.insert(100, CompactionRecord(1000, AT, (1, 90), (5,), "first"))

@@ -40,7 +40,7 @@ def money(store, **limits) -> Budget:
     return Budget(memory, SessionCatalog(store, "/p"), LimitSettings(**limits))
 
 
-async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversation_too(store):
+async def test_what_was_used_is_told_by_day_month_and_model_in_the_background_too(store):
     spend(store, 1, 0.5)
     spend(store, 2, 0.25, purpose="title", model="a/small")
     spend(store, 3, 2.0, at=OLD)
@@ -102,7 +102,7 @@ async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, 
         await purse.check(0)
     assert str(stopped.value).startswith(told)
     with pytest.raises(LimitReached):
-        purse.refuse()  # beside the conversation, too
+        purse.refuse()  # in the background, too
 
 
 async def test_yesterday_and_unknown_prices_count_for_nothing(store):

@@ -1,4 +1,4 @@
-"""What fills the model's window, as a session tells it, and how the person makes room."""
+"""What fills the model's window, as a session tells it, and how the user makes room."""
 
 from __future__ import annotations
 

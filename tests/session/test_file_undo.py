@@ -26,7 +26,7 @@ def write(path, content):
     return call("write", path=path, content=content)
 
 
-async def test_undo_takes_back_what_tools_and_shell_lines_did_and_redo_does_it_again(repository):
+async def test_undo_reverts_what_tools_and_shell_lines_did_and_redo_does_it_again(repository):
     (repository / "old.txt").write_text("old\n")
     line = "echo more > made.txt && rm old.txt"
     session = await opened(repository, write("a.py", "1\n"), "Done.", call("shell", command=line), "Done.")

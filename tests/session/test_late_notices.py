@@ -23,7 +23,7 @@ HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "scripted",
 
 @pytest.fixture
 def path(home, monkeypatch):
-    """A session of which a screen reads the end first; somebody's editor has ruined its third message."""
+    """A session of which a screen reads the end first; a user's editor has ruined its third message."""
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
     monkeypatch.setattr(session_reader, "MAX_SHOWN", 3000)

@@ -1,4 +1,4 @@
-"""A session that is taken up again: what it says before the first call, and the ways to go on."""
+"""A session that is resumed: what it says before the first call, and how to continue."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_the_card_tells_what_memory_has_learned_since(repository):
 
 
 @pytest.mark.parametrize("fork", [False, True])
-async def test_a_session_goes_on_with_memory_as_it_was(repository, fork):
+async def test_a_session_continues_with_memory_as_it_was(repository, fork):
     first, _ = await opened(repository, "Hello.")
     await first.memory.with_editor(lambda editor: remember_text(editor, "user: Answer in German"))
     assert [event async for event in first.send("hello")]
@@ -209,7 +209,7 @@ async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(
     await session.close()
 
 
-async def test_a_summary_that_cannot_be_made_does_not_go_on_with_all_of_it_silently(repository):
+async def test_a_summary_that_cannot_be_made_does_not_continue_with_all_of_it_silently(repository):
     await said_before(repository, f"first {LONG}", f"second {LONG}", "third")
     with pytest.raises(SessionError, match="Nothing was compacted"):
         await opened(repository, resume="latest", part="summary")

@@ -34,7 +34,7 @@ async def say(session, *texts):
 
 
 def words(session):
-    """What is on the screen: the person's words, and the agent's."""
+    """What is on the screen: the user's words, and the agent's."""
     texts = [each.text if isinstance(each, Prompted) else each.message.text for each in session.scrollback.shown()
              if isinstance(each, Prompted | Replied)]  # fmt: skip
     return [text for text in texts if text]
@@ -45,7 +45,7 @@ def sent(model):
     return [message.text for message in model.requests[-1].messages[1:] if message.text]
 
 
-async def test_the_points_are_the_persons_messages_with_what_would_go(repository):
+async def test_the_points_are_the_users_messages_with_what_would_go(repository):
     open_session, _ = make(repository, "One.", call("glob", pattern="*.py"), "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second", "third")
@@ -73,7 +73,7 @@ async def test_a_rewind_takes_the_rest_out_of_what_is_sent_and_shown_and_gives_t
     await session.close()
 
 
-async def test_nothing_is_lost_the_file_holds_every_message_and_the_way_back(repository, home):
+async def test_nothing_is_lost_the_file_holds_every_message_and_how_to_return(repository, home):
     open_session, _ = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second")
@@ -120,7 +120,7 @@ async def test_undo_and_redo_go_step_by_step_and_end_when_something_is_said(repo
     await session.close()
 
 
-async def test_the_very_first_message_can_be_taken_back(repository):
+async def test_the_very_first_message_can_be_undone(repository):
     open_session, model = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "first")
@@ -258,7 +258,7 @@ async def test_a_session_that_is_only_looked_at_stays_as_it_is_and_can_be_forked
 
 
 @pytest.mark.parametrize("number", [0, 2, 3, 99])
-async def test_what_is_no_message_of_the_person_cannot_be_gone_back_to(repository, number):
+async def test_what_is_no_message_of_the_user_cannot_be_gone_back_to(repository, number):
     open_session, _ = make(repository, call("glob", pattern="*"), "One.")
     session = await open_session(OpenRequest())
     await say(session, "a")
@@ -355,7 +355,7 @@ async def test_an_ephemeral_session_can_be_rewound_and_forked(repository, home):
 
 
 class Files:
-    """Finds and takes back files, as far as there are any."""
+    """Finds and undoes files, as far as there are any."""
 
     def __init__(self, what="2 files", failing=""):
         self.what, self.failing, self.taken = what, failing, []
@@ -363,12 +363,12 @@ class Files:
     async def find(self, number):
         if self.failing == "find":
             raise ToolError("git is gone")
-        return SimpleNamespace(what=self.what, undo=partial(self.take_back, number)) if self.what else None
+        return SimpleNamespace(what=self.what, undo=partial(self.undo, number)) if self.what else None
 
     async def redo(self):
         return ()
 
-    async def take_back(self, number):
+    async def undo(self, number):
         self.taken.append(number)
         if self.failing:
             raise ToolError("git is gone")
@@ -378,7 +378,7 @@ class Files:
 at_once = partial(asyncio.sleep, 0)
 
 
-async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_when_ticked(repository):
+async def test_what_was_done_in_the_background_is_offered_and_undone_when_ticked(repository):
     open_session, _ = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
@@ -397,7 +397,7 @@ async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_w
     assert scopes == [("conversation", "files"), ("conversation",), ("conversation",)]
 
 
-async def test_what_cannot_be_taken_back_is_told_and_the_conversation_goes_back_all_the_same(repository):
+async def test_what_cannot_be_undone_is_told_and_the_conversation_goes_back_all_the_same(repository):
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")

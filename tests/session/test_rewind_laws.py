@@ -34,7 +34,7 @@ class Story:
         self.here = 0
         """The number of what should stand last on the line."""
         self.lines: dict[int, list[str]] = {0: []}
-        """The person's words that should be on the line, by what stands last on it."""
+        """The user's words that should be on the line, by what stands last on it."""
         self.undone: list[int] = []
         self.said: set[str] = set()
         self.count = 0

@@ -129,7 +129,7 @@ async def test_always_is_remembered_in_the_next_session(repository):
     await second.close()
 
 
-async def test_a_question_is_answered_by_the_person(repository):
+async def test_a_question_is_answered_by_the_user(repository):
     ask = call("ask_user", question="Which colour?", choices=["red", "blue"])
     open_session, model = make(repository, ask, "Blue it is.")
     session = await open_session(OpenRequest())
@@ -250,7 +250,7 @@ async def test_a_folder_that_is_gone_is_said(tmp_path):
     assert not Path(tmp_path / "gone").exists()
 
 
-async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_taken_back(repository):
+async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_undone(repository):
     going = asyncio.Event()
     open_session, model = make(repository, ScriptedReply("Wait.", hold=going.wait), "I see.")
     session = await open_session(OpenRequest())

@@ -16,7 +16,7 @@ from ouro.utils.runtime import get_history_dir, get_memory_dir
 
 
 def learns(text):
-    """The agent writes into its memory, as a person would."""
+    """The agent writes into its memory, as a user would."""
     return call("write", path=str(get_memory_dir() / "preferences.md"), content=text)
 
 
@@ -66,7 +66,7 @@ async def said_while_held(session, text):
 
 
 async def told(session):
-    """What was told beside the turns, up to the end of the session."""
+    """What was told between turns, up to the end of the session."""
     return [event.summary async for event in session.events() if isinstance(event, CoreChanged)]
 
 

@@ -37,7 +37,7 @@ def marks(session):
 
 
 async def compacted(repository):
-    """A session with a compaction in the middle; and what was told of it."""
+    """A session with a compaction in the middle; and the events of it."""
     (repository / "long.txt").write_text("a line of text\n" * 2_000)
     summary = ScriptedReply(SUMMARY, usage=Usage(900, 800, 0, 50, 0.01))
     session = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.", summary, "Fine.")

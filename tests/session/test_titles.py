@@ -1,4 +1,4 @@
-"""Titles by a model: beside the conversation, once, and never over a person's own word."""
+"""Titles by a model: in the background, once, and never over a user's own word."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_after_the_first_turn_a_model_finds_a_title_and_it_is_told(reposit
     )
 
 
-async def test_what_it_cost_is_kept_as_a_cost_beside_the_conversation(repository):
+async def test_what_it_cost_is_kept_as_a_cost_in_the_background(repository):
     open_session, _ = make(repository, "Mended.", ScriptedReply("A title", usage=USED))
     session = await open_session(OpenRequest())
     await say(session, "fix it")
@@ -103,7 +103,7 @@ async def test_the_next_start_tries_again(repository):
     await again.close()
 
 
-async def test_a_person_s_word_stands_also_when_it_comes_while_the_model_thinks(repository):
+async def test_a_user_s_word_stands_also_when_it_comes_while_the_model_thinks(repository):
     held = asyncio.Event()
     open_session, _ = make(repository, "One.", ScriptedReply("Slow title", hold=held.wait))
     session = await open_session(OpenRequest())

@@ -1,4 +1,4 @@
-"""Asking the person."""
+"""Asking the user."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ async def test_a_long_file_is_shown_around_the_change(files):
     assert (change.first_line, len(change.before.splitlines())) == (4981, 41)
 
 
-def test_the_model_is_told_of_the_arguments():
+def test_the_model_learns_the_arguments():
     spec = Edit(Workspace(Path("/")), FilesSeen()).spec()
     assert spec.parameters["required"] == ["path", "edits"]
     assert spec.parameters["properties"]["edits"]["items"]["required"] == ["old_text", "new_text"]

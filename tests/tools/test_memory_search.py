@@ -100,7 +100,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
 
 
 async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
-    """Trusted or not: whether anybody has vouched for what stands there, only a session there knows."""
+    """Trusted or not: whether anybody has approved what stands there, only a session there knows."""
     scopes = open_scopes([repo_store(tmp_path / "here", home / ".ouro" / "history.git", str, is_shared=False)]).opened
     for name in ("here", "elsewhere"):
         memory = tmp_path / name / ".ouro" / "memory"

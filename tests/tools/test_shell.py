@@ -89,7 +89,7 @@ async def test_calls_run_side_by_side(bench):
     assert (first.text[0], second.text[0]) == ("1", "2")
 
 
-async def test_the_persons_own_lines_run_without_a_limit_by_the_same_runner(bench):
+async def test_the_users_own_lines_run_without_a_limit_by_the_same_runner(bench):
     result = await bench.shell.run_line("echo mine", bench.reported.append)
     assert result.text.startswith("mine\n[exit code 0")
 

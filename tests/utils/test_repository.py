@@ -29,7 +29,7 @@ def test_without_git_only_the_very_folder_counts(tmp_path):
     assert [is_here(str(tmp_path / name)) for name in ("app", "app/src", "App", ".")] == [True, False, False, False]
 
 
-def test_a_folder_that_says_it_is_a_worktree_is_not_believed(repository, worktree, tmp_path):
+def test_a_folder_that_says_it_is_a_worktree_is_not_trusted(repository, worktree, tmp_path):
     claims = tmp_path / "claims"
     claims.mkdir()
     (claims / ".git").write_text((worktree / ".git").read_text())

@@ -108,7 +108,7 @@ def test_a_folder_that_takes_no_new_file_is_written_in_place(tmp_path, monkeypat
         put(tmp_path / "b", b"new")
 
 
-def test_a_file_that_somebody_else_changed_is_left_alone(tmp_path):
+def test_a_file_that_someone_else_changed_is_left_alone(tmp_path):
     (tmp_path / "a").write_bytes(b"one")
     before = (tmp_path / "a").stat()
     (tmp_path / "a").write_bytes(b"theirs")

@@ -55,7 +55,7 @@ def test_a_page_holds_all_that_was_said_and_done():
     assert {"added-line", "removed-line", "place"} <= found.values("class")
 
 
-def test_the_contents_lead_to_the_messages_of_the_person_that_were_not_taken_back():
+def test_the_contents_lead_to_the_messages_of_the_user_that_were_not_undone():
     found = page(everything())
     assert found.texts["a"] == ["Mend *it* - now", "Like that", "Thanks"]
     assert {value[1:] for value in found.values("href")} <= found.values("id")
@@ -96,7 +96,7 @@ def test_code_is_coloured_where_its_language_is_known():
     assert "@media print" in text
 
 
-def test_what_the_person_typed_stands_as_it_was_typed():
+def test_what_the_user_typed_stands_as_it_was_typed():
     found = page(whole(MessageRecord(1, "", user("# no heading\n  two  blanks"))))
     assert "# no heading\n  two  blanks" in found.texts["div"]
     assert "h3" not in found.tags

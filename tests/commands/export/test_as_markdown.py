@@ -150,7 +150,7 @@ def test_no_output_breaks_out_of_its_fence_whatever_is_in_it():
     assert headings(text) == ["Session", "You"]
 
 
-def test_a_fence_that_somebody_left_open_ends_with_what_they_said():
+def test_a_fence_that_a_user_left_open_ends_with_what_they_said():
     records = [MessageRecord(1, "", assistant("````python\nx = 1\n```")), MessageRecord(2, "", user("~~~\nmore"))]
     text = "".join(document(whole(*records, MessageRecord(3, "", user("end"))), "markdown"))
     assert headings(text) == ["Session", "ouro", "You", "You"]

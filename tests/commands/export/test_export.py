@@ -19,7 +19,7 @@ from ouro.messages import ToolReply, tool
 from ouro.utils.files import write_document
 
 
-def test_json_holds_every_record_in_a_line_and_marks_what_was_taken_back():
+def test_json_holds_every_record_in_a_line_and_marks_what_was_undone():
     lines = "".join(document(everything(), "json")).splitlines()
     found = json.loads("\n".join(lines))
 
@@ -37,7 +37,7 @@ def test_json_holds_every_record_in_a_line_and_marks_what_was_taken_back():
     assert len(lines) == len(found["records"]) + 9
 
 
-def test_json_can_be_taken_over_again_as_it_was(tmp_path):
+def test_json_can_be_imported_again_as_it_was(tmp_path):
     session = everything()
     write_document(tmp_path / "a.json", document(session, "json"))
     again = read_own_json(tmp_path / "a.json")
@@ -103,7 +103,7 @@ def test_a_document_that_breaks_off_leaves_the_old_file_and_no_other(tmp_path):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.md", "old")]
 
 
-def test_a_file_that_somebody_makes_meanwhile_is_not_written_over(tmp_path):
+def test_a_file_that_a_user_makes_meanwhile_is_not_written_over(tmp_path):
     def slow():
         yield "ours"
         (tmp_path / "out.md").write_text("theirs")

@@ -1,4 +1,4 @@
-"""The plain prompt prints a session from the message on that somebody wants to see."""
+"""The plain prompt prints a session from the message that the user wants to see."""
 
 from types import SimpleNamespace
 

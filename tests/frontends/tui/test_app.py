@@ -89,7 +89,7 @@ async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
         await until(pilot, lambda: session.sent == ["go", "now", "later"])
 
 
-async def test_up_on_empty_input_takes_back_what_waits_last_first():
+async def test_up_on_empty_input_withdraws_what_waits_last_first():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -488,7 +488,7 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
         assert pilot.app.conversation.prompt.text == "a?"
 
 
-async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_person():
+async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_user():
     keys = {"page_down": "f9", "help": "f8", "receipt": "f7"}
     async with screen_of(FakeSession(), keys={**keys, "select_all": []}).run_test(size=(100, 30)) as pilot:
         await opened(pilot)

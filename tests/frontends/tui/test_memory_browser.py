@@ -142,7 +142,7 @@ async def test_arrows_move_between_tabs_until_something_is_typed(app, memory):
         assert browser._tab == "notes"
 
 
-async def test_the_timeline_takes_back_one_change_of_a_commit(app, memory):
+async def test_the_timeline_undoes_one_change_of_a_commit(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("tab", "right", "right")
@@ -221,7 +221,7 @@ async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, mo
         assert "Answer in Dutch." in (memory.folder / "mem_00000003.md").read_text()
 
 
-async def test_what_nobody_has_vouched_for_is_marked_and_not_changed(app, memory):
+async def test_what_nobody_has_approved_is_marked_and_not_changed(app, memory):
     doubtful = memory.folder / "mem_00000003.md"
     doubtful.write_text(doubtful.read_text().replace("German", "Klingon"))
     memory.scopes["user"].open()
@@ -328,7 +328,7 @@ async def test_corrections_that_are_enforced_are_in_the_receipt_with_their_count
         await shows(pilot, "/check")
 
 
-async def test_a_note_that_was_put_away_is_told_once_and_comes_back_whole(app, memory):
+async def test_a_note_that_was_archived_is_told_once_and_comes_back_whole(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"german", "tab", "a")

@@ -95,7 +95,7 @@ async def test_a_branch_is_returned_to():
         assert session.rewind.went == [("visit", 20)]
 
 
-async def test_a_box_appears_for_what_can_be_taken_back_and_space_ticks_it():
+async def test_a_box_appears_for_what_can_be_undone_and_space_ticks_it():
     session = session_with()
     session.rewind.offered = {"memory": "2 changes"}
     async with screen_of(session).run_test() as pilot:
@@ -184,7 +184,7 @@ async def test_up_at_the_top_loads_older_messages():
         assert session.rewind.went == [("rewind", 1, ())]
 
 
-async def test_ways_that_are_not_listed_are_told_of():
+async def test_ways_that_are_not_listed_are_reported():
     session = session_with()
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)

@@ -92,7 +92,7 @@ def titles(picker):
     return [match.info.title for match in picker._list.rows]
 
 
-async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_taken(session_catalog):
+async def test_it_opens_before_any_session_and_continues_with_the_one_that_is_taken(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
@@ -202,7 +202,7 @@ async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
         await until(pilot, lambda: session.title == "other")
 
 
-async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(session_catalog):
+async def test_deleting_asks_first_goes_to_the_trash_and_can_be_undone(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("ctrl+d", "n")

@@ -100,7 +100,7 @@ async def test_a_call_that_ended_says_how_by_its_sign(failed, sign):
     ]
 
 
-async def test_a_call_that_waits_for_the_person_says_so():
+async def test_a_call_that_waits_for_the_user_says_so():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
     assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
     assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  ⠋ shell pytest"]

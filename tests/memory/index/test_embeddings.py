@@ -356,7 +356,7 @@ def test_the_thread_limit_of_numpy_is_not_left_to_programs_that_we_start(told, m
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
-async def test_a_lookup_keeps_up_beside_the_conversation(home):
+async def test_a_lookup_keeps_up_in_the_background(home):
     root = home / ".ouro" / "sessions"
     embedder = Counting()
     lookup = Lookup(home / ".ouro" / "cache" / "index.db", lambda: Sources(root), lambda: embedder)

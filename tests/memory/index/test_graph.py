@@ -38,7 +38,7 @@ def test_a_chain_is_walked_from_any_of_its_notes(graph_of):
     assert [link.text for link in graph.chain("mem_00000004")] == ["note 4"]
 
 
-def test_a_chain_that_somebody_has_tied_to_a_ring_ends(graph_of):
+def test_a_chain_that_a_user_has_tied_to_a_ring_ends(graph_of):
     graph = graph_of(note(1, supersedes="mem_00000002"), note(2, supersedes="mem_00000001"))
 
     assert sorted(link.note_id for link in graph.chain("mem_00000001")) == ids(1, 2)

@@ -59,7 +59,7 @@ async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
     assert opened.manager.timeline().log(1)[0].commit.trailers == {"Ouro-Origin": "agent"}
 
 
-async def test_a_person_who_commits_by_hand_is_not_taken_for_the_agent(home):
+async def test_a_user_who_commits_by_hand_is_not_taken_for_the_agent(home):
     conversation = await taught(home)
     await conversation.end()
     (conversation.folder / "preferences.md").write_text("- Answer in French.\n")

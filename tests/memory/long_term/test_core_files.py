@@ -47,10 +47,10 @@ async def test_without_the_setting_it_is_left_out_and_the_receipt_says_so(home):
 async def test_it_is_listed_edited_searched_and_consolidated(home):
     talk = await written(home)
     scope = talk.scopes["user"]
-    desk = MemoryEditor([scope])
-    assert [entry.text for entry in core_entries(desk)] == ["Write short sentences."]
-    assert open_file(desk, "style").text == "- Write short sentences.\n"
-    assert open_file(desk, "user/style.md").name == "style.md"
+    editor = MemoryEditor([scope])
+    assert [entry.text for entry in core_entries(editor)] == ["Write short sentences."]
+    assert open_file(editor, "style").text == "- Write short sentences.\n"
+    assert open_file(editor, "user/style.md").name == "style.md"
 
     index = Index(home / "cache" / "index.db")
     index.follow(Sources(memories=(MemoryFolder.of(scope.store),)))

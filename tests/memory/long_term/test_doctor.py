@@ -1,7 +1,7 @@
 """What is wrong with a memory is found, with what to do about it."""
 
 import pytest
-from fakes.desks import desk_of
+from fakes.memory_editors import editor_of
 
 from ouro.memory.long_term.doctor import diagnose
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
@@ -18,18 +18,18 @@ def put(ouro, note: Note) -> None:
 
 
 def found(ouro, **options):
-    return [(each.level, each.what) for each in diagnose(desk_of(ouro), **options)]
+    return [(each.level, each.what) for each in diagnose(editor_of(ouro), **options)]
 
 
 def test_a_sound_memory_has_nothing_to_mend(ouro):
-    remember_text(desk_of(ouro), "Always answer in German")
-    findings = diagnose(desk_of(ouro))
+    remember_text(editor_of(ouro), "Always answer in German")
+    findings = diagnose(editor_of(ouro))
     assert {each.level for each in findings} == {"ok"}
     assert "1 core file, 0 notes: no problems" in [each.what for each in findings]
 
 
 def test_each_trouble_is_named(ouro):
-    remember_text(desk_of(ouro), "Always answer in German")
+    remember_text(editor_of(ouro), "Always answer in German")
     memory = ouro / "memory"
     (memory / "mem_00000001.md").write_text("---\ncolour: red\nturn: many\n---\nBroken\n")
     put(ouro, Note(id="mem_00000002", scope="user", supersedes="mem_00000003", text="A"))
@@ -61,7 +61,7 @@ def test_each_trouble_is_named(ouro):
 
 
 def test_a_history_that_cannot_be_read_is_said(ouro):
-    remember_text(desk_of(ouro), "Always answer in German")
-    desk = desk_of(ouro)
+    remember_text(editor_of(ouro), "Always answer in German")
+    editor = editor_of(ouro)
     (ouro / "memory" / ".git" / "HEAD").write_text("nonsense\n")
-    assert [each.where for each in diagnose(desk) if each.level == "problem"] == ["user"]
+    assert [each.where for each in diagnose(editor) if each.level == "problem"] == ["user"]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fakes.desks import desk_of
+from fakes.memory_editors import editor_of
 
 from ouro.memory.long_term.entries import details_of, note_entries
 from ouro.memory.long_term.git.files import blob_id
@@ -27,7 +27,7 @@ def editor_with(request, project, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
 
     def editor_with(*notes):
-        editor = desk_of(home, project, indexed=request.param)
+        editor = editor_of(home, project, indexed=request.param)
         editor.write("repo", {note.file_name: note_text(note) for note in notes}, "Add")
         return editor
 

@@ -1,7 +1,7 @@
-"""/forget: found, shown, out of use; with the way back."""
+"""/forget: found, shown, out of use, and how to restore it."""
 
 import pytest
-from fakes.desks import desk_of
+from fakes.memory_editors import editor_of
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.entries import all_entries, note_entries
@@ -15,69 +15,69 @@ def ouro(home):
 
 
 @pytest.fixture
-def desk(ouro, repository):
-    return desk_of(ouro, repository)
+def editor(ouro, repository):
+    return editor_of(ouro, repository)
 
 
-def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
-    remember_text(desk, "My heron is called Rex")
-    remember_text(desk, "The heron answers on port 7777, see api.py")
-    remember_text(desk, "Always answer in German")
-    assert [each.text for each in find_to_forget(desk, "HERON")] == [
+def test_what_fits_is_found_by_its_words_in_core_and_notes(editor):
+    remember_text(editor, "My heron is called Rex")
+    remember_text(editor, "The heron answers on port 7777, see api.py")
+    remember_text(editor, "Always answer in German")
+    assert [each.text for each in find_to_forget(editor, "HERON")] == [
         "My heron is called Rex",
         "The heron answers on port 7777, see api.py",
     ]
-    assert [each.text for each in find_to_forget(desk, "answering german")] == ["Always answer in German"]
-    assert find_to_forget(desk, "zebra") == []
+    assert [each.text for each in find_to_forget(editor, "answering german")] == ["Always answer in German"]
+    assert find_to_forget(editor, "zebra") == []
     with pytest.raises(UsageError, match="Nothing to forget"):
-        find_to_forget(desk, "  ")
+        find_to_forget(editor, "  ")
 
 
-def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undone(desk, ouro, repository):
-    note = remember_text(desk, "tabs in api.py are 4 wide")
-    remember_text(desk, "repo: tabs, always")
-    remember_text(desk, "We always review tabs")
-    done = forget_entries(desk, find_to_forget(desk, "tabs"))
-    assert all_entries(desk) == []
+def test_lines_go_and_notes_are_archived_in_one_commit_a_scope_that_can_be_undone(editor, ouro, repository):
+    note = remember_text(editor, "tabs in api.py are 4 wide")
+    remember_text(editor, "repo: tabs, always")
+    remember_text(editor, "We always review tabs")
+    done = forget_entries(editor, find_to_forget(editor, "tabs"))
+    assert all_entries(editor) == []
     [change] = done
     assert not (repository / ".ouro/memory/preferences.md").exists()
     assert (repository / ".ouro/memory/archive" / note.entry.file).exists()
-    scope = desk.scope("repo")
-    scope.undo(change.undo, desk.moment)
+    scope = editor.scope("repo")
+    scope.undo(change.undo, editor.moment)
     assert (repository / ".ouro/memory/preferences.md").read_text() == "- tabs, always\n- We always review tabs\n"
-    assert len(all_entries(desk)) == 3
+    assert len(all_entries(editor)) == 3
 
 
-def test_all_versions_of_a_note_go_with_it(desk):
-    first = desk.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
-    second = desk.notebook.add(
-        desk.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
+def test_all_versions_of_a_note_go_with_it(editor):
+    first = editor.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
+    second = editor.notebook.add(
+        editor.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
     ).note
-    [entry] = find_to_forget(desk, "Rex")
+    [entry] = find_to_forget(editor, "Rex")
     assert (entry.id, entry.versions) == (second.id, 2)
-    forget_entries(desk, [entry])
-    assert {each.id for each in note_entries(desk) if each.archived} == {first.id, second.id}
+    forget_entries(editor, [entry])
+    assert {each.id for each in note_entries(editor) if each.archived} == {first.id, second.id}
 
 
-def test_a_line_that_changed_meanwhile_is_not_taken_for_another(desk, ouro):
-    remember_text(desk, "Always answer in German")
-    found = find_to_forget(desk, "german")
+def test_a_line_that_changed_meanwhile_is_not_taken_for_another(editor, ouro):
+    remember_text(editor, "Always answer in German")
+    found = find_to_forget(editor, "german")
     (ouro / "memory" / "preferences.md").write_text("- Never shout\n")
     with pytest.raises(UsageError, match="has changed since it was read"):
-        forget_entries(desk, found)
+        forget_entries(editor, found)
     assert (ouro / "memory" / "preferences.md").read_text() == "- Never shout\n"
 
 
-def test_one_that_is_named_by_its_id_is_meant_alone(desk):
-    remember_text(desk, "My heron is called Rex")
-    remember_text(desk, "My other heron is called Max")
-    assert [each.text for each in find_to_forget(desk, "user/facts.md:2")] == ["My other heron is called Max"]
+def test_one_that_is_named_by_its_id_is_meant_alone(editor):
+    remember_text(editor, "My heron is called Rex")
+    remember_text(editor, "My other heron is called Max")
+    assert [each.text for each in find_to_forget(editor, "user/facts.md:2")] == ["My other heron is called Max"]
 
 
-def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(desk, ouro, repository):
-    remember_text(desk, "My heron is called Rex")
-    before = desk.text("user", "facts.md")
-    remember_text(desk_of(ouro, repository), "My crane is called Ada")
+def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(editor, ouro, repository):
+    remember_text(editor, "My heron is called Rex")
+    before = editor.text("user", "facts.md")
+    remember_text(editor_of(ouro, repository), "My crane is called Ada")
     with pytest.raises(UsageError, match=r"facts\.md has changed meanwhile; nothing was written"):
-        desk.write("user", {"facts.md": before.replace("Rex", "Max")}, "Edit facts.md")
-    assert desk.text("user", "facts.md") == "- My heron is called Rex\n- My crane is called Ada\n"
+        editor.write("user", {"facts.md": before.replace("Rex", "Max")}, "Edit facts.md")
+    assert editor.text("user", "facts.md") == "- My heron is called Rex\n- My crane is called Ada\n"

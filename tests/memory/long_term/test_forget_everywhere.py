@@ -165,7 +165,7 @@ def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
     assert (store.folder / "facts.md").read_text() == "- Tea.\n"
 
 
-def test_a_backup_holds_all_and_is_the_persons_alone(place, tmp_path):
+def test_a_backup_holds_all_and_is_the_users_alone(place, tmp_path):
     user_memory(place).save_and_commit({"facts.md": "- Blackbird-77\n"}, "Learn")
 
     made = back_up_home(place, tmp_path / "b.tar")
@@ -204,7 +204,7 @@ def test_settings_are_named_and_left(place):
     ]
 
 
-def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_persons_own_memory(place, tmp_path):
+def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_users_own_memory(place, tmp_path):
     mine = user_memory(place)
     mine.save_and_commit({"facts.md": "- Lives in Trondheim.\n- Works with uv.\n", "decisions.md": None}, "Say it")
     mine.save_and_commit({"preferences.md": "- Lives in Trondheim.\n"}, "Say it again")

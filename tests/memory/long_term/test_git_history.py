@@ -1,4 +1,4 @@
-"""What the history of memory tells, and how it is taken back."""
+"""What the history of memory tells, and how it is undone."""
 
 import subprocess
 
@@ -96,7 +96,7 @@ def test_taking_a_commit_back_keeps_what_was_written_since(store):
     assert store.accepted == undone.commit
 
 
-def test_one_hunk_of_a_commit_is_taken_back(store):
+def test_one_hunk_of_a_commit_is_undone(store):
     learn(store, "a\nb\nc\n")
     commit = learn(store, "A\nb\nc\nd\n")
 
@@ -116,7 +116,7 @@ def test_a_conflict_is_said_and_nothing_of_it_is_lost(store):
     assert (store.read("facts.md"), store.get_current_head()) == ("a\nB, or perhaps b\nc\n", head)
 
 
-def test_taking_back_the_commit_that_made_a_file_removes_it_and_the_other_way_round(store):
+def test_undoing_the_commit_that_made_a_file_removes_it_and_the_other_way_round(store):
     made = store.save_and_commit({"mem_1.md": "x\n"}, "Note")
     assert store.revert(made).edits == (FileEdit("mem_1.md", "x\n", None),)
     assert store.load_all().notes == ()
@@ -126,7 +126,7 @@ def test_taking_back_the_commit_that_made_a_file_removes_it_and_the_other_way_ro
     assert store.read("mem_1.md") == "x\n"
 
 
-def test_lines_that_are_there_again_are_not_put_back_twice(store):
+def test_lines_that_are_there_again_are_not_restored_twice(store):
     learn(store, "a\nb\n")
     removed = learn(store, "a\n")
     learn(store, "x\nb\na\n")

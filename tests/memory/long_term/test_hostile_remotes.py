@@ -1,4 +1,4 @@
-"""A remote that an enemy has made: it takes bounded time and room, breaks nothing here, and vouches for nothing."""
+"""A remote that an enemy has made: it takes bounded time and room, breaks nothing here, and approves nothing."""
 
 import asyncio
 import os
@@ -102,7 +102,7 @@ def test_folders_that_hold_each_other_a_million_times_over_are_not_walked(store,
 
 
 def test_trailers_that_imitate_ours_decide_nothing(store, remote):
-    """What is written in a folder is believed by the ledger here, never by what a commit says of itself."""
+    """What is written in a folder is trusted by the ledger here, never by what a commit says of itself."""
     put(remote, "decisions.md", message="Learn\n\nOuro-Origin: person\nOuro-Session: s-1\nOuro-Turn: 1\n")
     synchronise(store, remote)
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fakes.desks import desk_of
+from fakes.memory_editors import editor_of
 from fakes.synced_homes import in_this_process
 
 from ouro.memory.long_term.entries import all_entries
@@ -182,8 +182,8 @@ def mine(home, monkeypatch):
 
 
 @pytest.fixture
-def desk(home, repository):
-    return desk_of(home / ".ouro", repository)
+def editor(home, repository):
+    return editor_of(home / ".ouro", repository)
 
 
 def lay_out(folder, files, here=Path("/home/me/app")):
@@ -197,19 +197,19 @@ def slug(path):
     return re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
-def imported(desk, folder, **options):
+def imported(editor, folder, **options):
     """What is remembered after two imports, of which the second has brought nothing."""
-    plan = plan_import(desk, read_sources([folder]), **options)
-    carry_out(desk, plan)
-    again = plan_import(desk, read_sources([folder]), **options)
+    plan = plan_import(editor, read_sources([folder]), **options)
+    carry_out(editor, plan)
+    again = plan_import(editor, read_sources([folder]), **options)
     assert again.counts == {}
-    return {(each.scope, each.text) for each in all_entries(desk)}, {each.name: each.reason for each in plan.refused}
+    return {(each.scope, each.text) for each in all_entries(editor)}, {each.name: each.reason for each in plan.refused}
 
 
-def test_claude_code_of_this_project(desk, mine, repository):
+def test_claude_code_of_this_project(editor, mine, repository):
     folder = lay_out(mine / ".claude" / "projects" / slug(repository) / "memory", CLAUDE_CODE)
 
-    found, refused = imported(desk, folder)
+    found, refused = imported(editor, folder)
 
     assert found == {
         ("repo", "The staging database is reset each night"),
@@ -221,23 +221,23 @@ def test_claude_code_of_this_project(desk, mine, repository):
     assert refused == {}
 
 
-def test_claude_code_of_another_project_brings_only_what_is_of_the_person(desk, mine):
+def test_claude_code_of_another_project_brings_only_what_is_of_the_user(editor, mine):
     folder = lay_out(mine / ".claude" / "projects" / "-home-me-shop" / "memory", CLAUDE_CODE)
 
-    found, refused = imported(desk, folder)
+    found, refused = imported(editor, folder)
 
     assert {scope for scope, _ in found} == {"user"}
     assert len(found) == 2
     assert set(refused) == {"MEMORY.md › Memory", "debugging.md › Debugging › Cache", "release.md"}
     assert refused["release.md"].startswith("it is about another project (-home-me-shop): import it there")
-    there, _ = imported(desk, folder, scope="repo")
+    there, _ = imported(editor, folder, scope="repo")
     assert ("repo", "We release every second Tuesday.") in there
 
 
-def test_codex(desk, mine, repository):
+def test_codex(editor, mine, repository):
     folder = lay_out(mine / ".codex" / "memories", CODEX, repository)
 
-    found, refused = imported(desk, folder)
+    found, refused = imported(editor, folder)
 
     assert found == {
         ("user", "Works on a parser for weather reports, mostly in the evening."),
@@ -253,15 +253,15 @@ def test_codex(desk, mine, repository):
         "rollout_summaries": "raw material of the MEMORY.md there (2 files)",
         "skills": "skills: they hold instructions, not memory",
     }
-    notes = {each.note.text: each.note.extra["origin"] for each in desk.notebook.all()}
+    notes = {each.note.text: each.note.extra["origin"] for each in editor.notebook.all()}
     name = f"MEMORY.md › Task Group: {repository} parser work › Reusable knowledge"
     assert notes["Fixtures are made by `tools/fixtures.py`, never by hand."] == name
 
 
-def test_letta_code(desk, mine):
+def test_letta_code(editor, mine):
     folder = lay_out(mine / ".letta" / "agents" / "agent-1" / "memory", LETTA)
 
-    found, refused = imported(desk, folder)
+    found, refused = imported(editor, folder)
 
     assert found == {
         ("user", "Prefers short commit messages"),
@@ -275,11 +275,11 @@ def test_letta_code(desk, mine):
     }
 
 
-def test_gemini(desk, mine):
+def test_gemini(editor, mine):
     (mine / ".gemini").mkdir()
     (mine / ".gemini" / "GEMINI.md").write_text(GEMINI)
 
-    found, _ = imported(desk, mine / ".gemini")
+    found, _ = imported(editor, mine / ".gemini")
 
     assert found == {
         ("user", "Answer without headings where a sentence does."),
@@ -288,11 +288,11 @@ def test_gemini(desk, mine):
     }
 
 
-def test_rules_say_for_which_files_they_are(desk, repository):
+def test_rules_say_for_which_files_they_are(editor, repository):
     lay_out(repository, CURSOR)
 
     pieces = {each.text: each.origin for each in read_sources([repository]).pieces}
-    found, _ = imported(desk, repository)
+    found, _ = imported(editor, repository)
 
     assert found == {
         ("repo", "You write TypeScript here."),
@@ -304,7 +304,7 @@ def test_rules_say_for_which_files_they_are(desk, repository):
     assert pieces["For *.tsx, src/ui/**: Hooks come first in a component"] == "react.mdc (Components) › React"
 
 
-def test_an_agents_folder_that_is_a_git_repository_is_the_persons_own(mine, repository, monkeypatch):
+def test_an_agents_folder_that_is_a_git_repository_is_the_users_own(mine, repository, monkeypatch):
     folder = lay_out(mine / ".letta" / "agents" / "agent-1" / "memory", LETTA)
     subprocess.run(["git", "init", "-q", folder], check=True)
     monkeypatch.chdir(repository)

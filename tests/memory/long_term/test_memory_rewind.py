@@ -1,4 +1,4 @@
-"""What was learned in the turns that go away is offered to be taken back with them, and no more than that."""
+"""What was learned in the turns that go away is offered to be undone with them, and no more than that."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make(repository, *script):
 
 
 def learns(text, name="preferences"):
-    """The agent writes into its memory, as a person would."""
+    """The agent writes into its memory, as a user would."""
     return call("write", path=str(get_memory_dir() / f"{name}.md"), content=text)
 
 
@@ -44,7 +44,7 @@ async def say(session, *texts):
             pass
 
 
-async def test_a_change_of_the_turns_that_go_is_offered_and_taken_back(repository, remembered):
+async def test_a_change_of_the_turns_that_go_is_offered_and_undone(repository, remembered):
     session = await make(repository, "Hello.", learns("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
     await say(session, "hi", "answer in German from now on", "yes?")
     assert session.transcript.long_term is session.memory.manager is not None
@@ -73,7 +73,7 @@ async def test_without_the_tick_memory_stays(repository, remembered):
     await session.close()
 
 
-async def test_what_a_branch_learned_is_not_taken_back_with_another_line(repository, remembered):
+async def test_what_a_branch_learned_is_not_undone_with_another_line(repository, remembered):
     script = ["Hello.", learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "hi", "answer in German")
@@ -87,7 +87,7 @@ async def test_what_a_branch_learned_is_not_taken_back_with_another_line(reposit
     await session.close()
 
 
-async def test_what_the_person_wrote_meanwhile_and_what_other_sessions_learned_stays(repository, remembered):
+async def test_what_the_user_wrote_meanwhile_and_what_other_sessions_learned_stays(repository, remembered):
     open_session = make(
         repository, learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."
     )

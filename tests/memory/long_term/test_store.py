@@ -224,7 +224,7 @@ def test_the_commit_that_makes_it_crowded_packs_it(store, monkeypatch):
     assert list((store.repository.git_dir / "objects" / "pack").glob("*.pack")) != []
 
 
-def test_plain_git_by_a_person_works_in_the_folder(store, home):
+def test_plain_git_by_a_user_works_in_the_folder(store, home):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     (home / ".gitconfig").unlink()
     (store.folder / "facts.md").write_text("- two\n")

@@ -5,7 +5,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from fakes.desks import desk_of
+from fakes.memory_editors import editor_of
 
 from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.remember import find_entry, remember_text
@@ -45,51 +45,51 @@ def test_what_is_unclear_replaces_nothing_and_copies_are_replaced_together():
 
 
 @pytest.fixture
-def desk(home, repository):
-    return desk_of(home / ".ouro", repository)
+def editor(home, repository):
+    return editor_of(home / ".ouro", repository)
 
 
-def test_a_correction_replaces_lines_and_notes_in_one_commit_that_undo_reverts(desk):
-    remember_text(desk, "We use Redis for the job queue")
-    note = remember_text(desk, "queue.py: we use Redis for the job queue", "repo")
+def test_a_correction_replaces_lines_and_notes_in_one_commit_that_undo_reverts(editor):
+    remember_text(editor, "We use Redis for the job queue")
+    note = remember_text(editor, "queue.py: we use Redis for the job queue", "repo")
     assert note.entry.kind == "core", "it is on the subject of a core line"
-    desk.write("repo", {"facts.md": "- The job queue in queue.py is Redis\n"}, "By hand")
-    before = {entry.text for entry in all_entries(desk)}
-    commits = len(desk.scope("repo").store.log())
-    done = remember_text(desk, "We changed our mind: RabbitMQ replaces Redis for the job queue")
-    assert [entry.text for entry in all_entries(desk)] == ["RabbitMQ replaces Redis for the job queue"]
+    editor.write("repo", {"facts.md": "- The job queue in queue.py is Redis\n"}, "By hand")
+    before = {entry.text for entry in all_entries(editor)}
+    commits = len(editor.scope("repo").store.log())
+    done = remember_text(editor, "We changed our mind: RabbitMQ replaces Redis for the job queue")
+    assert [entry.text for entry in all_entries(editor)] == ["RabbitMQ replaces Redis for the job queue"]
     assert {entry.text for entry in done.replaced} == before
-    assert len(desk.scope("repo").store.log()) == commits + 1
-    desk.scope("repo").undo(done.undo, desk.moment)
-    assert {entry.text for entry in all_entries(desk)} == before
+    assert len(editor.scope("repo").store.log()) == commits + 1
+    editor.scope("repo").undo(done.undo, editor.moment)
+    assert {entry.text for entry in all_entries(editor)} == before
 
 
-def test_a_correction_of_a_note_is_in_the_core_and_the_note_is_archived(desk):
-    old = remember_text(desk, "Rates are in rates.py and read from the bank")
+def test_a_correction_of_a_note_is_in_the_core_and_the_note_is_archived(editor):
+    old = remember_text(editor, "Rates are in rates.py and read from the bank")
     assert old.entry.kind == "note"
-    done = remember_text(desk, "No, rates are read from a file now")
+    done = remember_text(editor, "No, rates are read from a file now")
     assert (done.entry.kind, [entry.id for entry in done.replaced]) == ("core", [old.entry.id])
-    assert find_entry(desk, old.entry.id).archived
+    assert find_entry(editor, old.entry.id).archived
 
 
-def test_a_long_correction_of_a_core_line_stays_in_the_core(desk):
-    remember_text(desk, "We use Redis for the job queue")
+def test_a_long_correction_of_a_core_line_stays_in_the_core(editor):
+    remember_text(editor, "We use Redis for the job queue")
     long = "RabbitMQ replaces Redis for the job queue, " + "because it keeps jobs when the machine restarts, " * 5
-    assert remember_text(desk, long).entry.kind == "core"
-    assert len(all_entries(desk)) == 1
+    assert remember_text(editor, long).entry.kind == "core"
+    assert len(all_entries(editor)) == 1
 
 
-def test_a_user_preference_is_not_removed_for_a_project_that_differs(desk):
-    remember_text(desk, "I prefer tabs for indentation")
-    done = remember_text(desk, "repo: no, we prefer spaces for indentation")
+def test_a_user_preference_is_not_removed_for_a_project_that_differs(editor):
+    remember_text(editor, "I prefer tabs for indentation")
+    done = remember_text(editor, "repo: no, we prefer spaces for indentation")
     assert (done.entry.scope, done.replaced) == ("repo", ())
-    assert len(all_entries(desk)) == 2
+    assert len(all_entries(editor)) == 2
 
 
-def test_notes_on_one_subject_are_linked(desk):
-    first = remember_text(desk, "api.py retries a payment three times")
-    second = remember_text(desk, "api.py logs each retry of a payment")
-    edges = desk.notebook.find(second.entry.id).note.related
+def test_notes_on_one_subject_are_linked(editor):
+    first = remember_text(editor, "api.py retries a payment three times")
+    second = remember_text(editor, "api.py logs each retry of a payment")
+    edges = editor.notebook.find(second.entry.id).note.related
     assert [(edge.id, edge.relationship) for edge in edges] == [(first.entry.id, "relates-to")]
 
 
@@ -105,15 +105,15 @@ LATER = (
 @pytest.mark.parametrize("seed", range(4))
 def test_the_later_of_two_statements_is_always_delivered_where_the_earlier_is(seed, home, repository):
     draw = random.Random(seed)
-    desk = desk_of(home / ".ouro", repository)
+    editor = editor_of(home / ".ouro", repository)
     pairs = draw.sample(list(itertools.product(EARLIER, LATER, SUBJECTS)), 6)
     for number, (earlier, later, subject) in enumerate(pairs):
         subject = f"{subject} of service {number}xy"
-        first = remember_text(desk, earlier.format(subject), "repo")
-        second = remember_text(desk, later.format(subject), "repo")
-        in_use = {entry.id: entry for entry in all_entries(desk)}
+        first = remember_text(editor, earlier.format(subject), "repo")
+        second = remember_text(editor, later.format(subject), "repo")
+        in_use = {entry.id: entry for entry in all_entries(editor)}
         left = [entry for entry in in_use.values() if entry.text == first.entry.text]
         if left and left[0].kind == "core":
             assert second.entry.kind == "core"
         elif left and second.entry.kind == "note":
-            assert left[0].id in [edge.id for edge in desk.notebook.find(second.entry.id).note.related]
+            assert left[0].id in [edge.id for edge in editor.notebook.find(second.entry.id).note.related]

@@ -24,13 +24,13 @@ def git(repository, *arguments):
 
 @pytest.fixture
 def shared(home, repository):
-    """A desk on a repository that shares its memory; git knows who commits."""
+    """A memory editor on a repository that shares its memory; git knows who commits."""
     git(repository, "config", "user.email", "ada@example.org")
     git(repository, "config", "user.name", "Ada")
-    return desk(home, repository, lambda _text: "")
+    return editor(home, repository, lambda _text: "")
 
 
-def desk(home, repository, finds_secret):
+def editor(home, repository, finds_secret):
     root = home / ".ouro"
     stores = [user_store(root / "memory", root / "history.git", finds_secret)]
     stores.append(repo_store(repository, root / "history.git", finds_secret, is_shared=True))
@@ -71,7 +71,7 @@ def test_what_is_shared_already_holds_a_secret_or_has_no_shared_memory_is_refuse
     with pytest.raises(UsageError, match="is in the shared memory already"):
         promote(shared, "mem_0badcafe")
     with pytest.raises(UsageError, match="holds a secret"):
-        promote(desk(home, repository, lambda text: "key" if "hunter2" in text else ""), "mem_5ec2e700")
+        promote(editor(home, repository, lambda text: "key" if "hunter2" in text else ""), "mem_5ec2e700")
     alone = MemoryEditor(open_scopes([repo_store(repository, home / "h", lambda _text: "")]).opened)
     with pytest.raises(UsageError, match="is not shared"):
         promote(alone, "mem_0badcafe")

@@ -1,4 +1,4 @@
-"""The history of all scopes, as a person asks for it."""
+"""The history of all scopes, as a user asks for it."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_memory_without_a_history_has_an_empty_log(stores):
         Timeline(stores).find("last")
 
 
-def test_a_commit_that_ended_several_is_taken_back_with_them(stores):
+def test_a_commit_that_ended_several_is_undone_with_them(stores):
     first = stores[0].save_and_commit({"facts.md": "- a\n"}, "A")
     stores[0].save_and_commit({"facts.md": "- a\n- b\n"}, "B")
     last = stores[0].save_and_commit({"facts.md": "- a\n- b\n- c\n"}, "C")

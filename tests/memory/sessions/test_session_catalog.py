@@ -1,4 +1,4 @@
-"""The sessions that are kept: found by title and by what was said, looked into, named, put away."""
+"""The sessions that are kept: found by title and by what was said, looked into, named, archived."""
 
 import pytest
 from fakes.waiting import wait

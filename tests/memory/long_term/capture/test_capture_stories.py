@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from fakes.classifier import Two, add, quiet, say
-from fakes.desks import desk_of
+from fakes.memory_editors import editor_of
 
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.remember import remember_text
@@ -53,7 +53,7 @@ def notes(repository):
     return Notes(repository)
 
 
-async def test_a_preference_is_the_persons_and_said_again_it_is_confirmed(repository, notes):
+async def test_a_preference_is_the_users_and_said_again_it_is_confirmed(repository, notes):
     text = "Answers in German, code comments in English."
     await session_of(
         repository, [add(text, "coding-preferences")], "answer in german but keep code comments in english"
@@ -134,7 +134,7 @@ async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):
 
 
 async def test_a_captured_correction_of_a_core_line_takes_its_place(repository, notes):
-    remember_text(desk_of(get_home(), repository), "We use Redis for the job queue")
+    remember_text(editor_of(get_home(), repository), "We use Redis for the job queue")
     said = "we changed our mind: RabbitMQ replaces Redis for the job queue"
     await session_of(repository, [add("RabbitMQ is used for the job queue.", "architectural-decisions")], said)
     assert (notes.folder / "facts.md").read_text() == "- RabbitMQ is used for the job queue.\n"

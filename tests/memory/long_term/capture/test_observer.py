@@ -1,4 +1,4 @@
-"""What was said becomes notes, some turns later, beside the conversation, and nobody waits for it."""
+"""What was said becomes notes, some turns later, in the background, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is
 
 
 @pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"captures": False}])
-async def test_without_memory_or_a_person_nothing_is_captured(repository, settings, options):
+async def test_without_memory_or_a_user_nothing_is_captured(repository, settings, options):
     two = Two([add(TESTS)])
     session = await two.open(repository, **options)
     await say(session, "run the tests with pytest -q", "thanks a lot", "and more")
@@ -355,7 +355,7 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
         ("the old one stays", [TESTS], None),
     ],
 )
-async def test_a_contradiction_is_put_to_the_person(repository, settings, repo_notes, answer, left, chain):
+async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_notes, answer, left, chain):
     settings("memory: {cadence_turns: 1}\n")
     two = Two([add(TESTS)], [{"op": "contradict", "target": 1, "text": "Tests run with tox.", "said_by": "user"}])
     session = await two.open(repository)
@@ -427,7 +427,7 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
         await session.close()
 
 
-async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_person_said_does_not(
+async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_user_said_does_not(
     repository, settings, repo_notes
 ):
     settings("memory: {cadence_turns: 1}\n")

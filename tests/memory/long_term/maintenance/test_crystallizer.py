@@ -91,7 +91,7 @@ async def open_with(repository, *answers, **options):
     return Opened(session, reader)
 
 
-async def test_an_old_session_is_read_once_and_its_notes_know_whence_they_are(repository):
+async def test_an_old_session_is_read_once_and_its_notes_know_their_source(repository):
     old_session(repository, 1, 30, *TALK)
     old_session(repository, 2, 1, *TALK)
     old_session(repository.parent, 3, 30, *TALK)
@@ -127,7 +127,7 @@ async def test_what_was_read_from_outside_is_never_more_than_a_proposal(reposito
     await here.close()
 
 
-async def test_what_was_taken_back_or_copied_or_said_without_memory_is_not_read(repository):
+async def test_what_was_undone_or_copied_or_said_without_memory_is_not_read(repository):
     old_session(repository, 1, 30, *TALK, records=[RewindRecord(2, "2026-01-01T00:00:00.000Z")])
     old_session(repository, 2, 30, *TALK, records=[ForkRecord("other", 4, "2026-01-01T00:00:00.000Z")])
     old_session(repository, 3, 30, *TALK, memory=False)
@@ -197,7 +197,7 @@ async def test_one_process_at_a_time(repository):
     await here.close()
 
 
-async def test_out_of_band_it_runs_after_the_first_turn_once_a_week(repository):
+async def test_in_the_background_it_runs_after_the_first_turn_once_a_week(repository):
     old_session(repository, 1, 30, *TALK)
 
     async def session_that_talks():

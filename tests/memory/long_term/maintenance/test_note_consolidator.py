@@ -99,7 +99,7 @@ async def test_undo_brings_the_whole_cluster_back(bench):
     assert {name: bench.stores["repo"].read(name) for name in bench.stores["repo"].load_all().notes} == before
 
 
-async def test_it_is_the_persons_only_where_all_of_it_was(bench):
+async def test_it_is_the_users_only_where_all_of_it_was(bench):
     bench.keep(note(1, ONE), note(2, TWO, source="assistant"))
     (done,) = await bench.merge(MERGED)
     assert done.written.note.source == "assistant"

@@ -23,7 +23,7 @@ LONG_TALK = [each for n in range(4) for each in (user(f"please do step {n}"), as
 
 
 class Model:
-    """Answers as a person would be answered, and sums up with what it is given."""
+    """Answers as a user would be answered, and sums up with what it is given."""
 
     def __init__(self, summary=LINES) -> None:
         self.asked: list[str] = []

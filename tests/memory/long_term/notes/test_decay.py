@@ -34,7 +34,7 @@ def test_without_a_confirmation_it_counts_from_the_beginning():
     assert confidence_now(concluded(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(0.4)
 
 
-def test_what_the_person_said_does_not_fade():
+def test_what_the_user_said_does_not_fade():
     note = Note(id="mem_00000000", source="user", confidence=0.2, confirmed_at="2020-01-01T00:00:00Z")
 
     assert (confidence_now(note, NOW, 30), has_decayed(note, NOW, 30)) == (0.2, False)

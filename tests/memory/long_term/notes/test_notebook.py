@@ -37,7 +37,7 @@ def dated(one: Note, **fields) -> Note:
     return replace(one, created_at=NOW, updated_at=NOW, confirmed_at=NOW, **fields)
 
 
-def test_a_note_is_kept_in_the_folder_of_its_scope_with_a_commit_that_says_whence_it_is(notebook, stores):
+def test_a_note_is_kept_in_the_folder_of_its_scope_with_a_commit_that_says_its_source(notebook, stores):
     written = notebook.add(note(scope="user"), "capture")
 
     assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(dated(note(scope="user")))
@@ -133,7 +133,7 @@ def test_a_scope_that_is_off_is_said(stores):
         Notebook({"user": stores["user"]}).add(note(1), "capture")
 
 
-def test_a_file_that_a_person_has_broken_keeps_its_words(notebook, stores):
+def test_a_file_that_a_user_has_broken_keeps_its_words(notebook, stores):
     notebook.add(note(1), "capture")
     (stores["repo"].folder / "mem_00000001.md").write_text("---\nid: [\n---\nWords.\n")
 

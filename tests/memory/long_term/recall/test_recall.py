@@ -233,7 +233,7 @@ def test_both_stores_are_asked_for_the_best(recall_of):
     assert here.id in {item.id for item in found.items}
 
 
-def test_what_nobody_has_vouched_for_is_not_told(recall_of):
+def test_what_nobody_has_approved_is_not_told(recall_of):
     recall = recall_of(LOCKS, TESTS)
     doubted = Situation(recall_of.here.project, "main", untrusted=frozenset({("repo", LOCKS.file_name)}))
 

@@ -263,7 +263,7 @@ async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyd
     await session.close()
 
 
-async def test_another_model_for_vectors_makes_them_anew_beside_the_conversation(repository, hyde, own):
+async def test_another_model_for_vectors_makes_them_anew_in_the_background(repository, hyde, own):
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
     put(own, BREAD)

@@ -1,4 +1,4 @@
-"""What waits for the person: none of it is lost, and the question shows all that would change."""
+"""What waits for the user: none of it is lost, and the question shows all that would change."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""M14: what a person reverts, removes or edits with plain git or an editor is respected."""
+"""M14: what a user reverts, removes or edits with plain git or an editor is respected."""
 
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model
@@ -34,7 +34,7 @@ async def test_m14_git_revert_between_sessions_is_kept_once_it_is_accepted(home,
     plain_git(taught.folder, "revert", "--no-edit", "HEAD")
     again = Conversation(home, session="s-2").connect()
     [waiting] = again.manager.proposals()
-    assert (taught.folder / "facts.md").read_text() == "- Uses uv.\n"  # as the person wants it
+    assert (taught.folder / "facts.md").read_text() == "- Uses uv.\n"  # as the user wants it
     await again.manager.accept(waiting.id)
     assert seen_by_model(Conversation(home, session="s-3").block) == ["- Uses uv."]
     assert (taught.folder / "facts.md").read_text() == "- Uses uv.\n"

@@ -1,4 +1,4 @@
-"""A desk on real stores, for one person's memory and one repository's."""
+"""A memory editor on real stores, for one user's memory and one repository's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 
 
-def desk_of(
+def editor_of(
     home: Path, project: Path | None = None, *, indexed: bool = True, moment: TurnRef = NOWHERE
 ) -> MemoryEditor:
     """As a session in `project` has it; `home` is ouro's. What holds `hunter2secret` holds a secret."""
