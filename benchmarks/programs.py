@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,9 @@ class Program:
     headless: list[str]
     """The command that answers a prompt, which follows, and ends; all tools may run."""
     environment: dict[str, str] = field(default_factory=dict)
+    version: str = ""
+    leave: str = "\x03"
+    """The key that ends it at an empty prompt, pressed until it does."""
     figures: dict[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -43,18 +47,27 @@ class Program:
 
 
 def programs(homes: Path, url: str, peers: Path, only: str) -> list[Program]:
-    """Those that are installed and whose names hold `only`."""
-    made = (make(homes / make.__name__, url, peers) for make in (ouro, codex, vibe, pi))
-    found = [program for program in made if program and only in program.name]
-    for program in found:
-        program.work.mkdir()
-        subprocess.run(["git", "init", "-q", str(program.work)], check=True)
+    """Those that are installed and whose names hold `only`, each with a home and a repository."""
+    found = []
+    for make in (ouro, codex, claude, vibe, pi):
+        home = homes / make.__name__
+        (home / "work").mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", str(home / "work")], check=True)
+        if only in make.__name__ and (program := make(home, url, peers)):
+            done = subprocess.run(
+                [program.screen[0], "--version"], env=program.full_environment(), capture_output=True, text=True
+            )
+            number = re.search(r"\d[\w.]+", done.stdout + done.stderr)
+            program.version = number[0] if number else "?"
+            found.append(program)
+        elif only in make.__name__:
+            print(f"{make.__name__} is not installed in {peers}.")
     return found
 
 
 def ouro(home: Path, url: str, _peers: Path) -> Program:
     folder = home / ".ouro"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     models = folder / "models.yaml"
     models.write_text(
         f"default: openai/bench\nmodels:\n  openai/bench: {{api_base: {url}/v1, api_key: k, window: 100000}}\n"
@@ -65,33 +78,44 @@ def ouro(home: Path, url: str, _peers: Path) -> Program:
 
 
 def codex(home: Path, url: str, peers: Path) -> Program | None:
-    native = next(_natives(peers), None)
-    if native is None:
+    command = _native(peers, "@openai/codex*/vendor/*/bin/codex")
+    if command is None:
         return None
-    (home / ".codex").mkdir(parents=True)
+    (home / ".codex").mkdir()
     (home / ".codex/config.toml").write_text(
-        'model = "bench"\nmodel_provider = "bench"\ncheck_for_update_on_startup = false\n'
+        'model = "bench"\nmodel_provider = "bench"\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n'
         f'[model_providers.bench]\nname = "bench"\nbase_url = "{url}/v1"\nwire_api = "responses"\n'
         f'[projects."{home / "work"}"]\ntrust_level = "trusted"\n'
     )
     free = "--dangerously-bypass-approvals-and-sandbox"
-    command = str(native)
-    return Program(
-        "codex (native)", home, [command, free], [command, "exec", free], {"CODEX_HOME": str(home / ".codex")}
-    )
+    return Program("codex", home, [command, free], [command, "exec", free], {"CODEX_HOME": str(home / ".codex")})
 
 
-def _natives(peers: Path) -> Iterator[Path]:
+def claude(home: Path, url: str, peers: Path) -> Program | None:
+    command = _native(peers, "@anthropic-ai/claude-code-*/claude")
+    if command is None:
+        return None
+    work = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    state = {"hasCompletedOnboarding": True, "theme": "dark", "projects": {str(home / "work"): work},
+             "customApiKeyResponses": {"approved": ["k"]}}  # fmt: skip
+    (home / ".claude.json").write_text(json.dumps(state))
+    started = [command, "--model", "bench", "--allowedTools", "Bash"]
+    off = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
+    keys = dict.fromkeys(off, "1") | {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k"}
+    return Program("Claude Code", home, started, [*started, "-p"], keys)
+
+
+def _native(peers: Path, pattern: str) -> str | None:
     """The program without the Node.js script that starts it."""
-    found = peers.glob("node_modules/@openai/codex*/vendor/*/**/codex")
-    return (path for path in found if path.is_file() and os.access(path, os.X_OK))
+    found = (path for path in peers.glob(f"node_modules/{pattern}") if os.access(path, os.X_OK))
+    return next(map(str, found), None)
 
 
 def vibe(home: Path, url: str, peers: Path) -> Program | None:
     binary = peers / "vibe/bin/vibe"
     if not binary.exists():
         return None
-    (home / ".vibe").mkdir(parents=True)
+    (home / ".vibe").mkdir()
     (home / ".vibe/config.toml").write_text(
         'active_model = "bench"\nenable_update_checks = false\nenable_telemetry = false\n'
         f'[[providers]]\nname = "bench"\napi_base = "{url}/v1"\napi_key_env_var = "BENCH_KEY"\n'
@@ -113,21 +137,24 @@ def pi(home: Path, url: str, peers: Path) -> Program | None:
         '"models":[{"id":"bench"}]}}}'
     )
     command = [str(binary), "--provider", "bench", "--model", "bench"]
-    return Program("pi", home, command, [*command, "-p"], {"PI_OFFLINE": "1"})
+    return Program("pi", home, command, [*command, "-p"], {"PI_OFFLINE": "1"}, leave="\x04")
 
 
-def report(measured: list[Program], names: list[str], digits: int = 0) -> None:
-    """A Markdown table: medians, with the lowest and highest in brackets."""
-    print("| program | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
+def report(measured: list[Program]) -> None:
+    """A Markdown table of the figures, which are then forgotten: medians, with the lowest and highest in brackets."""
+    names = list(dict.fromkeys(name for program in measured for name in program.figures))
+    print("\n| program | " + " | ".join(names) + " |\n|---|" + "---|" * len(names))
     for program in measured:
-        cells = []
-        for name in names:
-            values = program.figures.get(name)
-            cells.append(
-                f"**{statistics.median(values):.{digits}f}** ({min(values):.{digits}f}–{max(values):.{digits}f})"
-                if values
-                else "–"
-            )
-        print(f"| {program.name} | " + " | ".join(cells) + " |", flush=True)
-    load = " ".join(f"{each:.1f}" for each in os.getloadavg())
+        cells = (_cell(program.figures.get(name, [])) for name in names)
+        print(f"| {program.name} {program.version} | " + " | ".join(cells) + " |")
+        program.figures = {}
+    load = " ".join(f"{average:.1f}" for average in os.getloadavg())
     print(f"\nLoad average at the end, the measuring itself included: {load}.", flush=True)
+
+
+def _cell(values: list[float]) -> str:
+    if not values:
+        return "–"
+    digits = 0 if statistics.median(values) >= 20 else 1
+    middle, low, high = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"**{middle}** ({low}–{high})" if len(values) > 1 else f"**{middle}**"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -47,9 +49,13 @@ class Terminal(terminal.Terminal):
         return resident(self.pid)
 
 
-def cpu(pid: int) -> float:
-    """Milliseconds that the threads of a process have run: on a busy machine they say more than the clock."""
-    return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e6
+def used_cpu(pid: int) -> float:
+    """Seconds of CPU that a process and all below it have used; those that have ended are not counted."""
+    used = 0
+    for process in descendants(pid):
+        with contextlib.suppress(OSError):
+            used += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return used / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> float:

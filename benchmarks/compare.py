@@ -1,0 +1,267 @@
+"""ouro beside other agents, in one run: screen, headless, memory, large outputs, long sessions, tokens.
+
+    python -m benchmarks.compare --runs 5 [--peers FOLDER] [--rows start,turns] [--only ouro]
+
+FOLDER as in benchmarks/README.md. Every program talks to the same model server on loopback, which answers at once. The
+runs go round, one of each program, so that all see the same load; a first round warms the disk and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import termios
+import time
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from select import select
+
+from benchmarks.programs import Program, programs, report
+from benchmarks.server import AnsweringServer
+from benchmarks.terminal import Terminal, resident, used_cpu
+
+KEYS = "qwzjx"
+LFLAG = 3
+CALLS = 20
+LONG_SESSION = (8, 500, 2_000, 5_000)
+"""Messages after which a tool call is measured; a call and its result are two."""
+GIGABYTE = "yes 2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms | head -c 1000000000"
+LONG_TEXT = "The parser drops the last line of a file without a newline at its end; see tests and reports of it. " * 200
+
+
+def start(program: Program, server: AnsweringServer) -> None:
+    """The first paint, the prompt, the first request, and the exit."""
+    server.begin()
+    with opened(program) as terminal:
+        program.note("first paint ms", terminal.after(lambda screen: bool(screen.strip()), 30))
+        sent: list[str] = []
+
+        def press() -> None:
+            if terminal.modes()[LFLAG] & termios.ECHO:  # what is seen now is the terminal's own echo
+                return
+            if len(sent) < 200 and (time.monotonic() - terminal.started) * 1000 > len(sent) * 40:
+                sent.append(KEYS[len(sent) % len(KEYS)])
+                terminal.send(sent[-1])
+
+        press()
+        usable = terminal.after(lambda screen: KEYS[:2] in screen or KEYS[2:4] in screen, 30, press)
+        program.note("prompt usable ms", usable)
+        enter(terminal, server)
+        if server.asked:
+            program.note("first request ms", (server.asked[0].came - terminal.started) * 1000)
+        wait(terminal, 1.5)
+        for _ in range(8):
+            terminal.send(program.leave)
+            left = time.monotonic()
+            while (is_open := terminal.read(0.05)) and time.monotonic() < left + 0.6:
+                pass
+            if not is_open:
+                program.note("exit ms", (time.monotonic() - left) * 1000)
+                break
+
+
+def typed(program: Program, server: AnsweringServer) -> None:
+    """The first request, where a message and Enter are typed from exec on."""
+    texts = {"typed at exec ms": "fix the test", "typed at exec, a name ms": "fix test_parser_v2_handles_utf8"}
+    for name, text in texts.items():
+        server.begin()
+        with opened(program) as terminal:
+            terminal.send(text)
+            enter(terminal, server, 0.1)
+            if server.asked:
+                program.note(name, (server.asked[0].came - terminal.started) * 1000)
+
+
+def memory(program: Program, server: AnsweringServer) -> None:
+    """At the prompt, after an answer, when all in the background is done, and after 20 kB."""
+    with opened(program) as terminal:
+        terminal.after(lambda screen: bool(screen.strip()), 30)
+        wait(terminal, 3.0)
+        program.note("memory at the prompt MiB", terminal.memory())
+        for name, text in (("one answer", "hello"), ("20 kB", LONG_TEXT)):
+            server.begin()
+            terminal.send(f"\x1b[200~{text}\x1b[201~")
+            wait(terminal, 0.5)
+            enter(terminal, server)
+            wait(terminal, 1.5)
+            program.note(f"after {name} MiB", terminal.memory())
+            wait(terminal, 15.0)
+            program.note(f"15 s after {name} MiB", terminal.memory())
+
+
+def keys(program: Program, server: AnsweringServer) -> None:
+    """A key while an answer streams in, a word each 5 ms: from the terminal to the screen."""
+    server.begin(text=[f"word{number} " for number in range(1200)], pace=0.005)
+    took: list[float] = []
+    with opened(program) as terminal:
+        terminal.after(lambda screen: bool(screen.strip()), 30)
+        wait(terminal, 3.0)
+        terminal.send("go")
+        wait(terminal, 0.5)
+        enter(terminal, server)
+        terminal.after(lambda screen: "word3" in screen, 10)
+        before = used_cpu(terminal.pid)
+        while len(took) < 100 and server.asked and not server.asked[0].answered:
+            key = chr(0x4E00 + len(took))  # is nowhere else on the screen
+            seen, began = len(terminal.raw), time.monotonic()
+            terminal.send(key)
+            while key.encode() not in terminal.raw[seen:]:
+                read_raw(terminal, 0)
+                if time.monotonic() > began + 5:
+                    return
+            took.append((time.monotonic() - began) * 1000)
+            read_raw(terminal, 0.03)
+        while server.asked and not server.asked[0].answered:
+            read_raw(terminal, 0.05)
+        program.note("CPU of the stream s", used_cpu(terminal.pid) - before)
+    if took:
+        program.note("key while streaming, median ms", statistics.median(took))
+        program.note("key while streaming, highest ms", max(took))
+
+
+def turns(program: Program, server: AnsweringServer) -> None:
+    """Headless: an answer; twenty shell calls; the tokens of the first request."""
+    took, _, _ = headless(program, server, [])
+    program.note("headless, start to answer ms", took * 1000)
+    program.note("tokens of the first request", tokens(server.asked[0].body))
+    _, used, _ = headless(program, server, [f"true {number}" for number in range(CALLS)])
+    program.note("a tool call ms", statistics.median(gaps(server)))
+    program.note("headless memory MiB", used)
+
+
+def output(program: Program, server: AnsweringServer) -> None:
+    """A command that prints 1 GB: until the next request, and what the program itself spent on it."""
+    _, _, spent = headless(program, server, [GIGABYTE])
+    program.note("1 GB of output s", gaps(server)[0] / 1000)
+    program.note("1 GB of output, CPU s", spent)
+
+
+def growth(program: Program, server: AnsweringServer) -> None:
+    """A tool call in a session that gets long: medians of forty calls."""
+    headless(program, server, [f"true {number}" for number in range(LONG_SESSION[-1] // 2 + 40)])
+    took = gaps(server)
+    for messages in LONG_SESSION:
+        at = messages // 2
+        program.note(f"a tool call after {messages:,} messages ms", statistics.median(took[at : at + 40]))
+
+
+ROWS = {"start": start, "typed": typed, "turns": turns, "keys": keys, "memory": memory, "output": output, "growth": growth}
+ONCE = {"growth"}
+
+
+@contextlib.contextmanager
+def opened(program: Program):
+    """The full screen of a program."""
+    terminal = Terminal(program.screen, program.full_environment(), program.work)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def wait(terminal: Terminal, seconds: float) -> None:
+    terminal.after(lambda _: False, seconds)
+
+
+def read_raw(terminal: Terminal, seconds: float) -> None:
+    """Read for some time, without making a picture of it, which takes longer than a key."""
+    end = time.monotonic() + seconds
+    while True:
+        if select([terminal.child.child_fd], [], [], max(0.001, end - time.monotonic()))[0]:
+            terminal.raw += os.read(terminal.child.child_fd, 1 << 16)
+        if time.monotonic() >= end:
+            return
+
+
+def enter(terminal: Terminal, server: AnsweringServer, gap: float = 1.0) -> None:
+    """Press Enter until the program asks the model: again after each gap, for some take what comes quickly for a paste."""
+    end = time.monotonic() + 20
+    pressed = 0.0
+    while not server.asked and time.monotonic() < end:
+        if time.monotonic() > pressed + gap:
+            pressed = time.monotonic()
+            terminal.send("\r")
+        wait(terminal, 0.005)
+
+
+def headless(program: Program, server: AnsweringServer, commands: list[str]) -> tuple[float, float, float]:
+    """Seconds of the whole run, MiB before the last answer, CPU s between the first request and the last."""
+    figures: list[tuple[float, float]] = []
+
+    def look() -> None:
+        if len(server.asked) in (1, len(commands) + 1):
+            figures.append((resident(process.pid) if commands else 0.0, used_cpu(process.pid)))
+
+    server.begin(commands, before_answer=look)
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [*program.headless, "Say hello."], cwd=program.work, env=program.full_environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = process.communicate(timeout=1800)
+    took = time.monotonic() - started
+    if process.returncode or len(server.asked) < len(commands) + 1:
+        raise RuntimeError(f"{len(server.asked)} requests, exit {process.returncode}: {said.decode()[-500:]}")
+    return took, figures[-1][0], figures[-1][1] - figures[0][1]
+
+
+def gaps(server: AnsweringServer) -> list[float]:
+    """Milliseconds from the end of an answer to the next request: the call and everything the program does with it."""
+    return [(after.came - before.answered) * 1000 for before, after in pairwise(server.asked)]
+
+
+def tokens(body: dict) -> int:
+    """Of the texts of a request and its tools, by cl100k_base, which litellm brings."""
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(find_spec("litellm").origin).parent / "litellm_core_utils/tokenizers")
+    import tiktoken
+
+    texts: list[str] = []
+
+    def collect(value: object) -> None:
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, dict):
+            for name in ("text", "content", "instructions", "system", "input", "messages"):
+                collect(value.get(name))
+        elif isinstance(value, list):
+            for item in value:
+                collect(item)
+
+    collect(body)
+    encoding = tiktoken.get_encoding("cl100k_base")
+    written = "\n".join([*texts, json.dumps(body["tools"], separators=(",", ":"))])
+    return len(encoding.encode(written, disallowed_special=()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--peers", type=Path, default=Path(os.environ.get("BENCH_PEERS", "benchmarks/peers")))
+    parser.add_argument("--rows", default=",".join(ROWS), help="of these: %(default)s")
+    parser.add_argument("--only", default="", help="only programs whose name holds this")
+    args = parser.parse_args()
+    homes = Path(tempfile.mkdtemp())
+    with AnsweringServer() as server:
+        measured = programs(homes, server.url, args.peers.absolute(), args.only)
+        for row in args.rows.split(","):
+            for number in range(1 if row in ONCE else args.runs + 1):
+                for program in measured:
+                    try:
+                        ROWS[row](program, server)
+                    except (RuntimeError, subprocess.TimeoutExpired, IndexError) as error:
+                        print(f"{program.name} failed at {row}: {error}", flush=True)
+                    if number == 0 and row not in ONCE:
+                        program.figures = {}
+            report(measured)
+    shutil.rmtree(homes, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
