@@ -152,7 +152,15 @@ def growth(program: Program, server: AnsweringServer) -> None:
         program.note(f"a tool call after {messages:,} messages ms", statistics.median(took[at : at + 40]))
 
 
-ROWS = {"start": start, "typed": typed, "turns": turns, "keys": keys, "memory": memory, "output": output, "growth": growth}
+ROWS = {
+    "start": start,
+    "typed": typed,
+    "turns": turns,
+    "keys": keys,
+    "memory": memory,
+    "output": output,
+    "growth": growth,
+}
 ONCE = {"growth"}
 
 
@@ -181,7 +189,7 @@ def read_raw(terminal: Terminal, seconds: float) -> None:
 
 
 def enter(terminal: Terminal, server: AnsweringServer, gap: float = 1.0) -> None:
-    """Press Enter until the program asks the model: again after each gap, for some take what comes quickly for a paste."""
+    """Press Enter until the program asks the model: again after each gap, for some take the first for a paste."""
     end = time.monotonic() + 20
     pressed = 0.0
     while not server.asked and time.monotonic() < end:

@@ -54,9 +54,8 @@ def programs(homes: Path, url: str, peers: Path, only: str) -> list[Program]:
         (home / "work").mkdir(parents=True)
         subprocess.run(["git", "init", "-q", str(home / "work")], check=True)
         if only in make.__name__ and (program := make(home, url, peers)):
-            done = subprocess.run(
-                [program.screen[0], "--version"], env=program.full_environment(), capture_output=True, text=True
-            )
+            ask = [program.screen[0], "--version"]
+            done = subprocess.run(ask, check=True, env=program.full_environment(), capture_output=True, text=True)
             number = re.search(r"\d[\w.]+", done.stdout + done.stderr)
             program.version = number[0] if number else "?"
             found.append(program)

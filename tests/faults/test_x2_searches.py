@@ -15,7 +15,7 @@ from ouro.tools.tool import parse_arguments
 _SEARCH = """
 import sys, pathlib
 from ouro.safety import Workspace
-from ouro.tools.grep import SearchPlan, search_by_ripgrep
+from ouro.tools.file_search import SearchPlan, search_by_ripgrep
 root = pathlib.Path(sys.argv[1])
 list(search_by_ripgrep(sys.argv[2], SearchPlan("x", root, lambda name: True), Workspace(root)))
 """
@@ -61,7 +61,7 @@ async def test_x2_a_search_names_the_files_that_are_too_large_for_it(tmp_path, r
 
 async def test_x2_a_search_without_ripgrep_is_ended_and_says_so(tmp_path, monkeypatch):
     """Python holds its lock while it matches: here a match would take longer than the universe is old."""
-    monkeypatch.setattr("ouro.tools.grep._TIMEOUT", 0.5)
+    monkeypatch.setattr("ouro.tools.file_search._TIMEOUT", 0.5)
     (tmp_path / "a.txt").write_text("needle\n")
     (tmp_path / "b.txt").write_text("a" * 60 + "!\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from fakes.tool_context import call
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools import grep as grep_module
+from ouro.tools import file_search
 from ouro.tools.grep import Grep
 from ouro.tools.tool import parse_arguments
 
@@ -217,7 +218,7 @@ def test_the_title_says_where(root):
 async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(root, monkeypatch, limit):
     for number in range(40):
         (root / f"many{39 - number:02}.txt").write_text("hello\n" * 3)
-    monkeypatch.setattr(grep_module, "_MAX_UNSORTED", limit)
+    monkeypatch.setattr(file_search, "_MAX_UNSORTED", limit)
     by_ripgrep, by_python = [
         await call(Grep(Workspace(root), ripgrep=program), pattern="hello", mode="files") for program in (RIPGREP, "")
     ]
@@ -236,3 +237,36 @@ async def test_a_glob_includes_no_ignored_file_and_is_the_same_without_ripgrep(r
     ]
     assert found[0] == found[1]
     assert "build/" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ignore_case"),
+    [("hello", False), ("HELLO", True), ("hel+o|there", False), ("(?:x|hello) .*name", False), ("caf.", False),
+     ("sK[iy]", True), (r"ret\w*n|\bbye", False), ("a{0}hello(?i:X)?", False), (r"\w\(", False)],
+)  # fmt: skip
+async def test_without_ripgrep_git_names_the_files_to_open_and_leaves_nothing_out(
+    root, monkeypatch, pattern, ignore_case
+):
+    (root / "kelvin.txt").write_text("\u017f\u212aI\n")
+    subprocess.run(["git", "init", "-q", root / "a/nested"], check=True)
+    (root / "a/nested/hello.py").write_text("return hello(name)\n")
+    (root / ".git/info").mkdir()
+    (root / ".git/info/exclude").write_text("*.py\n")  # as for ripgrep, only a .gitignore counts
+    with_git = (await found(Grep(Workspace(root), ripgrep=""), pattern, ignore_case=ignore_case)).split("\n[")
+    monkeypatch.setattr(file_search, "_needed_texts", lambda _: [])
+    alone = (await found(Grep(Workspace(root), ripgrep=""), pattern, ignore_case=ignore_case)).split("\n[")
+    assert with_git == alone
+    assert not with_git[0].startswith("No matches")
+
+
+async def test_without_ripgrep_only_the_files_that_can_match_are_opened(root, monkeypatch):
+    opened = []
+    monkeypatch.setattr(Workspace, "open", lambda *_: opened.append(1) or io.BytesIO())
+    await found(Grep(Workspace(root), ripgrep=""), r"def (helper|nothing)\(")
+    assert len(opened) == 2  # one has the text, one is written in UTF-16
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
+async def test_files_that_cannot_be_read_are_counted(grep, root):
+    (root / "api.py").chmod(0)
+    assert "1 file that cannot be read" in await found(grep, "hello")

@@ -1,0 +1,399 @@
+"""Search the files of a folder for a pattern: by ripgrep; without it by git and Python, with the same results."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from re import _parser as re_parser  # type: ignore[attr-defined]  # the parser of `re`, to see what a pattern needs
+from typing import IO, Any
+
+import msgspec
+
+from ouro.errors import ToolError
+from ouro.safety import Workspace
+from ouro.tools import line_matcher
+from ouro.utils.git import GitError, files_that_hold
+from ouro.utils.project_files import walk
+from ouro.utils.text import plural
+
+MAX_BYTES = 50_000_000
+"""Bytes; larger files in a folder are skipped."""
+_MAX_NAMES = 5
+
+
+_UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+class LeftOut(msgspec.Struct):
+    """What was not searched."""
+
+    large: list[str] = msgspec.field(default_factory=list)
+    """Files, by their paths below the folder."""
+    binary: int = 0
+    """Binary files that match: their lines are not shown."""
+    unreadable: int = 0
+    is_stopped: bool = False
+    """The search took too long, and some files were not reached."""
+
+    def words(self) -> str:
+        """For the end of a result; empty where everything was searched."""
+        names = ", ".join(self.large[:_MAX_NAMES]) + (", …" if len(self.large) > _MAX_NAMES else "")
+        large = f"{plural(len(self.large), 'file')} over {MAX_BYTES // 1_000_000} MB ({names})" if self.large else ""
+        binary = f"the lines of {plural(self.binary, 'binary file')} that match" if self.binary else ""
+        unreadable = f"{plural(self.unreadable, 'file')} that cannot be read" if self.unreadable else ""
+        named = "; ".join(filter(None, (large, unreadable, binary)))
+        lines = [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"] if named else []
+        if self.is_stopped:
+            lines.append(f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or glob.]")
+        return "\n".join(lines)
+
+
+class SearchPlan(msgspec.Struct, frozen=True):
+    """What to search for, and where."""
+
+    pattern: str
+    place: Path
+    """A file or folder, with links resolved."""
+    fits: Callable[[str], bool]
+    """Whether a file, by its path below the folder, is searched."""
+    ignore_case: bool = False
+    multiline: bool = False
+    context: int = 0
+    closed: tuple[Path, ...] = ()
+    """Folders that are left out."""
+    names: str = ""
+    """A glob that the name of every file that fits matches; empty: none is known."""
+    left_out: LeftOut = msgspec.field(default_factory=LeftOut)
+    """Is filled during the search."""
+
+
+class FoundLine(msgspec.Struct, frozen=True):
+    """A matching line, or a context line."""
+
+    number: int
+    text: str
+    found: bool
+
+
+class FileMatches(msgspec.Struct, frozen=True):
+    """A file with matches; its path is relative to the searched folder."""
+
+    path: str
+    lines: tuple[FoundLine, ...]
+
+
+def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
+    """The files with matches, in the order of their paths.
+
+    Raises:
+        ToolError: the pattern is not a regular expression.
+    """
+    flags = re.MULTILINE | (re.IGNORECASE if plan.ignore_case else 0) | (re.DOTALL if plan.multiline else 0)
+    try:
+        expression = re.compile(plan.pattern, flags)
+    except re.error as error:
+        raise ToolError(f"{plan.pattern} is not a regular expression: {error}.") from error
+    with _matcher(expression, multiline=plan.multiline) as matcher:
+        for name in _files(plan, expression):
+            text = _text(workspace, name, plan)
+            found = [] if text is None else _matching(matcher, text)
+            if found is None:
+                plan.left_out.is_stopped = True
+                return
+            if text is None or not found:
+                continue
+            if "\0" in text:
+                plan.left_out.binary += 1
+            else:
+                yield FileMatches(name, _with_context(text.split("\n"), found, plan.context))
+
+
+@contextmanager
+def _matcher(expression: re.Pattern[str], *, multiline: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """The program that matches, limited in time and memory."""
+    span = "multiline" if multiline else "lines"
+    command = [*_WATCHED, *_LIMITED, sys.executable, "-I", "-S", line_matcher.__file__]
+    process = subprocess.Popen(
+        [*command, str(int(expression.flags & ~re.UNICODE)), expression.pattern, span],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+    )  # fmt: skip
+    timer = threading.Timer(_TIMEOUT, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        _end(process)
+
+
+def _matching(matcher: subprocess.Popen[bytes], text: str) -> list[int] | None:
+    """The matching lines of a text, counted from 0; None where the program was ended."""
+    assert matcher.stdin is not None
+    assert matcher.stdout is not None
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        matcher.stdin.write(b"%d\n%s" % (len(data), data))
+        matcher.stdin.flush()
+    except BrokenPipeError:
+        return None
+    line = matcher.stdout.readline()
+    return msgspec.json.decode(line, type=list[int]) if line else None
+
+
+def in_path_order(path: str) -> list[bytes]:
+    """The sort key of both searches: folder by folder, by bytes."""
+    return path.encode("utf-8", "surrogateescape").split(b"/")
+
+
+def _files(plan: SearchPlan, expression: re.Pattern[str]) -> Iterator[str]:
+    """The files to search, below the folder. git finds those that can match: opening 50,000 here takes 6 s."""
+    if plan.place.is_file():
+        yield plan.place.name
+        return
+    candidates: set[str] | None = None
+    if texts := _needed_texts(re_parser.parse(expression.pattern, expression.flags & ~re.UNICODE)):
+        marks = [os.fsdecode(mark) for mark in _UTF16]  # the texts are written differently in such files
+        with suppress(GitError):
+            candidates = files_that_hold(plan.place, [*texts, *marks], plan.ignore_case, _TIMEOUT)
+    closed = tuple(f"{area.relative_to(plan.place)}/" for area in plan.closed)
+    names = (name for name in walk(plan.place) if plan.fits(name) and not f"{name}/".startswith(closed))
+    for name in sorted(names, key=in_path_order):
+        if candidates is None or name in candidates:
+            yield name
+        elif os.lstat(plan.place / name).st_size > MAX_BYTES:
+            plan.left_out.large.append(name)
+
+
+def _needed_texts(parsed: Any) -> list[str]:
+    """Texts one of which is in all that matches; none where that is not known."""
+    known: list[list[str]] = []
+    run, folds = "", parsed.state.flags & re.IGNORECASE
+    for kind, value in [*parsed, (None, None)]:
+        if kind is re_parser.LITERAL and _is_itself(chr(value), ignore_case=folds):
+            run += chr(value)
+            continue
+        known.append([run] * bool(run))
+        run = ""
+        if kind is re_parser.SUBPATTERN and not value[1]:
+            known.append(_needed_texts(value[3]))
+        elif kind in (re_parser.MAX_REPEAT, re_parser.MIN_REPEAT) and value[0]:
+            known.append(_needed_texts(value[2]))
+        elif kind is re_parser.BRANCH and all(choices := [_needed_texts(choice) for choice in value[1]]):
+            known.append([text for texts in choices for text in texts])
+    return max(known, key=lambda texts: min(map(len, texts), default=0))
+
+
+def _is_itself(character: str, *, ignore_case: int) -> bool:
+    """Whether UTF-8 has exactly these bytes for it, or those of the other case (k is also the Kelvin sign)."""
+    if ignore_case:
+        return character.isascii() and character.isprintable() and character.lower() not in "iks"
+    return character.isprintable() and character != "\ufffd"
+
+
+def _text(workspace: Workspace, name: str, plan: SearchPlan) -> str | None:
+    """The text of a file, with `\\n` line endings; None where it is too large, or cannot be read."""
+    whatever_size = plan.place.is_file()
+    path = plan.place if whatever_size else plan.place / name
+    try:
+        if path.is_symlink():
+            return None
+        with workspace.open(str(path)) as file:
+            data = file.read() if whatever_size else file.read(MAX_BYTES + 1)
+    except (OSError, ToolError):
+        plan.left_out.unreadable += 1
+        return None
+    if not whatever_size and len(data) > MAX_BYTES:
+        plan.left_out.large.append(name)
+        return None
+    for mark, encoding in (*_UTF16.items(), (b"\xef\xbb\xbf", "utf-8")):
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace").replace("\r\n", "\n")
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _with_context(lines: list[str], matching: list[int], context: int) -> tuple[FoundLine, ...]:
+    count, found = len(lines) - (lines[-1] == ""), set(matching)
+    near = {at for middle in found for at in range(middle - context, middle + context + 1) if 0 <= at < count}
+    return tuple(FoundLine(at + 1, lines[at], at in found) for at in sorted(near))
+
+
+_WHICH_FILES = (
+    # No configuration of the user or the project may change the result or run a program.
+    "--no-config", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
+    "--no-ignore-messages",
+)  # fmt: skip
+_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
+_LOGGED = re.compile(r"(rg: )?DEBUG\|")
+_TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
+_MAX_UNSORTED = 8_000_000
+"""Bytes of results up to which ripgrep may search in any order, on all cores; it sorts on one."""
+_REPOSITORIES = (".git", ".hg", ".svn", ".jj")
+_TIMEOUT = 60.0
+_WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
+"""Ends a search if ouro is killed."""
+_LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
+"""Limits a search to 4 GB of address space (one has taken 23 GB), and in time if it outlives ouro."""
+
+
+def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
+    """The files with matches, in the order of their paths.
+
+    Raises:
+        ToolError: the pattern is not a regular expression.
+    """
+    if plan.place.is_file():
+        yield from _search(program, plan, workspace)
+        return
+    # The log names files that are too large; with a type it would name each file of another, which takes 0.3 s.
+    log = [] if plan.names else ["--debug"]
+    try:
+        found = list(_search(program, plan, workspace, *log, max_bytes=_MAX_UNSORTED))
+    except _TooMany:
+        plan.left_out.binary = 0
+        _find_large_files(program, plan, workspace)
+        yield from _search(program, plan, workspace, "--sort=path")
+        return
+    if not log:
+        _find_large_files(program, plan, workspace)
+    yield from sorted(found, key=lambda hit: in_path_order(hit.path))
+
+
+class _TooMany(Exception):
+    """Too many results to keep and sort; in the order of their paths the first ones are found soon."""
+
+
+def _search(
+    program: str, plan: SearchPlan, workspace: Workspace, *options: str, max_bytes: float = math.inf
+) -> Iterator[FileMatches]:
+    with ExitStack() as stack:
+        errors = stack.enter_context(tempfile.TemporaryFile())
+        process = _start(program, plan, workspace, stack, errors, options)
+        stack.callback(_end, process)
+        assert isinstance(process.stdout, BufferedReader)
+        timer = threading.Timer(_TIMEOUT, process.kill)
+        timer.daemon = True
+        timer.start()
+        stack.callback(timer.cancel)
+        has_begun = bool(process.stdout.peek(1))
+        yield from _hits(process.stdout, plan, max_bytes)
+        plan.left_out.is_stopped = process.wait() < 0
+        errors.seek(0)
+        lines = errors.read().decode("utf-8", "replace").splitlines()
+        if has_begun:
+            _note_left_out(lines, plan)
+        elif message := "\n".join(line for line in lines if not _LOGGED.match(line)).strip().removeprefix("rg: "):
+            raise ToolError(f"{plan.pattern} is not a regular expression: {message[:2000]}")
+
+
+def _note_left_out(lines: list[str], plan: SearchPlan) -> None:
+    for line in lines:
+        if not _LOGGED.match(line):
+            plan.left_out.unreadable += line.removeprefix("rg: ").startswith("./")
+        elif (found := _TOO_LARGE.search(line)) and plan.fits(found[1]):
+            plan.left_out.large = sorted([*plan.left_out.large, found[1]])
+
+
+def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
+    """Note the files that are too large for a search of their folder."""
+    with ExitStack() as stack:
+        folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
+        command = [*_WATCHED, *_LIMITED, program, "--files", "--null", *_WHICH_FILES, *_globs(plan, folder)]
+        process = subprocess.Popen(
+            [*command, "--no-messages", "./"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            cwd=_place_of(folder, descriptor),
+        )  # fmt: skip
+        stack.callback(_end, process)
+        output, _ = process.communicate()
+        large: list[str] = []
+        for name in output.split(b"\0")[:-1]:
+            try:
+                if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                    large.append(os.fsdecode(name).removeprefix("./"))
+            except OSError:
+                continue
+    plan.left_out.large = sorted(filter(plan.fits, large))
+
+
+def _globs(plan: SearchPlan, folder: Path) -> list[str]:
+    closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
+    # As a type: a --glob would include ignored files.
+    named = [f"--type-add=ouro:{plan.names}", "--type=ouro"] * bool(plan.names)
+    return [*named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
+
+
+def _place_of(folder: Path, descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+
+
+def _start(
+    program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes], options: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    command = [*_WATCHED, *_LIMITED, program, *_OPTIONS, *options, f"--context={plan.context}"]
+    command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
+    if plan.place.is_file():
+        # Opened here and passed as stdin, so that it is the file that was checked.
+        file = stack.enter_context(workspace.open(str(plan.place)))
+        return subprocess.Popen(
+            [*command, "--regexp", plan.pattern, "-"], stdin=file, stdout=subprocess.PIPE, stderr=errors, cwd="/"
+        )
+    folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
+    command += [f"--max-filesize={MAX_BYTES}", *_globs(plan, folder)]
+    return subprocess.Popen(
+        [*command, "--regexp", plan.pattern, "./"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+        cwd=_place_of(folder, descriptor),
+    )  # fmt: skip
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    if process.stdout is not None:
+        process.stdout.close()
+    process.wait()
+
+
+def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[FileMatches]:
+    lines: list[FoundLine] = []
+    decoder = msgspec.json.Decoder()
+    alone = plan.place.is_file()
+    for raw in output:
+        if (max_bytes := max_bytes - len(raw)) < 0:
+            raise _TooMany
+        event: dict[str, Any] = decoder.decode(raw)
+        data = event["data"]
+        match event["type"]:
+            case "begin":
+                lines = []
+            case "match" | "context":
+                lines += _lines(data, found=event["type"] == "match")
+            case "end":
+                path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
+                is_match = any(line.found for line in lines) and (alone or plan.fits(path))
+                # A file with a zero byte is binary, whatever matched before it.
+                plan.left_out.binary += is_match and data["binary_offset"] is not None
+                if is_match and data["binary_offset"] is None:
+                    yield FileMatches(path, tuple(lines))
+
+
+def _lines(data: dict[str, Any], *, found: bool) -> Iterator[FoundLine]:
+    first = data["line_number"]
+    for at, text in enumerate(_ripgrep_text(data["lines"]).removesuffix("\n").split("\n")):
+        yield FoundLine(first + at, text.removesuffix("\r"), found)
+
+
+def _ripgrep_text(value: dict[str, str]) -> str:
+    return value["text"] if "text" in value else base64.b64decode(value["bytes"]).decode("utf-8", "replace")
