@@ -165,7 +165,7 @@ DEFENCES = (
     Defence("S19", f"{SESSIONS}/session_file.py", "known.check(raw.fileno())", "pass", "test_s19_lost_files.py"),
     Defence("S19", f"{SESSIONS}/open_file.py", 'save_beside(self._folder, "found", found)', "None",
             "test_s19_lost_files.py"),
-    Defence("X2", "ouro/tools/file_search.py", "plan.left_out.large = sorted(", "sorted(", "test_x2_searches.py"),
+    Defence("X2", "ouro/tools/file_search.py", "(found := _TOO_LARGE.search(line))", "(found := None)", "test_x2_searches.py"),
     Defence("S20", f"{SESSIONS}/session_reader.py", "if found and (not found[1].isdigit() or int(found[1]) > FORMAT):",
             "if False:", "test_s20_newer_formats.py"),
     Defence("X11", "ouro/tools/shell_process.py", "if _namespace(pid) == _namespace(os.getpid()) and",
