@@ -172,7 +172,8 @@ def files_that_hold(folder: Path, texts: Sequence[str], ignore_case: bool, secon
         folder,
         (
             "-c", "core.excludesFile=", "-c", "core.attributesFile=", "grep", "--no-index", "--exclude-standard",
-            "--text", "--files-with-matches", "--null", "--fixed-strings", *["--ignore-case"] * ignore_case, *(f"-e{text}" for text in texts), "--", ".",
+            "--text", "--files-with-matches", "--null", "--fixed-strings", *["--ignore-case"] * ignore_case,
+            *(f"-e{text}" for text in texts), "--", ".",
         ),
         seconds, own,
     )  # fmt: skip
