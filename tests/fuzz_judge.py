@@ -1,8 +1,9 @@
 """A fuzzer of the shell judge against bash: `python -m tests.fuzz_judge --seconds 600 --seed 7`.
 
-Random lines are judged in mode `ask`. Each line that is allowed unasked is run by bash, without the sandbox, in a
+Random lines are judged in mode `ask`. Each line that is allowed unasked is run by bash, without ouro's sandbox, in a
 scratch folder. It fails if a file changes, if a program leaves its mark that no allowed line may start, or if
-something outside of the workspace is opened. A failing line is shortened and printed.
+something outside of the workspace is opened. A failing line is shortened and printed. The lines of
+`fixtures/shell_lines_with_effect.txt` are run first: each is to have an effect.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import ctypes
 import os
 import random
+import re
 import shlex
 import shutil
 import subprocess
@@ -18,11 +20,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 from ouro.safety import Allow, Effect, Permissions, Workspace
 from ouro.safety.environment import child_environment
 from ouro.safety.shell.tables import _GIT_LETTERS, _GIT_LONG, _GIT_VALUED, GIT_LISTS, GIT_READS, readers
+from ouro.utils import git
 
 SECRET = "canary-5c1f0b"
 STUBS = """
@@ -32,8 +37,14 @@ STUBS = """
 _IN_OPEN, _IN_ACCESS, _IN_NONBLOCK = 0x20, 0x01, 0x800
 _SHRINK_TRIES = 400
 _BASH = shutil.which("bash") or "/bin/bash"
-_RUN = 'ulimit -f 4000 -t 2; for line; do timeout -s KILL 2 "$0" -c -- "$line"; done'
+_RUN = 'ulimit -f 4000; ulimit -t 2; for line; do "$0" -c -- "$line"; done'
+_LINE_TIMEOUT = 2.0
 _BATCH = 16
+_KEEPER = [
+    "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid", "--unshare-net",
+    "--die-with-parent", "--cap-drop", "ALL",
+]  # fmt: skip
+"""Options of bubblewrap: only the scratch folder can change. Lines with an effect are run by root, too."""
 
 FILES = {
     "a.txt": "one\ntwo 2\nthree,3\n", "a2.txt": "one\n2\n", "b.csv": "x,y\n1,2\n", "data.json": '{"a": [1, "b"]}\n',
@@ -97,29 +108,53 @@ TRICKS = [
     "set -x;", "alias ls=mark;", "{ ", "; }", "--", "-x", "=", ",", "@(a|b)", "!(a)",
 ]  # fmt: skip
 
+UNSEEN = "that need a terminal, a server, another tool or another state of the repository"
+"""The cause of lines of the battery whose effect does not show here."""
+
+
+def shell_lines(name: str) -> dict[str, list[str]]:
+    """The lines of a file of `fixtures` by cause. There `␊` is a newline, and `⟨9⟩` the character of that number."""
+    found: dict[str, list[str]] = {}
+    cause: list[str] = []
+    for line in Path(__file__).with_name("fixtures").joinpath(f"{name}.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            cause = found.setdefault(line[2:], [])
+        elif line:
+            cause.append(re.sub("⟨([0-9a-f]+)⟩", lambda code: chr(int(code[1], 16)), line.replace("␊", "\n")))
+    return found
+
 
 class Judge:
     """A scratch folder, and whether a line that the judge allows has an effect there."""
 
     def __init__(self, base: Path, home: Path) -> None:
         self._base, self.root, self._home = base, base / "app", home
-        self._permissions = Permissions(Workspace(self.root), "ask")
+        self._permissions = {mode: Permissions(Workspace(self.root), mode) for mode in ("ask", "plan")}
+        folders = (option for folder in (base, home) for option in ("--bind", str(folder), str(folder)))
+        self._keeper = ["bwrap", *_KEEPER, *folders] if shutil.which("bwrap") else []
         self._inotify = ctypes.CDLL(None).inotify_init1(_IN_NONBLOCK) if sys.platform == "linux" else -1
         self.renew()
 
-    def allows(self, line: str) -> bool:
-        return isinstance(self._permissions.decide("shell", Effect.RUN, [line]), Allow)
+    def allows(self, line: str, mode: str = "ask") -> bool:
+        """Whether a line is allowed. git is asked about the repository once: no allowed line may change it."""
+        with patch.object(git, "_run_git", self._ask_git):
+            return isinstance(self._permissions[mode].decide("shell", Effect.RUN, [line]), Allow)
 
     def effect(self, *lines: str) -> str:
         """What lines did that they must not do; empty if nothing."""
         self._opened()
         output = self._base / "output"
         with output.open("wb") as file:
-            subprocess.run(
-                ["/bin/sh", "-c", _RUN, _BASH, *lines],
+            done = subprocess.run(
+                [
+                    *("timeout", "-s", "KILL", str(_LINE_TIMEOUT * len(lines))), *self._keeper,
+                    *("/bin/sh", "-c", _RUN, _BASH, *lines),
+                ],
                 cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False,
             )  # fmt: skip
-        opened, after = self._opened(), self._state()
+        if done.returncode in (137, -9) and len(lines) > 1:  # one of them took too long: the rest did not run
+            return next(filter(None, map(self.effect, lines)), "")
+        opened, after = self._opened(), self.state()
         changed = sorted(path for path, _ in after.items() ^ self._before.items())
         if changed:
             return f"changed {', '.join(dict.fromkeys(changed))}"
@@ -150,6 +185,7 @@ class Judge:
 
     def renew(self) -> None:
         """Make the scratch folder anew."""
+        self._ask_git = cache(git._run_git)
         shutil.rmtree(self._base, ignore_errors=True)
         texts = {f"app/{name}": text for name, text in FILES.items()} | {"outside/key.txt": f"{SECRET}\n"}
         texts |= {f"stubs/{name}": f"#!/bin/sh\n: > {self._base}/marks/{name}\n" for name in STUBS}
@@ -168,12 +204,12 @@ class Judge:
         path = f"{self._base}/stubs:{os.environ['PATH']}"
         self._environment = child_environment({"PATH": path, "HOME": str(self._home), "GIT_CONFIG_NOSYSTEM": "1"})
         for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
-            name = ["-c", "user.name=x", "-c", "user.email=x@example.invalid"]
+            name = ["-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "core.fsync=none"]
             subprocess.run(["git", *name, *arguments], cwd=self.root, env=self._environment, check=True)
         if self._inotify >= 0:
             for folder in (self._base / "outside", self._home / ".ssh"):
                 ctypes.CDLL(None).inotify_add_watch(self._inotify, os.fsencode(folder), _IN_OPEN | _IN_ACCESS)
-        self._before = self._state()
+        self._before = self.state()
 
     def _opened(self) -> bool:
         """Whether something outside of the workspace was opened since the last call."""
@@ -182,7 +218,8 @@ class Judge:
         except BlockingIOError:
             return False
 
-    def _state(self) -> dict[str, tuple[int, ...]]:
+    def state(self) -> dict[str, tuple[int, ...]]:
+        """Every file of the scratch folder and the home, with what a change of it changes."""
         found: dict[str, tuple[int, ...]] = {}
         folders = [str(self._base), str(self._home)]
         while folders:
@@ -261,7 +298,10 @@ class Lines:
                 f"-{choose([*_GIT_LETTERS])}",
                 f"--{choose(_GIT_LONG.split())}",
                 self._option(choose(_GIT_VALUED.split()), choose([*VALUES, "%G?", "mark"])),
-                choose(["--output=made", "--ext-diff", "--textconv", "-O", "--help", "--no-index", "-l", "show"]),
+                choose([
+                    "--output=made", "--ext-diff", "--textconv", "-O", "-O./mark", "--open-files-in-pager=mark",
+                    "--help", "--no-index", "-l", "show",
+                ]),
             ]))  # fmt: skip
         return " ".join([*words, *self._some([*PATHS, "HEAD", "HEAD", "--", "main"], 3)])
 
@@ -299,20 +339,38 @@ def fuzz(judge: Judge, seconds: float, seed: str, most_found: int = 1) -> tuple[
     return found, ran
 
 
+def without_effect(judge: Judge) -> list[str]:
+    """The lines of the battery that do nothing here, or are allowed."""
+    found = []
+    for cause, lines in shell_lines("shell_lines_with_effect").items():
+        for line in lines:
+            effect = judge.effect(line)
+            if effect:
+                judge.renew()
+            if judge.allows(line) or not (effect or cause == UNSEEN):
+                found.append(line)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", default=str(time.time_ns()))
     parser.add_argument("--holes", type=int, default=10, help="stop after this many")
+    parser.add_argument("--battery", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder).resolve()
         os.environ["HOME"] = str(base / "home")
-        found, ran = fuzz(Judge(base / "scratch", base / "home"), options.seconds, options.seed, options.holes)
+        judge = Judge(base / "scratch", base / "home")
+        idle = without_effect(judge) if options.battery else []
+        found, ran = fuzz(judge, options.seconds, options.seed, options.holes)
+    for line in idle:
+        print(f"allowed, or without an effect: {line!r}")
     print(f"seed {options.seed}: {ran} lines ran unasked, {len(found)} had an effect")
     for line, effect in found:
         print(f"  {line!r}\n    {effect}")
-    return bool(found)
+    return bool(found or idle)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from ouro.safety import protected
@@ -98,7 +98,9 @@ class Places:
         # A class such as `[!a]` is spelled differently in bash and here: it counts as `*`.
         pattern = re.sub(r"\[.*(\]|$)", "*", word.text[len(before_pattern(word.text)) :])
         found = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
-        return islice(found, _MAX_MATCHES)
+        # Before version 5.2 of bash `.*` matches the folder above, too.
+        above = [".." if re.fullmatch(r"\.[.?*]+", part) else part for part in pattern.split("/")]
+        return islice(chain([str(start / "/".join(above))] if ".." in above else [], found), _MAX_MATCHES)
 
     def program_of_git(self, command: Command) -> str:
         """A setting of the repository by which a git that only reads may run a program; empty where there is none."""

@@ -27,7 +27,7 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 def reading(command: Command) -> tuple[Word, ...] | str | None:
     """The words that name what `command` reads; the first word that is not listed for it; None if it is not listed."""
     name, words = command.name, command.arguments
-    if name in VERSIONED and [word.text for word in words] in (["--version"], ["-V"], ["version"]):
+    if [word.text for word in words] in ([option] for option in VERSIONED.get(name, ())):
         return ()
     if name == "git":
         return _git(words)
@@ -44,9 +44,10 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
         return ""
     script = SCRIPTS.get(name)
     texts: list[Word] = []
+    has_no_pattern = {"e", "f", "regexp", "file"} & values.keys() or any(word.text == "--files" for word in words)
     if row.operands == "text":
         texts, operands = operands, []
-    elif row.operands == "pattern" and not {"e", "f", "regexp", "file"} & values.keys():
+    elif row.operands == "pattern" and not has_no_pattern:
         texts, operands = operands[:1], operands[1:]
     elif row.operands == "script":
         texts = [*values.get("e", []), *values.get("expression", [])] or [operands.pop(0) for _ in operands[:1]]
@@ -82,8 +83,8 @@ def parse_options(words: Sequence[Word], row: Reader) -> tuple[list[Word], dict[
             return [*operands, *rest], values
         else:
             name, value = _option(word, row)
-            if value is None and name in row.valued and rest:
-                value = rest.pop(0)
+            if value is None and name in row.valued and rest and not re.match(r"-[^\d]", rest[0].text):
+                value = rest.pop(0)  # not an option: where a letter has no value, as `-l` of `git grep`, it would act
             if name is None or (name and (value is None or not value.exact)):
                 return word.text
             if name and value:

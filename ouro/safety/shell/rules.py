@@ -75,9 +75,8 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     line = parse_line(text)
     places = Places(policy.workspace, line)
     needs = tuple(dict.fromkeys(_needs(line, places)))
-    opened = tuple(_opened(line, places))
     opaque = line.opaque or places.lost
-    if reason := _denial(policy, tool, line, opened):
+    if reason := _denial(policy, tool, line, places):
         return Deny(reason)
     always = floor(line, places) or memory_reason(line, text, places)
     if policy.mode == "plan" and (always or opaque or any(need.kind != "read" for need in needs)):
@@ -97,7 +96,7 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in commands])
         return Ask("it runs outside of the sandbox, with all your rights", offered)
     if policy.mode == "auto" and policy.workspace.confines():
-        for path in (item.path for item in opened if item.written and places.is_elsewhere(item.path)):
+        for path in (item.path for item in _opened(line, places) if item.written and places.is_elsewhere(item.path)):
             if not policy.is_free("write", Effect.WRITE, path):
                 return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
         if not (opaque or missing):
@@ -183,10 +182,11 @@ def _opened(line: ShellLine, places: Places) -> Iterator[Opened]:
 # -- rules
 
 
-def _denial(policy: Permissions, tool: str, line: ShellLine, opened: Sequence[Opened]) -> str:
+def _denial(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
     if rule := policy.first("deny", tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
         return f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user."
-    for item in opened:
+    has_rules = any(policy.first("deny", effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
+    for item in _opened(line, places) if has_rules else ():
         rule = policy.on_path("deny", "read", Effect.READ, item.path, item.path)
         if rule is None and item.written:
             rule = policy.on_path("deny", "write", Effect.WRITE, item.path, item.path)

@@ -30,13 +30,13 @@ tail | qvz# | quiet verbose | n c lines bytes | files
 wc | clLmw | bytes chars lines words max-line-length | | files
 ls | AaBbCcdFfGghiklmnopQqRrSsTtUuvXxZ1 | all almost-all color directory full-time group-directories-first
     human-readable inode recursive reverse size | I w color sort time time-style format ignore hide | files
-stat | Lt | terse dereference | c f format printf | files
+stat | L | terse dereference | c f@ format printf | files
 df | ahHiklPT | all human-readable inodes | | files
 du | achHklmsSx0 | all human-readable summarize total apparent-size | d max-depth exclude | files
 nl | | | b v w s n body-numbering | files
 tac rev unexpand expand | | | t | files
 fold | s | spaces | w width | files
-column | teNR | table | s o c | files
+column | te | table | s o c N R | files
 cut | ns | complement only-delimited zero-terminated | b c d f delimiter fields characters bytes output-delimiter |
     files
 paste | sz | serial | d delimiters | files
@@ -74,9 +74,10 @@ awk gawk mawk | | | F v field-separator assign | script
 jq | acCeMnrRsSj | compact-output color-output exit-status monochrome-output null-input raw-output slurp sort-keys
     join-output tab | indent | script
 date | uIR | utc iso-8601 rfc-email universal | d date iso-8601 rfc-3339 | text
-echo expr tr basename dirname seq sleep which type true false : groups id printenv pwd whoami uname arch nproc uptime
+echo expr tr basename dirname seq sleep which type true false : groups id printenv pwd whoami uname nproc uptime
     locale getconf env test [ printf set exit | * | | | text
 command | vV | | | text
+hostname | | | | text
 cd | LPe@ | | | file
 tar gtar bsdtar | AcdfjJkmpPrtuvxzZwhlSO | bzip2 create extract gzip keep-old-files list verbose xz zstd append
     update totals | f C file directory exclude strip-components X T | changes
@@ -86,13 +87,14 @@ _S = r"s(?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;
 _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
 _AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
 _AWK = re.compile(
-    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|close|fflush|func|[|>@`\\]|/inet"
+    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|close|fflush|func|[|@`\\]|\{.*>|/inet"
     rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()).*",
     re.DOTALL,
 )
 SCRIPTS = {
     "date": re.compile(r"\+.*"),
     "exit": re.compile(r"\d+"),
+    "hostname": re.compile(r"(?!)"),  # one with a name sets it
     "printf": re.compile(r"(?!-v).*", re.DOTALL),
     "set": re.compile(r"[-+][euxo]+|pipefail"),
     **dict.fromkeys(
@@ -120,13 +122,14 @@ FIND_EXPRESSION = re.compile(
     r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
     r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
 )
-VERSIONED = names(
-    """
-    python python3 node npm cargo rustc gcc clang make cmake ruby perl java uv pip pip3 ruff mypy pytest docker
-    git bash rg fd yarn pnpm deno bun poetry
-    """
-)
-"""Commands that may be asked for their version."""
+VERSIONED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(names("npm gcc clang make cmake java uv mypy docker git bash deno bun"), ("--version",)),
+    **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), ("--version", "-V")),
+    **dict.fromkeys(names("node ruby perl"), ("--version", "-v")),
+}
+"""Commands that may be asked for their version, and how. Some others then run what the folder names: pytest its
+conftest.py, yarn, poetry and rustup a program. `python version` runs a file of that name.
+"""
 
 GIT_READS = names(
     """
@@ -137,7 +140,7 @@ GIT_READS = names(
 """Subcommands that only read, with the options below: none of these writes, runs a program or leaves the repository."""
 _GIT_LETTERS = "0123456789#%aBbcCdDefghiIklmMnopPqRrstTuUvwWxXzEFH"
 _GIT_LONG = """
-    abbrev-commit abbrev-ref absolute-git-dir all all-match author-date-order basic-regexp boundary branch
+    abbrev-commit abbrev-ref absolute-git-dir all all-match always author-date-order basic-regexp boundary branch
     branches break cached cc check cherry-mark cherry-pick children clear-decorations color color-moved
     color-words column combined-all-paths contains count cumulative date-order debug decorate deleted
     dereference dirstat dirty email error-unmatch exclude-standard exit-code extended-regexp files-with-matches
@@ -159,7 +162,7 @@ _GIT_VALUED = """
     A G L S abbrev abbrev-ref after after-context author before before-context branches candidates color
     color-moved color-moved-ws color-words committer contains context count date decorate decorate-refs
     decorate-refs-exclude diff-algorithm diff-filter dirstat encoding exclude find-copies find-object
-    find-renames format glob grep ignore-submodules ignored inter-hunk-context l match max-count max-depth
+    find-renames format glob grep ignore-submodules ignored inter-hunk-context match max-count max-depth
     max-parents merged min-parents no-merged points-at porcelain pretty relative remotes short since skip sort
     stat stat-count stat-graph-width stat-width submodule tags unified until untracked-files word-diff
     word-diff-regex ws-error-highlight
