@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +14,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.safety import Kind
 from ouro.utils.git import find_root
+from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
     from ouro.commands.front_end import FrontEnd
@@ -129,5 +129,5 @@ def _answer(session: Session) -> Answer:
 
 
 def _last(rule: ListedRule) -> str:
-    when = f"{datetime.fromisoformat(rule.at).astimezone():%Y-%m-%d %H:%M}" if rule.at else ""
+    when = local_time(rule.at)
     return f"allowed {rule.allowed}, {when}" if when else ""

@@ -12,7 +12,7 @@ from ouro.commands.render import CodeSpan, CommandText, Quote, TextLine, Title, 
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import local_time, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Commit, DiffHunk, MemoryDiff, Timeline
@@ -149,7 +149,7 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     for scope in dict.fromkeys(old.scope for old in found):
         own = [old for old in found if old.scope == scope]
         commit = own[0].commit
-        view.append(Title(f"{scope}, as of {commit.id[:7]} ({commit.at[:16].replace('T', ' ')})"))
+        view.append(Title(f"{scope}, as of {commit.id[:7]} ({local_time(commit.at)})"))
         notes = [] if file else [old for old in own if old.note_text]
         for old in own:
             if old not in notes:
@@ -167,7 +167,7 @@ async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
         raise UsageError("No turn taught it: it was written outside of a session.")
     catalog = await context.catalog()
     found = await catalog.turn(session_id, turn, message)
-    at, title = found.at[:16].replace("T", " "), found.title or found.session_id[:8]
+    at, title = local_time(found.at), found.title or found.session_id[:8]
     view: list[ViewItem] = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
     if found.is_left:
         view.append(line("It is on a branch that a rewind left.", level="warning"))
@@ -268,5 +268,5 @@ def _conflict_lines(hunks: Sequence[DiffHunk]) -> list[TextLine]:
 def _origin(commit: Commit) -> tuple[str, str]:
     """Date and author, and session and turn."""
     session, number = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
-    origin = f"{commit.at[:16].replace('T', ' ')} {_WRITERS.get(commit.origin, commit.origin)}"
+    origin = f"{local_time(commit.at)} {_WRITERS.get(commit.origin, commit.origin)}"
     return origin, f"{session[:8]}{f':{number}' if number else ''}"

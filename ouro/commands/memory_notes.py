@@ -19,7 +19,7 @@ from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_recall_log_path, get_sessions_dir, tilde
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import local_time, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -128,7 +128,7 @@ async def stats(context: ActionContext) -> Answer:
         )
     ]
     if found.last_recalled:
-        view.append(line(f"Last recalled: {found.last_recalled[:16].replace('T', ' ')} UTC"))
+        view.append(line(f"Last recalled: {local_time(found.last_recalled)}"))
     rest = f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"
     return Answer(found, [*view, line(rest)])
 
@@ -140,7 +140,7 @@ async def commands(context: ActionContext) -> Answer:
 
     found = await context.memory(work)
     rows = [
-        (CodeSpan(name), record.result, f"{record.seconds:g} s", record.at[:16].replace("T", " "), record.branch)
+        (CodeSpan(name), record.result, f"{record.seconds:g} s", local_time(record.at), record.branch)
         for name, record in reversed(found.items())
     ]
     return Answer(found, table(rows) or [line("No commands were recorded in this project.")])

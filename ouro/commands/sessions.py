@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from ouro.commands.action import Answer, confirm
 from ouro.commands.export import document, format_of
 from ouro.commands.export.for_agents import session_for_agent
-from ouro.commands.export.session_document import local_time
+from ouro.commands.export.session_document import date_and_time
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
 from ouro.errors import SessionInUse, UsageError
 from ouro.memory.backend import MessageRecord, SessionInfo, SummaryRecord
@@ -36,7 +36,7 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if words:
         found = await catalog.matching(found, " ".join(words))
     view: View = table(
-        (CodeSpan(info.id[:8]), local_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}",
+        (CodeSpan(info.id[:8]), date_and_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}",
          *([info.project] if every else []), info.title)
         for info in found
     )  # fmt: skip
@@ -57,8 +57,8 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("id", info.id),
         ("folder", info.project),
         ("model", info.model),
-        ("started", local_time(info.created_at)),
-        ("last used", local_time(info.updated_at)),
+        ("started", date_and_time(info.created_at)),
+        ("last used", date_and_time(info.updated_at)),
         ("messages", str(info.messages)),
         ("cost", _cost(info)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
@@ -233,7 +233,7 @@ def _listed(sessions: Sequence[SessionInfo]) -> View:
 
 
 def _figures(info: SessionInfo) -> str:
-    parts = [local_time(info.updated_at), plural(info.messages, "message"), f"{info.size:,} bytes", _cost(info)]
+    parts = [date_and_time(info.updated_at), plural(info.messages, "message"), f"{info.size:,} bytes", _cost(info)]
     return " · ".join(filter(None, parts))
 
 

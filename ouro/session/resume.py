@@ -30,6 +30,7 @@ from ouro.session.opening import Part
 from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
+from ouro.utils.text import local_time
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000
@@ -160,8 +161,7 @@ class Resumed(msgspec.Struct, eq=False):
 
     async def _hold_memory(self, emit: Emit) -> TurnFinished:
         await asyncio.to_thread(self.memory.hold, self.info.updated_at, self.info.id)
-        day = self.info.updated_at[:16].replace("T", " ")
-        emit(Said(f"Memory is as it was on {day} UTC: later changes are not sent."))
+        emit(Said(f"Memory is as it was then ({local_time(self.info.updated_at)}): later changes are not sent."))
         return TurnFinished("answered")
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date, datetime
 
 _STRING_SEQUENCES = re.compile(r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|\Z)", re.DOTALL)
 _CONTROL_SEQUENCES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?")
@@ -45,6 +46,19 @@ def one_line(text: str, width: int = 160) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 note`, `1,204 notes`; `many` is the plural of a noun that does not take an s."""
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
+
+
+def local_time(at: str, today: date | None = None) -> str:
+    """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov 2025`; else empty."""
+    try:
+        then = datetime.fromisoformat(at).astimezone()
+    except (ValueError, OverflowError):  # the file was edited by hand
+        return ""
+    today = today or date.today()  # noqa: DTZ011 (a local day)
+    days, clock = (today - then.date()).days, f"{then:%H:%M}"
+    if days in (0, 1):
+        return f"yesterday {clock}" if days else clock
+    return f"{then.day} {then:%b} {clock}" if then.year == today.year else f"{then.day} {then:%b %Y}"
 
 
 def _replacement(match: re.Match[str]) -> str:

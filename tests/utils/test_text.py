@@ -1,6 +1,8 @@
+from datetime import date, datetime
+
 import pytest
 
-from ouro.utils.text import cut, one_line, plural
+from ouro.utils.text import cut, local_time, one_line, plural
 
 
 @pytest.mark.parametrize(
@@ -15,3 +17,13 @@ def test_a_count_and_its_noun(count, words, text):
 def test_text_is_cut_with_an_ellipsis():
     assert (cut("abcdef", 6), cut("abcdef", 4)) == ("abcdef", "abc…")
     assert one_line(" a\n\x1b[1m b ", 10) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("at", "shown"),
+    [("2026-11-21T20:14:03", "20:14"), ("2026-11-20T09:05:00", "yesterday 09:05"),
+     ("2026-11-01T23:59:00", "1 Nov 23:59"), ("2025-12-31T08:00:00", "31 Dec 2025"), ("soon", ""), ("", "")],
+)  # fmt: skip
+def test_a_timestamp_as_people_write_it(at, shown):
+    with_zone = datetime.fromisoformat(at).astimezone().isoformat() if "-" in at else at
+    assert local_time(with_zone, date(2026, 11, 21)) == shown

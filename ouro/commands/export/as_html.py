@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ouro.commands.export.session_document import SessionDocument, Survey, local_time
+from ouro.commands.export.session_document import SessionDocument, Survey, date_and_time
 from ouro.commands.render import TODO_MARKS
 from ouro.display import Todo
 from ouro.memory.backend import WholeSession
@@ -50,7 +50,7 @@ def _contents(found: Survey) -> str:
     if len(found.prompts) < 2:
         return ""
     lines = "".join(
-        f'<li><a href="#m{number}">{escaped(text)}</a> <time>{local_time(at)}</time></li>\n'
+        f'<li><a href="#m{number}">{escaped(text)}</a> <time>{date_and_time(at)}</time></li>\n'
         for number, at, text in found.prompts
     )
     head = f"{len(found.prompts)} of your messages"

@@ -88,7 +88,7 @@ class SessionDocument(ABC):
             ("Session", self.code(header.id)),
             ("Folder", self.code(header.project) if header.project else ""),
             ("Model", self.code(header.model) if header.model else ""),
-            ("From", f"{local_time(header.created_at)} to {local_time(self.found.last_at)}"),
+            ("From", f"{date_and_time(header.created_at)} to {date_and_time(self.found.last_at)}"),
             ("Used", used if usage.input or usage.output else ""),
             ("Taken over from", self.escaped(header.origin.get("from", ""))),
         ]
@@ -106,7 +106,7 @@ class SessionDocument(ABC):
                 yield from self._message(record, open_calls)
             elif text := _mark_text(record, self.found.title):
                 yield from self._unanswered(open_calls)
-                yield self.mark(text, local_time(record.at))
+                yield self.mark(text, date_and_time(record.at))
                 if isinstance(record, CompactionRecord) and record.summary:
                     yield self.fold("Summary", self.words(record.summary))
         yield from self._unanswered(open_calls)
@@ -126,7 +126,7 @@ class SessionDocument(ABC):
             who = "ouro" if message.role == "assistant" else "You"
             if who == "You" and all(isinstance(part, Context) for part in shown):
                 who = "Added for the model"
-            notes = [local_time(record.at), self.escaped(message.model), _ending(message)]
+            notes = [date_and_time(record.at), self.escaped(message.model), _ending(message)]
             body = self.gap.join(self._part(part, by_user=who == "You") for part in shown)
             yield self.message(who, record.number, " · ".join(filter(None, notes)), body)
         open_calls.update({call.id: call for call in message.tool_calls})
@@ -225,7 +225,7 @@ class SessionDocument(ABC):
         """The border of messages that were rewound later."""
 
 
-def local_time(at: str) -> str:
+def date_and_time(at: str) -> str:
     """A timestamp in local time; empty if it is not a timestamp."""
     try:
         return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -26,7 +26,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import is_turn
 from ouro.utils.log import log
-from ouro.utils.text import plural
+from ouro.utils.text import local_time, plural
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
@@ -106,7 +106,7 @@ class SessionMemory:
     def last_recalled(self) -> str:
         """When a note last went to a model in this session; empty if none did."""
         times = [record.at for record in self._memory.transcript.recalled.values()]
-        return max(times, default="")[:16].replace("T", " ")
+        return local_time(max(times, default=""))
 
     @property
     def rewind(self) -> MemoryRewind | None:

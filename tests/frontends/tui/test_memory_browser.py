@@ -76,10 +76,12 @@ def app(home, memory):
     return app
 
 
-async def browsing(pilot):
+async def browsing(pilot, *, searches=True):
     await opened(pilot)
     await pilot.press("f4")
     await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen.is_loaded)
+    if searches:
+        await pilot.press("slash")
     return pilot.app.screen
 
 
@@ -89,6 +91,15 @@ def texts(browser):
 
 async def shows(pilot, words):
     await until(pilot, lambda: words in screen_text(pilot.app))
+
+
+async def test_it_opens_in_the_list_where_keys_act_and_slash_searches(app):
+    async with app.run_test(size=(80, 24)) as pilot:
+        browser = await browsing(pilot, searches=False)
+        await pilot.press("down", "t")
+        assert "all · patterns" in screen_text(app)
+        await pilot.press("slash", *"german")
+        assert texts(browser) == ["Answer in German."]
 
 
 async def test_notes_in_force_are_listed_and_typing_narrows_them_down(app):

@@ -1,6 +1,7 @@
 """What the memory browser and the receipt look like, on a real memory of both scopes."""
 
 import itertools
+from datetime import date
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,9 @@ from ouro.events import NotesRecalled, Remembered
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, Relation, note_text
+from ouro.utils.text import local_time
 
+TODAY = date(2026, 12, 1)
 AT = "2026-11-{:02}T10:00:00Z"
 
 
@@ -51,6 +54,7 @@ def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
     monkeypatch.setattr("ouro.memory.long_term.git.repository.time", clock)
     monkeypatch.setattr("ouro.memory.long_term.manager.estimate", lambda _block: 600)  # paths of any length are in it
+    monkeypatch.setattr("ouro.frontends.tui.screens.memory_pages.local_time", lambda at: local_time(at, TODAY))
     (tmp_path / "api.py").write_text("changed since\n")
 
     def app(notes=NOTES, size=(80, 24), theme="dark"):
@@ -93,35 +97,35 @@ def picture(snap_compare, app):
 
 @pytest.mark.parametrize("size", [(120, 30), (80, 24)])
 def test_list(picture, size):
-    assert picture("f4", "tab", shows="[on feature/cache]", size=size)
+    assert picture("f4", shows="[on feature/cache]", size=size)
 
 
 def test_list_where_there_is_little_room(picture):
-    assert picture("f4", "tab", shows="Esc closes", size=(40, 10))
+    assert picture("f4", shows="Esc closes", size=(40, 10))
 
 
 @pytest.mark.parametrize("theme", ["light", "high-contrast"])
 def test_list_in_other_themes(picture, theme):
-    assert picture("f4", "tab", shows="[on feature/cache]", theme=theme)
+    assert picture("f4", shows="[on feature/cache]", theme=theme)
 
 
 @pytest.mark.parametrize("size", [(120, 30), (80, 24)])
 def test_note(picture, size):
-    assert picture("f4", *"pytest", "enter", shows="Changed 1 time", size=size)
+    assert picture("f4", "slash", *"pytest", "enter", shows="Changed 1 time", size=size)
 
 
 def test_note_where_there_is_little_room(picture):
-    assert picture("f4", *"pytest", "enter", shows="confidence", size=(40, 10))
+    assert picture("f4", "slash", *"pytest", "enter", shows="confidence", size=(40, 10))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
 def test_timeline(picture, size):
-    keys = ("tab", "right", "right", *(("enter",) if size[0] < 72 else ()))
+    keys = ("right", "right", *(("enter",) if size[0] < 72 else ()))
     assert picture("f4", *keys, shows="1 · preferences.md", size=size)
 
 
 def test_what_was_added_in_the_timeline(picture):
-    assert picture("f4", *"pytest", "tab", "right", "right", shows="1 · mem_00000002")
+    assert picture("f4", "slash", *"pytest", "tab", "right", "right", shows="1 · mem_00000002")
 
 
 def test_receipt(picture):

@@ -127,13 +127,14 @@ class PageView(VerticalScroll, can_focus=True):
 
 
 class Browser(Sheet[OpenRequest | None]):
-    """Typing searches, Tab moves the focus to the list. Subclasses fill the list and make the pages.
+    """Tab moves the focus between the search field and the list. Subclasses fill the list and make the pages.
 
     An action of the keymap calls the method of that name after an underscore.
     """
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     FOCUSES_PAGE: ClassVar[bool] = True
+    OPENS_IN_LIST: ClassVar[bool] = False
 
     def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any]) -> None:  # noqa: A002
         super().__init__()
@@ -142,7 +143,9 @@ class Browser(Sheet[OpenRequest | None]):
         self._actions = keymap.of(place)
         self._has_message = False
         self._page_timer: Timer | None = None
-        self._search = Input(placeholder="type to search", compact=True, id="browser-search")
+        self._search = Input(
+            placeholder="/ searches" if self.OPENS_IN_LIST else "type to search", compact=True, id="browser-search"
+        )
         self._search.cursor_blink = False
         self._count = Static("reading …", id="browser-count", markup=False)
         self._heading = Static(id="browser-heading", markup=False)
@@ -188,7 +191,7 @@ class Browser(Sheet[OpenRequest | None]):
         """The keys of the last line; the last of them is always shown."""
 
     def on_mount(self) -> None:
-        self._search.focus()
+        (self._list if self.OPENS_IN_LIST else self._search).focus()
         self._show_frame()
         self.run_worker(self._load(), group="load")
 

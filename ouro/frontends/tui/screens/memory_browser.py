@@ -90,6 +90,7 @@ class MemoryList(RowList[MemoryRow]):
 class MemoryBrowser(Browser):
     """Enter moves the focus to the page of the marked row, and there follows a link."""
 
+    OPENS_IN_LIST = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
 
     def __init__(self, session: Session, keymap: Keymap, tab: Tab = "notes") -> None:

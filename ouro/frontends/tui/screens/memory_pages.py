@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ouro.frontends.tui.screens.browser import Page, PageLink
 from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, local_time, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled, Remembered
@@ -85,9 +85,10 @@ def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
     rows = []
     for entry in entries:
-        commit, who, link = entry.commit, writer(entry.commit), PageLink("commit", entry.commit.id)
-        searched = f"{commit.subject} {who} {commit.id} {entry.scope} {' '.join(commit.paths)} {commit.at}".lower()
-        rows.append(MemoryRow(link, entry.scope, _line(commit.subject), commit.at[5:10], who, searched, who, False))
+        commit, who, at = entry.commit, writer(entry.commit), local_time(entry.commit.at)
+        searched = f"{commit.subject} {who} {commit.id} {entry.scope} {' '.join(commit.paths)} {commit.at} {at}".lower()
+        link = PageLink("commit", commit.id)
+        rows.append(MemoryRow(link, entry.scope, _line(commit.subject), at, who, searched, who, False))
     return rows
 
 
@@ -337,7 +338,7 @@ def turn_page(turn: TurnEvidence) -> Page:
     """The turn that a memory came from; Enter opens the session read-only."""
     page = Page()
     page.add(f"Turn {turn.turn} of {turn.title or turn.session_id[:8]}", "title")
-    page.add(f"message {turn.number} · {turn.at[:16].replace('T', ' ')} · session {turn.session_id[:8]}", "detail")
+    page.add(f"message {turn.number} · {local_time(turn.at)} · session {turn.session_id[:8]}", "detail")
     if turn.is_left:
         page.add("on a branch that was left by a rewind", "detail")
     link = PageLink("turn", turn.session_id, message=turn.number)
@@ -360,7 +361,7 @@ def _add_source(page: Page, session_id: str, turn: int, trigger: str) -> None:
 
 def _add_commit(page: Page, commit: Commit) -> None:
     session, turn = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
-    page.add(f"{commit.at[:16].replace('T', ' ')}, by {writer(commit)}", "detail")
+    page.add(f"{local_time(commit.at)}, by {writer(commit)}", "detail")
     if session and turn.isdigit():
         message = commit.trailers.get("Ouro-Message", "")
         number = int(message) if message.isdigit() else 0
