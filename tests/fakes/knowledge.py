@@ -133,7 +133,7 @@ class Conversation:
             found = path.stat() if path.exists() else None
             before = path.read_bytes() if found else None
             after = (before or b"") + line.encode()
-            with suppress(ChangedMeanwhileError), self.manager.recording(path, before, after):
+            with suppress(ChangedMeanwhileError, BlockingIOError), self.manager.recording(path, before, after):
                 with open_folder(path.parent) as folder:
                     save(folder, name, after, expected=found)
                 break

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.notes.note import Trigger
 
-IDLE_SECONDS = 20.0
-"""After the start, or after the first turn, before the backlog is captured."""
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
 )  # fmt: skip
@@ -127,12 +125,8 @@ class CaptureObserver:
         memory.pager.release()
 
     async def _catch_up(self) -> None:
-        """Archive old notes, then capture the backlog; never before the first request."""
-        try:
-            async with asyncio.timeout(IDLE_SECONDS):
-                await self._has_answered.wait()
-        except TimeoutError:
-            log.info("capture: the session is idle, the backlog is captured")
+        """Archive old notes, then capture the backlog; never before the first answer."""
+        await self._has_answered.wait()
         try:
             await self._keep_up_notes()
             async with self.busy, aclosing(self.backlog.sessions()) as sessions:

@@ -25,8 +25,8 @@ from ouro.messages import Message, system, user
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut
 
-GROWN = 20
-"""New messages after which the summary of the open session is updated."""
+GROWN = 10
+"""New user messages after which the summary of the open session is updated: a turn with tools has dozens of others."""
 TURNS = 4
 """User messages from which on a session gets a summary."""
 MAX_CATCH_UP = 3
@@ -69,12 +69,12 @@ class Summaries:
     """Surrounds quoted text in requests."""
 
     async def keep_up(self) -> None:
-        """Update the summary of this session if it has at least `GROWN` new messages. Raises ModelError."""
+        """Update the summary of this session if it has at least `GROWN` new user messages. Raises ModelError."""
         memory, transcript = self.memory, self.memory.transcript
-        last = transcript.last_number
-        if memory.read_only or last - _summarized(transcript) < GROWN or not _is_worth_it(transcript):
+        grown = turns_since(transcript.entries, _summarized(transcript), with_private=True)
+        if memory.read_only or grown < GROWN or not _is_worth_it(transcript):
             return
-        text = await self._summary_of(transcript)
+        last, text = transcript.last_number, await self._summary_of(transcript)
         memory.note(SummaryRecord(text, memory.now(), last))
 
     async def catch_up(self) -> None:

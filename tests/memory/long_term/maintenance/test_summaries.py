@@ -14,7 +14,7 @@ from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import SummaryRecord
 from ouro.memory.index import Index, Sources, search_sessions
 from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, cleaned, excerpt, still_open
-from ouro.messages import assistant, user
+from ouro.messages import ToolCall, assistant, user
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
@@ -31,7 +31,8 @@ class Model:
 
     def __call__(self, messages):
         if messages[0].text != INSTRUCTIONS:
-            return ScriptedReply("[]")
+            wants_tool = messages[-1].role == "user" and "look" in messages[-1].text
+            return ToolCall(f"c{len(messages)}", "read", {"path": "api.py"}) if wants_tool else ScriptedReply("[]")
         self.asked.append(messages[-1].text)
         return self._summary if isinstance(self._summary, ScriptedReply) else ScriptedReply(self._summary)
 
@@ -86,17 +87,18 @@ def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository
     assert f"summary:\n  {LINES.replace(chr(10), chr(10) + '  ')}\n" in capsys.readouterr().out
 
 
-async def test_a_session_that_grows_is_summed_up_anew_every_twenty_messages(repository):
+@pytest.mark.parametrize(("words", "last"), [("step", 20), ("look at step", 40)])
+async def test_a_session_that_grows_is_summed_up_anew_every_ten_user_messages(repository, words, last):
     model = Model()
     session = await opened(repository, model)
-    await talk(session, *(f"step {n}" for n in range(9)))
+    await talk(session, *(f"{words} {n}" for n in range(9)))
     assert model.asked == []
-    await talk(session, "step 9")
-    assert (len(model.asked), session.transcript.transcript.summary.message) == (1, 20)
+    await talk(session, f"{words} 9")
+    assert (len(model.asked), session.transcript.transcript.summary.message) == (1, last)
     await talk(session, "step 10")
     assert len(model.asked) == 1
     await session.close()
-    assert [each.message for each in records_of(session.id, SummaryRecord)] == [20]
+    assert [each.message for each in records_of(session.id, SummaryRecord)] == [last]
 
 
 @pytest.mark.parametrize("answer", ["I would say it went well.", "", "Asked: –\nDone: –\nOpen: –"])
