@@ -68,8 +68,12 @@ class FrontEnd(Protocol):
         """Let the user pick one; None if they cancel. A screen calls `preview` with each value that is marked."""
         ...
 
-    async def choose_way_back(self) -> WayBack | None:
-        """Show earlier messages and branches, and let the user choose; None if they cancel."""
+    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
+        """Show earlier messages and branches, and let the user choose; None if they cancel.
+
+        Args:
+            undo: offer the last message, with its files. Only a screen asks then.
+        """
         ...
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:

@@ -38,6 +38,11 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
 async def undo(front_end: FrontEnd, argument: str) -> None:
     """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
     words, rewind = argument.split(), front_end.session.rewind
+    if not words:
+        await rewind.last()
+        if way := await front_end.choose_way_back(undo=True):
+            await go(front_end, way)
+        return
     if not set(words) <= set(_SCOPES):
         path, _, hunk = words[0].partition("#")
         if len(words) > 2 or (words[1:] and not words[1].isdigit()):
@@ -45,13 +50,17 @@ async def undo(front_end: FrontEnd, argument: str) -> None:
         for line in await rewind.undo_file(path, hunk, int(words[1]) if words[1:] else 1):
             front_end.say(line)
         return
-    scopes: tuple[RewindScope, ...] = tuple(name for name in _SCOPES[1:] if name in words) if words else ("files",)
-    conversation = not words or "conversation" in words
+    scopes = [name for name in _SCOPES[1:] if name in words]
+    conversation = "conversation" in words
     _show_rewound(front_end, await rewind.undo(scopes, conversation=conversation), conversation)
 
 
-async def redo(front_end: FrontEnd, _argument: str) -> None:
-    lines = await front_end.session.rewind.redo()
+async def redo(front_end: FrontEnd, argument: str) -> None:
+    """`/redo`, `/redo files memory`."""
+    words = argument.split()
+    if not set(words) <= set(_SCOPES):
+        raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
+    lines = await front_end.session.rewind.redo([name for name in _SCOPES if name in words] or _SCOPES)
     front_end.show_again()
     front_end.say(" ".join(["Done again.", *lines]))
 
@@ -74,6 +83,11 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
         case "fork":
             point = next((candidate for candidate in rewind.points() if candidate.number == way.number), None)
             await _open_copy(front_end, await rewind.fork(way.number), point)
+
+
+def last_message(front_end: FrontEnd) -> WayBack:
+    """The undo of the last message with its files; where there are no tick boxes, words name anything else."""
+    return WayBack("rewind", front_end.session.rewind.points()[-1].number, ("files",))
 
 
 async def choose_from_list(front_end: FrontEnd) -> WayBack | None:

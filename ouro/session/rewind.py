@@ -193,26 +193,31 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         await self._go(number)
 
-    async def undo(self, scopes: Collection[RewindScope] = _FILES, *, conversation: bool = True) -> Rewound:
-        """Undo the last message of the user, all that followed it, and what it did in `scopes`."""
-        self._check()
+    async def last(self) -> Point:
+        """The last message of the user. Raises UsageError: there is none."""
         while not (points := self.points()) and self.has_earlier:
             await self.earlier()
         if not points:
             raise UsageError("There is nothing to undo: the session has no messages.")
-        return await self.rewind(points[-1].number, scopes, conversation=conversation)
+        return points[-1]
 
-    async def redo(self) -> Sequence[str]:
+    async def undo(self, scopes: Collection[RewindScope] = _FILES, *, conversation: bool = True) -> Rewound:
+        """Undo the last message of the user, all that followed it, and what it did in `scopes`."""
+        self._check()
+        return await self.rewind((await self.last()).number, scopes, conversation=conversation)
+
+    async def redo(self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")) -> Sequence[str]:
         """Undo the last rewind, where no message was sent since; or only what was undone in files and memory.
 
         Returns:
             What to tell the user.
         """
         self._check()
-        undone = tuple(self.memory.transcript.undone)
+        undone = tuple(self.memory.transcript.undone) if "conversation" in scopes else ()
         if undone:
             await self._go(undone[-1])
-        lines = [line for undoer in self.undoers.values() for line in await undoer.redo()]
+        undoers = [undoer for scope, undoer in self.undoers.items() if scope in scopes]
+        lines = [line for undoer in undoers for line in await undoer.redo()]
         if not (undone or lines):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         return lines

@@ -35,7 +35,7 @@ def front_end_with(points=POINTS, branches=(), picks=()):
 async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_prompt():
     front_end = front_end_with()
     await dispatch(front_end, "/undo")
-    assert front_end.session.rewind.went == [("undo", "files")]
+    assert front_end.session.rewind.went == [("rewind", 9, ("files",))]
     assert front_end.drafts == [("and\nthe docs", ())]
     assert front_end.said == [("info", "/redo returns to it.")]
 
@@ -43,8 +43,19 @@ async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_promp
 async def test_redo_shows_the_conversation_as_it_was():
     front_end = front_end_with()
     await dispatch(front_end, "/redo")
-    assert (front_end.session.rewind.went, front_end.drafts) == ([("redo",)], [("", ())])
+    assert front_end.session.rewind.went == [("redo", "conversation", "files", "memory")]
+    assert front_end.drafts == [("", ())]
     assert front_end.said == [("info", "Done again. Changed again: a.py.")]
+    await dispatch(front_end, "/redo memory files")
+    assert front_end.session.rewind.went[1:] == [("redo", "files", "memory")]
+    await dispatch(front_end, "/redo everything")
+    assert front_end.said[-1][0] == "error"
+
+
+async def test_undo_without_a_message_says_so():
+    front_end = front_end_with(())
+    await dispatch(front_end, "/undo")
+    assert (front_end.session.rewind.went, front_end.said[-1][0]) == ([], "error")
 
 
 async def test_undo_of_the_conversation_leaves_the_files():
@@ -56,7 +67,7 @@ async def test_undo_of_the_conversation_leaves_the_files():
 @pytest.mark.parametrize(
     ("words", "went"),
     [
-        ("", ("undo", "files")),
+        ("", ("rewind", 9, ("files",))),
         ("conversation files memory", ("undo", "files", "memory")),
         ("files", ("undo", "files", "only")),
         ("memory", ("undo", "memory", "only")),

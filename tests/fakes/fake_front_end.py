@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fakes.fake_session import FakeSession
+from ouro.commands.rewind import last_message
 
 
 class FakeFrontEnd:
@@ -39,7 +40,9 @@ class FakeFrontEnd:
         self.asked.append((title, tuple(choices), current))
         return self.picks.pop(0) if self.picks else None
 
-    async def choose_way_back(self):
+    async def choose_way_back(self, *, undo=False):
+        if undo and not self.picks:
+            return last_message(self)
         return self.picks.pop(0) if self.picks else None
 
     def show_again(self, draft="", images=()):

@@ -51,9 +51,12 @@ class FakePast:
     async def visit(self, number: int) -> None:
         self.went.append(("visit", number))
 
-    async def undo(self, scopes=("files",), *, conversation: bool = True) -> Rewound:
+    async def last(self) -> Point:
         if not self.listed:
             raise UsageError("There is nothing to undo: the session has no messages.")
+        return self.listed[-1]
+
+    async def undo(self, scopes=("files",), *, conversation: bool = True) -> Rewound:
         self.went.append(("undo", *scopes, *(() if conversation else ("only",))))
         return Rewound(self.listed[-1].text if conversation else "")
 
@@ -61,8 +64,8 @@ class FakePast:
         self.went.append(("undo", path, hunk, back))
         return [f"Restored: {path}."]
 
-    async def redo(self) -> list[str]:
-        self.went.append(("redo",))
+    async def redo(self, scopes=()) -> list[str]:
+        self.went.append(("redo", *scopes))
         return ["Changed again: a.py."]
 
     async def fork(self, number: int | None = None, title: str = "") -> str:

@@ -11,7 +11,7 @@ from acp.helpers import update_agent_message_text
 
 from ouro.commands.builtin import COMMANDS
 from ouro.commands.front_end import WayBack
-from ouro.commands.rewind import choose_from_list
+from ouro.commands.rewind import choose_from_list, last_message
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Event, Level
@@ -74,8 +74,8 @@ class EditorFrontEnd:
         chosen = await self._editor.request_choice(call, options)
         return next((choice.value for at, choice in enumerate(choices) if chosen == str(at)), None)
 
-    async def choose_way_back(self) -> WayBack | None:
-        return await choose_from_list(self)
+    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
+        return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
         self.say("The agent goes on from the message that you went back to; what the editor shows below it is gone.")

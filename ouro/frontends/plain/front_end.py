@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from typing import TYPE_CHECKING
 
 from ouro.commands.front_end import WayBack
-from ouro.commands.rewind import choose_from_list
+from ouro.commands.rewind import choose_from_list, last_message
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Prompted
@@ -86,8 +86,8 @@ class ReplFrontEnd:
         self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
-    async def choose_way_back(self) -> WayBack | None:
-        return await choose_from_list(self)
+    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
+        return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Print the end of the transcript, and put the draft into the prompt. Images cannot be sent again."""

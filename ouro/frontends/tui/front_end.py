@@ -105,10 +105,10 @@ class ScreenFrontEnd:
     async def ask(self, title: str, *, secret: bool = False) -> str:
         return await self.result_of(LineSheet(title, secret)) or ""
 
-    async def choose_way_back(self) -> WayBack | None:
+    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
         from ouro.frontends.tui.screens.rewind import RewindSheet  # too heavy to import before the first frame
 
-        return await self.result_of(RewindSheet(self.session.rewind, self.keymap))
+        return await self.result_of(RewindSheet(self.session.rewind, self.keymap, with_files=undo))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, with a draft in the prompt; a draft that is there already is put aside."""

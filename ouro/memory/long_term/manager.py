@@ -236,9 +236,13 @@ class LongTermMemoryManager:
 
         await self._run(work)
 
-    async def undo(self, commit: str, hunk: int = 0) -> UndoResult:
-        """Undo a commit with all of its turn, or one hunk; later changes stay. Raises as `undo_commit`."""
-        return await self.by_hand(lambda scopes, at: undo_commit(scopes, commit, at, hunk))
+    async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
+        """Undo a commit with all of its turn, or one hunk; later changes stay. Raises as `undo_commit`.
+
+        Args:
+            rewind: the message to before which the session is rewound.
+        """
+        return await self.by_hand(lambda scopes, at: undo_commit(scopes, commit, replace(at, rewind=rewind), hunk))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"

@@ -17,7 +17,7 @@ from ouro.events import CoreChanged, Event, NotesRecalled
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit, TurnRef
+from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, TURN, UNDOES, Commit, TurnRef
 from ouro.memory.long_term.maintenance.background import MemoryMaintenance
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.recall.turn_recall import TurnRecall
@@ -236,8 +236,6 @@ class MemoryRewind:
     def __init__(self, memory: MemoryManager, manager: LongTermMemoryManager) -> None:
         self._memory = memory
         self._manager = manager
-        self._undone: list[tuple[int, str]] = []
-        """The commits by which rewinds have undone something, with the message that was rewound to."""
 
     async def find(self, number: int) -> LearnedChanges | None:
         """The changes of memory since message `number` on the current branch; None if there are none."""
@@ -247,35 +245,29 @@ class MemoryRewind:
         ]
         if not commits:
             return None
-        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_all(commits, number))
+        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
 
     async def redo(self) -> Sequence[str]:
         """Undo the undoing of what belongs to messages that are on the branch again."""
-        numbers = {entry.number for entry in self._memory.transcript.entries}
-        again = [made for made in self._undone if made[0] in numbers]
-        self._undone = [made for made in self._undone if made[0] not in numbers]
-        messages: list[str] = []
-        for _, commit in reversed(again):
-            try:
-                await self._manager.undo(commit)
-            except OuroError as error:
-                messages.append(f"Not done again in memory: {error.message}")
+        numbers = {str(entry.number) for entry in self._memory.transcript.entries}
+        made = await asyncio.to_thread(self._commits)
+        gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
+        again = [commit for commit in made if commit.trailers.get(REWIND) in numbers and commit.id not in gone]
+        messages = await self._undo_each(again, "done again", 0)
         done = len(again) - len(messages)
         return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
 
-    async def _undo_all(self, commits: Sequence[Commit], number: int) -> Sequence[str]:
-        known = {commit.id for commit in await asyncio.to_thread(self._commits)}
+    async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
+        """Undo commits with their turns; returns why one could not be."""
         messages: list[str] = []
         gone: set[str] = set()
         for commit in commits:
             if commit.id in gone:
                 continue
             try:
-                gone.update(undone.id for undone in (await self._manager.undo(commit.id)).commits)
+                gone.update(undone.id for undone in (await self._manager.undo(commit.id, rewind=rewind)).commits)
             except OuroError as error:
-                messages.append(f"Not undone in memory: {commit.subject}. {error.message}")
-        made = [commit for commit in await asyncio.to_thread(self._commits) if commit.id not in known]
-        self._undone += [(number, commit.id) for commit in reversed(made) if commit.origin == "undo"]
+                messages.append(f"Not {what} in memory: {commit.subject}. {error.message}")
         return messages
 
     def _commits(self) -> list[Commit]:

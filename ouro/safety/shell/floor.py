@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from itertools import takewhile
 
 import msgspec
 
 from ouro.safety.shell.command import Command, Redirect, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern, written_paths
-from ouro.safety.shell.reading import git_lists, git_subcommand
+from ouro.safety.shell.reading import find_starts, git_lists, git_subcommand
 from ouro.safety.shell.tables import names
 
 _FINAL = """
@@ -187,7 +186,7 @@ def _too_much(word: Word, places: Places) -> str:
 
 
 def _find_deletes(words: Sequence[Word], places: Places) -> str:
-    starts = list(takewhile(lambda word: not word.text.startswith(("-", "(", "!")), words))
+    starts = find_starts(words)
     is_limited = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
     for word in starts or [Word(".")]:
         for path in places.named(word.text):

@@ -119,8 +119,13 @@ def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
     return word.glob and not re.search(r"[$`{<>]", word.text) and (may_begin_with_pattern or word.text[0] not in "*?[")
 
 
+def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
+    """The paths of `find`: `-` and `(x` are such, too."""
+    return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[()!,]", word.text, re.DOTALL), words))
+
+
 def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
-    starts = tuple(takewhile(lambda word: not re.match(r"[-(!]", word.text), words))
+    starts = find_starts(words)
     for word in starts:
         if not _is_path(word):
             return word.text

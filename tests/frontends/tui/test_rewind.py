@@ -1,5 +1,7 @@
 """Going back on the screen: Esc Esc, the sheet, and what comes of it."""
 
+import asyncio
+
 import pytest
 from fakes.fake_past import FakePast
 from fakes.fake_session import FakeSession, Wait
@@ -126,6 +128,42 @@ async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
         assert session.rewind.went == [("rewind", 5, ())]
+
+
+async def test_undo_shows_the_same_boxes_with_the_last_message_and_its_files_ticked():
+    session = session_with()
+    session.rewind.offered = {"files": "3 files", "memory": "2 changes"}
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"/undo", "enter")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "☑ conversation" in screen_text(pilot.app))
+        await until(pilot, lambda: "☑ files (3 files)" in screen_text(pilot.app))
+        assert "☐ memory (2 changes)" in screen_text(pilot.app)
+        await pilot.press("tab", "space", "tab", "tab", "space", "enter")  # not the conversation, but memory
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 9, ("files", "memory"), "only")]
+
+
+async def test_enter_waits_until_it_is_known_what_can_be_undone():
+    session = session_with()
+    known = asyncio.Event()
+
+    async def late(_number):
+        await known.wait()
+        return {"files": "3 files"}
+
+    session.rewind.can_rewind = late
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"/undo", "enter")
+        sheet = await sheet_of(pilot)
+        pressed = asyncio.create_task(sheet._choose())
+        await asyncio.sleep(0)
+        known.set()
+        await pressed
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 9, ("files",))]
 
 
 async def test_only_the_files_are_undone_without_the_tick_at_the_conversation():

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from ouro.assemble import Options, opener
+from ouro.errors import UsageError
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_memory_dir
@@ -114,6 +115,12 @@ async def test_it_is_known_after_a_resume_too(repository, remembered):
     await again.rewind.rewind(last, ("memory",))
     assert remembered() == ""
     await again.close()
+    third = await open_session(OpenRequest("latest"))
+    assert await third.rewind.redo() == ["Memory: 1 change again."]
+    assert (remembered(), len(third.rewind.points())) == ("Answer in German.\n", 2)
+    with pytest.raises(UsageError):
+        await third.rewind.redo()
+    await third.close()
 
 
 async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(repository, remembered):

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from ouro.commands.front_end import WayBack
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
@@ -27,20 +28,25 @@ MAX_PREVIEW = 3
 
 
 class RewindSheet(Sheet[WayBack | None]):
-    """User messages, the newest at the bottom, and left branches; below, what a rewind would undo."""
+    """User messages, the newest at the bottom, and left branches; below, what a rewind would undo.
 
-    def __init__(self, past: Rewind, keymap: Keymap) -> None:
+    Args:
+        with_files: changes of files are ticked.
+    """
+
+    def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
         super().__init__()
         self._past = past
         self._keys = keymap.of("sheet")
         self._fork_key = keymap.shown("fork_there")
+        self._asked: Worker[None] | None = None
         self._rows: dict[str, Point | Branch] = {}
         self._list = PickList()
         self._search = Input(placeholder="type to search", compact=True, id="picker-search")
         self._preview = Static(markup=False, id="rewind-preview")
         self._conversation = TickBox("conversation", id="rewind-conversation", ticked=True)
         self._boxes: dict[RewindScope, TickBox] = {
-            "files": TickBox("files", id="rewind-files"),
+            "files": TickBox("files", id="rewind-files", ticked=with_files),
             "memory": TickBox("memory", id="rewind-memory"),
         }
 
@@ -84,7 +90,7 @@ class RewindSheet(Sheet[WayBack | None]):
             await self._move(STEPS[event.key])
         elif event.key == "enter":
             event.stop()
-            self._choose()
+            await self._choose()
         elif self._keys.get(event.key) == "fork_there":
             event.stop()
             self._fork()
@@ -96,7 +102,9 @@ class RewindSheet(Sheet[WayBack | None]):
         self._list.action_move(by)
 
     @on(PickList.Picked)
-    def _choose(self) -> None:
+    async def _choose(self) -> None:
+        if self._asked is not None:  # a box that is not shown yet may be ticked
+            await self._asked.wait()
         match self._marked():
             case Point(number):
                 ticked = tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
@@ -123,8 +131,7 @@ class RewindSheet(Sheet[WayBack | None]):
         self._preview.update(_preview(marked))
         self._conversation.display = isinstance(marked, Point)
         self._offer({})
-        if isinstance(marked, Point):
-            self._ask_scopes(marked.number)
+        self._asked = self._ask_scopes(marked.number) if isinstance(marked, Point) else None
 
     @work(exclusive=True)
     async def _ask_scopes(self, number: int) -> None:

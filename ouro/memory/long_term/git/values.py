@@ -16,8 +16,8 @@ ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ou
 """Trailers with the source of a commit; the message is what the user wrote in that turn."""
 CLIENT = "Ouro-Client"
 """The trailer with the name of the program that asked for a change, through `ouro mcp serve`."""
-UNDOES = "Ouro-Undoes"
-"""The trailer that names the commits that one undoes."""
+UNDOES, REWIND = "Ouro-Undoes", "Ouro-Rewind"
+"""Trailers with the commits that one undoes, and with the message to before which a rewind did that."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
@@ -116,8 +116,10 @@ class TurnRef(msgspec.Struct, frozen=True):
     """The number of the user's message; 0: not known."""
     client: str = ""
     """The program that asked for the change, if it is another one."""
+    rewind: int = 0
+    """The number of the message to before which a rewind undoes something; 0: it is no rewind."""
 
     def trailers(self, origin: str) -> dict[str, str]:
-        numbers = {TURN: self.turn, MESSAGE: self.message}
+        numbers = {TURN: self.turn, MESSAGE: self.message, REWIND: self.rewind}
         client = {CLIENT: self.client} if self.client else {}
         return {ORIGIN: origin, SESSION: self.session, **{name: str(n) for name, n in numbers.items() if n}, **client}
