@@ -1,6 +1,7 @@
 """ouro beside other agents, in one run: screen, headless, memory, large outputs, long sessions, tokens.
 
     python -m benchmarks.compare --runs 5 [--peers FOLDER] [--rows start,turns] [--only ouro]
+    python -m benchmarks.compare --runs 10 --mcp --rows start,typed,turns
 
 FOLDER as in benchmarks/README.md. Every program talks to the same model server on loopback, which answers at once. The
 runs go round, one of each program, so that all see the same load; a first round warms the disk and is not counted.
@@ -254,10 +255,11 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=Path(os.environ.get("BENCH_PEERS", "benchmarks/peers")))
     parser.add_argument("--rows", default=",".join(ROWS), help="of these: %(default)s")
     parser.add_argument("--only", default="", help="only programs whose name holds this")
+    parser.add_argument("--mcp", action="store_true", help="ouro alone, without and with ten MCP servers")
     args = parser.parse_args()
     homes = Path(tempfile.mkdtemp())
     with AnsweringServer() as server:
-        measured = programs(homes, server.url, args.peers.absolute(), args.only)
+        measured = programs(homes, server.url, args.peers.absolute(), args.only, mcp=args.mcp)
         for row in args.rows.split(","):
             for number in range(1 if row in ONCE else args.runs + 1):
                 for program in measured:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+MCP_SERVER = Path(__file__).parents[1] / "tests" / "fakes" / "mcp_stdio_server.py"
+
+
 @dataclass
 class Program:
     """A program to be started, and what was measured of it."""
@@ -46,10 +49,10 @@ class Program:
             self.figures.setdefault(name, []).append(value)
 
 
-def programs(homes: Path, url: str, peers: Path, only: str) -> list[Program]:
-    """Those that are installed and whose names hold `only`, each with a home and a repository."""
+def programs(homes: Path, url: str, peers: Path, only: str, *, mcp: bool) -> list[Program]:
+    """Those that are installed and whose names hold `only`, each with a home and a repository; `mcp`: ouro twice."""
     found = []
-    for make in (ouro, codex, claude, vibe, pi):
+    for make in (ouro, ouro_with_mcp) if mcp else (ouro, codex, claude, vibe, pi):
         home = homes / make.__name__
         (home / "work").mkdir(parents=True)
         subprocess.run(["git", "init", "-q", str(home / "work")], check=True)
@@ -74,6 +77,20 @@ def ouro(home: Path, url: str, _peers: Path) -> Program:
     models.chmod(0o600)
     command = str(Path(sys.executable).with_name("ouro"))
     return Program("ouro", home, [command], [command, "--mode", "auto", "-p"], {"OURO_HOME": str(folder)})
+
+
+def ouro_with_mcp(home: Path, url: str, peers: Path) -> Program:
+    """With ten servers of 20 tools each, which are approved."""
+    program = ouro(home, url, peers)
+    given = json.dumps({"count": 20, "tools": [f"tool_{number}" for number in range(20)]})
+    server = {"command": sys.executable, "args": [str(MCP_SERVER), given]}
+    names = [f"server{number}" for number in range(10)]
+    (home / ".ouro" / "mcp.json").write_text(json.dumps({"mcpServers": dict.fromkeys(names, server)}))
+    for name in names:
+        test = [*program.screen, "mcp", "test", name]
+        subprocess.run(test, env=program.full_environment(), cwd=program.work, stdout=subprocess.DEVNULL, check=True)
+    program.name = "ouro, 200 tools of 10 MCP servers"
+    return program
 
 
 def codex(home: Path, url: str, peers: Path) -> Program | None:

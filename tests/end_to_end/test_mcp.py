@@ -1,5 +1,6 @@
 """MCP servers in the real program: found by search, called, approved, in the request from the second session on."""
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -47,6 +48,24 @@ def test_a_tool_is_found_called_and_in_the_request_of_the_next_session(configure
     assert listed == ["mcp__demo__echo", "mcp__demo__fail"]
     assert server.requests[4].results[-1] == "egret"
     assert tools_of(server, 3) == tools_of(server, 4)
+
+
+def test_the_cached_prefix_stays_while_servers_come_and_change(ouro):
+    """Above the budget: what is searched, and a server that changes its tools, changes no byte of what was sent."""
+    args = [FAKE, json.dumps({"tools": ["echo", "change"]})]
+    mcp = {"tool_budget_tokens": 1, "servers": {"demo": {"command": sys.executable, "args": args}}}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": mcp}))
+    ouro.server.script([
+        Call("tool_search", {"query": "say a text back"}),
+        Call("mcp_call", {"tool": "demo.change", "arguments": {"to": "Say another."}}),
+        Call("tool_search", {"query": "echo"}),
+        "Done.",
+    ])  # fmt: skip
+    assert ouro.headless("--allow", "mcp(demo.*)", "-p", "echo it").code == 0
+    for earlier, later in itertools.pairwise(request.raw for request in ouro.server.requests):
+        messages, tools = (part.rstrip(b"]},") for part in earlier.split(b'"tools":', 1))
+        assert later.startswith(messages)
+        assert tools in later
 
 
 def test_a_call_is_asked_and_refused_without_a_user(configured):

@@ -110,6 +110,24 @@ async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Be
     assert token not in "".join(path.read_text() for path in Path(bench.folder).rglob("*.json"))
 
 
+async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, served, monkeypatch, tmp_path):
+    """The backend is one of the system's, as the worker and ouro find it."""
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "fakes.file_keyring.FileKeyring")
+    monkeypatch.setenv("FAKE_KEYRING", str(tmp_path / "ring.json"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setattr("keyring.core._keyring_backend", None)
+    servers = bench.open(remote=at(server := served(logins=Logins())))
+    with pytest.raises(ToolError):
+        await servers.ready("remote")
+    await servers.login(servers.servers["remote"], lambda url: browse([], url))
+    assert servers.servers["remote"].state == "ready"
+    assert Tokens(server.url).load()["tokens"]["access_token"] in (tmp_path / "ring.json").read_text()
+    assert Tokens(server.url).place() == "the keyring (a file)"
+    assert not (get_home() / "mcp" / "tokens").exists()
+    assert Tokens(server.url).delete()
+    assert Tokens(server.url).load() == {}
+
+
 async def test_a_login_that_the_user_refuses_says_so(bench: Bench, served):
     logins = Logins()
     logins.refused = True
