@@ -19,7 +19,7 @@ from ouro.safety import (
     instructions_in,
     with_imports,
 )
-from ouro.utils.files import open_regular
+from ouro.utils.files import read_start
 from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_home, tilde
@@ -228,12 +228,7 @@ def _block(path: Path, text: str, attributes: str) -> str:
 
 def _read(path: Path) -> str:
     """A small text file; empty if it cannot be read."""
-    try:
-        with open_regular(path) as file:
-            data = file.read(4 * MAX_INSTRUCTIONS + 4)
-    except OSError:
-        return ""
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = read_start(path, 4 * MAX_INSTRUCTIONS + 4).replace("\r\n", "\n")
     if len(text) > MAX_INSTRUCTIONS:
         return text[:MAX_INSTRUCTIONS] + f"\n[cut: {path} is longer than {MAX_INSTRUCTIONS} characters]"
     return text.strip()

@@ -20,7 +20,7 @@ from ouro.extensions.plugins import HOOKS_FILE, installed_plugins, plugin_folder
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import HookEvent, HookSettings
-from ouro.utils.json_types import dictionary, read_json
+from ouro.utils.json_types import amount, dictionaries, dictionary, read_json
 from ouro.utils.log import log
 from ouro.utils.runtime import tilde
 from ouro.utils.text import cut, one_line
@@ -147,20 +147,27 @@ def load_hooks(
 def _from_settings(given: HookSettings, place: str, is_project: bool, problems: list[str]) -> Hook:
     if bool(given.command) == bool(given.url):
         problems.append(f"{place}: a hook for {given.event} needs either `command` or `url`.")
-    if given.url and not is_loopback(given.url):
-        problems.append(f"{place}: the hook {given.url} is not on this machine (http://127.0.0.1): it is not called.")
-    seconds = float(given.timeout_seconds)
-    return Hook(given.event, given.command, given.url, given.matcher, seconds, place, is_project)
+    return _checked(
+        Hook(given.event, given.command, given.url, given.matcher, float(given.timeout_seconds), place, is_project),
+        problems,
+    )
+
+
+def _checked(hook: Hook, problems: list[str]) -> Hook:
+    if hook.url and not is_loopback(hook.url):
+        problems.append(
+            f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
+        )
+    return hook
 
 
 def _from_claude(path: Path, is_project: bool, problems: list[str]) -> Iterator[Hook]:
-    place = tilde(path)
     try:
         events = dictionary(read_json(path).get("hooks"))
     except ConfigError as error:
         problems.append(f"{error.message} None of its hooks runs.")
         return
-    yield from _from_events(events, place, is_project, problems)
+    yield from _from_events(events, tilde(path), is_project, problems)
 
 
 def _from_events(events: Mapping[str, Any], place: str, is_project: bool, problems: list[str]) -> Iterator[Hook]:
@@ -169,31 +176,18 @@ def _from_events(events: Mapping[str, Any], place: str, is_project: bool, proble
         if event is None:
             problems.append(f"{place}: ouro has no event {name}: its hooks do not run.")
             continue
-        for group in groups if isinstance(groups, list) else []:
-            entries = group.get("hooks") if isinstance(group, dict) else None
-            for entry in entries if isinstance(entries, list) else []:
-                if hook := _claude_hook(entry, event, str(group.get("matcher") or ""), place, is_project, problems):
-                    yield hook
-
-
-def _claude_hook(
-    entry: Any, event: HookEvent, matcher: str, place: str, is_project: bool, problems: list[str]
-) -> Hook | None:
-    if not isinstance(entry, dict):
-        return None
-    kind, command, url = entry.get("type", "command"), str(entry.get("command") or ""), str(entry.get("url") or "")
-    if kind not in ("command", "http") or not (command or url):
-        problems.append(f"{place}: a hook of type {kind} for {_NAMES[event]} does not run: ouro has commands and HTTP.")
-        return None
-    if url and not is_loopback(url):
-        problems.append(f"{place}: the hook {url} is not on this machine (http://127.0.0.1): it is not called.")
-    if ignored := sorted(set(entry) - _KNOWN_KEYS):
-        problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {_NAMES[event]} has no effect here.")
-    try:
-        seconds = float(entry.get("timeout") or DEFAULT_SECONDS)
-    except (TypeError, ValueError):
-        seconds = DEFAULT_SECONDS
-    return Hook(event, command, url, matcher, seconds, place, is_project)
+        for group in dictionaries(groups):
+            for entry in dictionaries(group.get("hooks")):
+                kind, words = entry.get("type", "command"), [str(entry.get(key) or "") for key in ("command", "url")]
+                if kind not in ("command", "http") or not any(words):
+                    what = f"a hook of type {kind} for {name} does not run: ouro has commands and HTTP."
+                    problems.append(f"{place}: {what}")
+                    continue
+                if ignored := sorted(set(entry) - _KNOWN_KEYS):
+                    problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
+                seconds = amount(entry.get("timeout")) or DEFAULT_SECONDS
+                matcher = str(group.get("matcher") or "")
+                yield _checked(Hook(event, words[0], words[1], matcher, seconds, place, is_project), problems)
 
 
 def _hook_of(check: Check) -> Hook:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ouro.errors import ConfigError
 from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE
-from ouro.utils.files import open_regular
+from ouro.utils.files import read_start
 from ouro.utils.text import clean, cut, escaped
 from ouro.utils.yaml import parse_table, plain_values
 
@@ -30,7 +30,7 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
         name = str(path.relative_to(root.resolve()))
         kind = _kind(name)
         groups[kind].append(_shown(name, kind))
-        text = _read(path)
+        text = read_start(path, _MAX_READ).removeprefix("\ufeff").replace("\r\n", "\n")
         if clean(text) != text:
             hidden.append(name)
         if kind == "settings":
@@ -90,12 +90,3 @@ def _shown(name: str, kind: str) -> str:
 
 def _line(kind: str, names: Iterable[str]) -> str:
     return cut(f"{kind}: {', '.join(names)}", MAX_WIDTH)
-
-
-def _read(path: Path) -> str:
-    try:
-        with open_regular(path) as file:
-            text = file.read(_MAX_READ).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")

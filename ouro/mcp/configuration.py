@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
 from ouro.utils.files import write_private
-from ouro.utils.json_types import read_json
+from ouro.utils.json_types import dictionary, read_json
 from ouro.utils.runtime import get_config_path, get_home, tilde
 
 PROJECT_FILE = ".mcp.json"
@@ -73,12 +73,10 @@ def find_servers(
     return Registry(servers, off, tuple(notices))
 
 
-def read_registry() -> tuple[dict[str, McpServerSettings], frozenset[str]]:
-    """The user's servers and switches in ~/.ouro/mcp.json. Raises ConfigError."""
-    path = registry_path()
-    table = read_json(path)
-    off = table.get("off", [])
-    return servers_in(table.get("mcpServers", {}), tilde(path)), frozenset(map(str, off))
+def read_registry() -> tuple[dict[str, Any], frozenset[str]]:
+    """The user's `mcpServers` and switches in ~/.ouro/mcp.json. Raises ConfigError."""
+    table = read_json(registry_path())
+    return dictionary(table.get("mcpServers")), frozenset(map(str, table.get("off", ())))
 
 
 def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
@@ -93,20 +91,17 @@ def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
         raise ConfigError(f"{tilde(path)} cannot be written: {error.strerror}.") from error
 
 
-def servers_in(entries: Any, where: str) -> dict[str, McpServerSettings]:
-    """The servers of an `mcpServers` object, as Claude Code and others write it. Raises ConfigError."""
-    return {name: _server(entry, f"{where}: `{name}`") for name, entry in _entries(entries, where).items()}
-
-
 def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSettings], list[str]]:
     """The servers of an `mcpServers` object that can be used, and a line for each that cannot.
 
     Raises:
         ConfigError: it is not an object.
     """
+    if not isinstance(entries, Mapping):
+        raise ConfigError(f"{where}: `mcpServers` must be an object.")
     found: dict[str, McpServerSettings] = {}
     problems: list[str] = []
-    for name, entry in _entries(entries, where).items():
+    for name, entry in entries.items():
         try:
             server = _server(entry, f"`{name}`")
             check_server(name, server)
@@ -115,12 +110,6 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
         else:
             found[name] = server
     return found, problems
-
-
-def _entries(entries: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(entries, Mapping):
-        raise ConfigError(f"{where}: `mcpServers` must be an object.")
-    return entries
 
 
 def _server(entry: Any, where: str) -> McpServerSettings:

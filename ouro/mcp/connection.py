@@ -313,7 +313,10 @@ class Connection:
     ) -> types.CreateMessageResult | types.ErrorData:
         asked = {
             "system": params.system_prompt or "",
-            "messages": [{"role": item.role, "text": _sample_text(item.content)} for item in params.messages],
+            "messages": [
+                {"role": item.role, "text": "\n\n".join(map(_block_text, item.content_as_list))}
+                for item in params.messages
+            ],
             "max_tokens": params.max_tokens,
         }
         answer = await self._ask("sample", asked)
@@ -420,7 +423,7 @@ def _contents(blocks: Sequence[Any]) -> Line:
     images: list[Line] = []
     size = 0
     for block in blocks:
-        data, media_type = getattr(block, "data", None) or getattr(block, "blob", None), block_media_type(block)
+        data, media_type = _data_of(block)
         if data and media_type.startswith("image/") and len(images) < MAX_IMAGES and len(data) <= MAX_IMAGE:
             images.append({"media_type": media_type, "data": data})
             continue
@@ -433,8 +436,9 @@ def _contents(blocks: Sequence[Any]) -> Line:
     return {"text": "\n\n".join(texts), "images": images}
 
 
-def block_media_type(block: Any) -> str:
-    return getattr(block, "mime_type", None) or ""
+def _data_of(block: Any) -> tuple[str | None, str]:
+    data = getattr(block, "data", None) or getattr(block, "blob", None)
+    return data, getattr(block, "mime_type", None) or ""
 
 
 def _block_text(block: Any) -> str:
@@ -443,9 +447,8 @@ def _block_text(block: Any) -> str:
         return f"{resource.uri}:\n{_block_text(resource)}"
     if (text := getattr(block, "text", None)) is not None:
         return str(text)
-    data = getattr(block, "data", None) or getattr(block, "blob", None)
+    data, kind = _data_of(block)
     if data is not None:
-        kind = block_media_type(block)
         if kind.startswith("text/") or kind == "application/json":
             with suppress(ValueError):
                 return base64.b64decode(data).decode("utf-8", "replace")
@@ -453,8 +456,3 @@ def _block_text(block: Any) -> str:
     if (uri := getattr(block, "uri", None)) is not None:
         return f"{getattr(block, 'name', '')} <{uri}>".strip()
     return f"[{type(block).__name__} is not supported]"
-
-
-def _sample_text(content: Any) -> str:
-    blocks = content if isinstance(content, list) else [content]
-    return "\n\n".join(_block_text(block) for block in blocks)

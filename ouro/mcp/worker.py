@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from ouro.mcp.connection import Connection
 from ouro.mcp.stdio import end_groups
-from ouro.utils.worker import Handler, Line, run_worker
+from ouro.utils.worker import Line, run_worker
 
 NICE = 10
 """Lower priority for the worker and its servers: the first prompt must not wait for ten of them to start."""
@@ -22,11 +23,7 @@ NICE = 10
 def main() -> None:
     os.nice(NICE)
     logging.getLogger().addHandler(logging.NullHandler())  # the SDK logs each bad message with its traceback
-    run_worker(_handler, _error_fields, end_groups)
-
-
-def _handler() -> Handler:
-    return _Requests().answer
+    run_worker(lambda: _Requests().answer, _error_fields, end_groups)
 
 
 class _Requests:
@@ -36,44 +33,37 @@ class _Requests:
     async def answer(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
         if name == "ping":
             yield {}
-        elif name == "open":
-            async for event in self._open(request):
+            return
+        async with aclosing(self._open(request) if name == "open" else self._ask(name, request)) as events:
+            async for event in events:
                 yield event
-        else:
-            connection = self._connections.get(request["server"])
-            if connection is None:
-                raise LookupError("The server is not connected.")
-            async for event in _ask(connection, name, request):
-                yield event
+
+    async def _ask(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
+        connection = self._connections.get(request["server"])
+        if connection is None:
+            raise LookupError("The server is not connected.")
+        match name:
+            case "call":
+                async with aclosing(connection.call(request["tool"], request["arguments"])) as events:
+                    async for event in events:
+                        yield event
+            case "read":
+                yield await connection.read(request["uri"])
+            case "prompt":
+                yield await connection.prompt(request["name"], request["arguments"])
+            case "answer":
+                connection.answer(request["number"], request["value"])
 
     async def _open(self, request: Line) -> AsyncGenerator[Line, None]:
         name = request["name"]
         connection = self._connections[name] = Connection(request)
-        events = connection.events()
         try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-            if self._connections.get(name) is connection:
-                del self._connections[name]
-
-
-async def _ask(connection: Connection, name: str, request: Line) -> AsyncGenerator[Line, None]:
-    match name:
-        case "call":
-            events = connection.call(request["tool"], request["arguments"])
-            try:
+            async with aclosing(connection.events()) as events:
                 async for event in events:
                     yield event
-            finally:
-                await events.aclose()
-        case "read":
-            yield await connection.read(request["uri"])
-        case "prompt":
-            yield await connection.prompt(request["name"], request["arguments"])
-        case "answer":
-            connection.answer(request["number"], request["value"])
+        finally:
+            if self._connections.get(name) is connection:
+                del self._connections[name]
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:

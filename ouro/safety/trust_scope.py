@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ouro.safety.protected import reserved_area
-from ouro.utils.files import open_regular
+from ouro.utils.files import read_start
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import get_home
 
@@ -96,7 +96,7 @@ def with_imports(
         if path in found:
             return
         found[path] = FoundInstructions(path, by)
-        for name in imports_in(_read(path)):
+        for name in imports_in(read_start(path, _MAX_READ)):
             target = Path(name).expanduser() if name.startswith("~/") else path.parent / name
             if not target.is_file():
                 if name.endswith(".md"):
@@ -196,15 +196,7 @@ def _is_users(path: Path, home: Path) -> bool:
 def _has_hooks(path: Path) -> bool:
     """Whether the file has, or may have, hooks: its permissions are not obeyed, and Claude Code changes those often."""
     try:
-        settings = json.loads(_read(path) or "{}")
+        settings = json.loads(read_start(path, _MAX_READ) or "{}")
     except ValueError:
         return True
     return not isinstance(settings, dict) or bool(settings.get("hooks"))
-
-
-def _read(path: Path) -> str:
-    try:
-        with open_regular(path) as file:
-            return file.read(_MAX_READ).decode("utf-8", "replace")
-    except OSError:
-        return ""

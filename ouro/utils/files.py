@@ -269,3 +269,12 @@ def open_regular(path: Path, flags: int = 0) -> BufferedReader:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def read_start(path: Path, most: int) -> str:
+    """The text of the first `most` bytes of a file; empty if it is not a regular one, or cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""

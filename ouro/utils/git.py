@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 
-from ouro.utils.files import open_regular
+from ouro.utils.files import read_start
 
 _FLAGS = (
     "--no-optional-locks", "--no-pager",
@@ -200,9 +200,9 @@ def find_root(folder: Path) -> Path:
 def git_branch(cwd: Path) -> str:
     """The current branch, or the start of the commit hash; empty outside a repository."""
     git = find_root(cwd) / ".git"
-    pointer = _read(git) if git.is_file() else ""
+    pointer = read_start(git, _MAX_READ) if git.is_file() else ""
     folder = git.parent / pointer.removeprefix("gitdir:").strip() if pointer else git
-    head = _read(folder / "HEAD").partition("\n")[0].strip()
+    head = read_start(folder / "HEAD", _MAX_READ).partition("\n")[0].strip()
     return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH] if head.startswith("ref: ") else head[:8]
 
 
@@ -225,8 +225,8 @@ def repository_of(folder: Path) -> Path | None:
     git = top / ".git"
     if not git.is_file():
         return git.resolve()
-    own = (top / _read(git).removeprefix("gitdir:").strip()).resolve()
-    known = own.parent.name == "worktrees" and Path(_read(own / "gitdir").strip()) == git
+    own = (top / read_start(git, _MAX_READ).removeprefix("gitdir:").strip()).resolve()
+    known = own.parent.name == "worktrees" and Path(read_start(own / "gitdir", _MAX_READ).strip()) == git
     return own.parents[1] if known else git
 
 
@@ -239,15 +239,6 @@ def same_project(project: str) -> Callable[[str], bool]:
         return other == project or (repository is not None and repository_of(Path(other)) == repository)
 
     return is_same
-
-
-def _read(path: Path) -> str:
-    """The start of a small text file; empty if it cannot be read."""
-    try:
-        with open_regular(path) as file:
-            return file.read(_MAX_READ).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:

@@ -110,7 +110,7 @@ async def test_f6_a_path_out_of_the_workspace_is_not_read_from_the_editor(ouro, 
 
 
 async def test_f6_an_editor_that_never_answers_does_not_stop_the_tool(ouro, monkeypatch):
-    monkeypatch.setattr("ouro.frontends.acp.editor_files.READ_TIMEOUT", 0.05)
+    monkeypatch.setattr("ouro.frontends.acp.editor_client.ANSWER_TIMEOUT", 0.05)
 
     class Silent(Editor):
         async def read_text_file(self, session_id, path, **_more):

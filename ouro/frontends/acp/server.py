@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from ouro import __version__
 from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNotFound, TrustNeeded, UsageError
 from ouro.events import Outcome, TurnFinished
-from ouro.frontends.acp.editor_files import EditorFiles
+from ouro.frontends.acp.editor_client import EditorClient
 from ouro.frontends.acp.editor_session import EditorSession
-from ouro.frontends.acp.editor_terminals import EditorTerminals
 from ouro.frontends.acp.prompts import draft_of
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
@@ -106,8 +105,7 @@ class _Opening(msgspec.Struct, frozen=True):
 
     open_session: OpenSession
     request: OpenRequest
-    files: EditorFiles
-    terminals: EditorTerminals | None
+    client: EditorClient
 
 
 class EditorAgent:
@@ -262,19 +260,18 @@ class EditorAgent:
             if not folder.is_absolute() or not folder.is_dir():
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
         assert self._client is not None
-        files = EditorFiles(self._client, self._can.fs or acp.FileSystemCapabilities(), request.new_id)
+        client = EditorClient(self._client, self._can, request.new_id)
         # Zed shows what ouro runs as a terminal (`_meta`); others run it in one of their own.
         has_own = bool(self._can.terminal) and not self._shows_terminals
-        terminals = EditorTerminals(self._client, request.new_id) if has_own else None
         options = replace(
             self._options,
             cwd=Path(cwd),
             add_dirs=(*self._options.add_dirs, *folders),
-            editor=files,
-            terminals=terminals,
+            editor=client,
+            terminals=client if has_own else None,
             mcp_servers=dict(map(_mcp_server, more.get("mcp_servers") or ())),
         )
-        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, files, terminals)
+        opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, client)
         try:
             return await self._use(opening)
         except TrustNeeded as error:  # the user is asked with the first prompt: there is no session to ask in yet
@@ -285,12 +282,9 @@ class EditorAgent:
 
     async def _use(self, opening: _Opening) -> EditorSession:
         session = await opening.open_session(opening.request)
-        opening.files.session_id = session.id
-        if opening.terminals:
-            opening.terminals.session_id = session.id
+        opening.client.session_id = session.id
         assert self._client is not None
-        terminals = opening.terminals.ids if opening.terminals else {}
-        updates = EventUpdates(session.cwd, terminals, has_terminals=self._shows_terminals)
+        updates = EventUpdates(session.cwd, opening.client.terminals, has_terminals=self._shows_terminals)
         can_fill_forms = self._can.elicitation is not None and self._can.elicitation.form is not None
         editor = self._sessions[session.id] = EditorSession(
             session, self._client, updates, can_fill_forms=can_fill_forms

@@ -1,36 +1,57 @@
-"""EditorTerminals: terminals of the editor, in which the commands of the agent run."""
+"""EditorClient: files as the editor has them, and terminals in which it runs the commands of the agent."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from acp import Client, RequestError
+from acp import schema as acp
 
 from ouro.utils.log import log
 
 T = TypeVar("T")
+ANSWER_TIMEOUT = 5.0
+"""Seconds that the editor has to answer; a file is then read from the disk."""
+WRITE_TIMEOUT = 30.0
+"""Seconds: an editor may format the file while it saves it."""
 MAX_OUTPUT = 4_000_000
 """Bytes that the editor keeps of one command."""
-ANSWER_TIMEOUT = 5.0
-"""Seconds that the editor has to answer."""
 
 
-class EditorTerminals:
-    """Opens terminals through the client (`Terminals` of the shell tool).
+class EditorClient:
+    """The files and terminals of one session (`Editor` of the workspace, `Terminals` of the shell tool).
 
     Args:
         session_id: of the protocol; set once the session is open, if it is not known before.
     """
 
-    def __init__(self, client: Client, session_id: str = "") -> None:
+    def __init__(self, client: Client, can: acp.ClientCapabilities, session_id: str = "") -> None:
         self.session_id = session_id
-        self.ids: dict[str, str] = {}
+        self.terminals: dict[str, str] = {}
         """The terminal of each tool call."""
         self._client = client
+        self._can = can.fs or acp.FileSystemCapabilities()
+        self._loop = asyncio.get_running_loop()
+
+    def read(self, path: Path) -> str | None:
+        """The text that the editor has; None where it does not say. From a thread, never from the loop."""
+        if not self._can.read_text_file:
+            return None
+        answer = self._wait(self._answer(self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT))
+        return None if answer is None else answer.content
+
+    def write(self, path: Path, text: str) -> bool:
+        """Save a text through the editor; False where it did not. From a thread, never from the loop."""
+
+        async def save() -> bool:
+            await self._client.write_text_file(self.session_id, str(path), text)
+            return True
+
+        return bool(self._can.write_text_file and self._wait(self._answer(save(), WRITE_TIMEOUT)))
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
         opening = self._client.create_terminal(
@@ -39,7 +60,7 @@ class EditorTerminals:
         made = await self._answer(opening)
         if made is None:
             return ""
-        self.ids[call_id] = made.terminal_id
+        self.terminals[call_id] = made.terminal_id
         return made.terminal_id
 
     async def wait(self, terminal_id: str) -> int:
@@ -58,11 +79,14 @@ class EditorTerminals:
             return "[The editor did not return the output.]\n"
         return f"[The begin of the output is cut.]\n{found.output}" if found.truncated else found.output
 
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
     async def _answer(self, asked: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT) -> T | None:
         """What the editor answers; None where it does not."""
         try:
             async with asyncio.timeout(seconds):
                 return await asked
         except (RequestError, ConnectionError, OSError, ValueError, TimeoutError) as error:
-            log.info("a terminal of the editor: %s", error or type(error).__name__)
+            log.info("the editor: %s", error or type(error).__name__)
             return None
