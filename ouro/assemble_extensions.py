@@ -38,6 +38,7 @@ from ouro.tools.skill import SkillTool
 from ouro.tools.subagent import AgentSpec
 from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
+from ouro.utils.text import plural
 
 MAX_NOTICES = 2
 """More problems than that are one notice: they come with each start."""
@@ -171,9 +172,12 @@ class ExtensionBuilder:
 
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""
-        if len(self.problems) <= MAX_NOTICES:
-            return self.problems
-        return [f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."]
+        many = f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."
+        notices = self.problems if len(self.problems) <= MAX_NOTICES else [many]
+        if self.trusted:
+            return notices
+        count = plural(len(acting_files(self.root, self.cwd)), "file")
+        return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
 
     def _trusts(self, path: Path) -> bool:
         return self.trusted and self.trust.is_trusted(self.root, [path])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,16 +87,6 @@ async def log(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
         found = list(_named(servers, server).log)
         return Answer(found, _quote(found) or [line(f"{server} has logged nothing.")])
-
-
-async def turn_on(context: ActionContext, what: str) -> Answer:
-    """Switch a server or a tool on, here and in later sessions."""
-    return await _switch(context, what, on=True)
-
-
-async def turn_off(context: ActionContext, what: str) -> Answer:
-    """Switch a server or a tool off, here and in later sessions."""
-    return await _switch(context, what, on=False)
 
 
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
@@ -195,7 +186,8 @@ async def logout(context: ShellContext, server: str) -> Answer:
         return Answer(had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")])
 
 
-async def _switch(context: ActionContext, what: str, *, on: bool) -> Answer:
+async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
+    """Switch a server or a tool, here and in later sessions."""
     name, _, tool = what.partition(".")
 
     def change(registry: dict[str, Any]) -> None:
@@ -213,6 +205,9 @@ async def _switch(context: ActionContext, what: str, *, on: bool) -> Answer:
     return Answer(what, [line(f"{what} is {word}. The list of tools in requests changes with the next session.")])
 
 
+turn_on, turn_off = partial(_switch, True), partial(_switch, False)
+
+
 def _described(context: ActionContext, servers: McpServers, server: McpServer) -> Answer:
     listing, tools = server.listing, server.tools or _approved(server)
     unapproved = {tool.name for tool in server.unapproved()}
@@ -220,9 +215,9 @@ def _described(context: ActionContext, servers: McpServers, server: McpServer) -
     for tool in tools:
         tokens = tokens_of(tool.spec(server.name))
         is_off = servers.is_off(server.name, tool.name)
-        words = ("off", "changed" if tool.name in unapproved else "", "read-only" if tool.read_only else "",
-                 "destructive" if tool.destructive else "", "wrong schema" if tool.problem else "")  # fmt: skip
-        marks = [word for word, is_so in zip(words, (is_off, True, True, True, True), strict=True) if word and is_so]
+        known = {"off": is_off, "changed": tool.name in unapproved, "read-only": tool.read_only,
+                 "destructive": tool.destructive, "wrong schema": tool.problem}  # fmt: skip
+        marks = [word for word, is_so in known.items() if is_so]
         rows.append((
             CodeSpan(one_line(tool.name, 60)), f"{tokens:,} tokens", ", ".join(marks),
             one_line(tool.text, _MAX_DESCRIPTION),
@@ -235,12 +230,8 @@ def _described(context: ActionContext, servers: McpServers, server: McpServer) -
     view: list[ViewItem] = [Title(head)]
     view += [line(text) for text in (about, server.problem) if text]
     view += table(rows)
-    view += [line(f"Resources: {one_line(', '.join(item.uri for item in listing.resources), 400)}")] * bool(
-        listing.resources
-    )
-    view += [line(f"Prompts: {one_line(', '.join(item.name for item in listing.prompts), 400)}")] * bool(
-        listing.prompts
-    )
+    others = {"Resources": [item.uri for item in listing.resources], "Prompts": [item.name for item in listing.prompts]}
+    view += [line(f"{what}: {one_line(', '.join(names), 400)}") for what, names in others.items() if names]
     state = {"name": server.name, "state": server.state, "version": listing.version, "protocol": listing.protocol}
     return Answer({**state, "problem": server.problem, "tools": value}, view)
 

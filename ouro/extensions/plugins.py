@@ -19,6 +19,7 @@ from ouro.extensions.trust_summary import programs_in
 from ouro.safety import FILE_KINDS, files_below
 from ouro.utils.files import open_regular, write_private
 from ouro.utils.git import GitError, fetch_tree
+from ouro.utils.json_types import dictionaries, dictionary, string
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, escaped, one_line
 
@@ -97,8 +98,7 @@ def plugin_table(folder: Path, key: str, file: Path) -> dict[str, Any]:
     if isinstance(named, str):
         file = Path(named)
     table = {} if isinstance(named, dict) else _json(folder / file, folder)
-    inner = named if isinstance(named, dict) else table.get(key, table)
-    return inner if isinstance(inner, dict) else {}
+    return named if isinstance(named, dict) else dictionary(table.get(key, table))
 
 
 @contextmanager
@@ -255,9 +255,8 @@ def _all_files(folder: Path) -> Iterator[Path]:
 
 
 def _offers(market: Mapping[str, Any]) -> str:
-    plugins = market.get("plugins")
-    sources = [item.get("source") for item in plugins if isinstance(item, dict)] if isinstance(plugins, list) else []
-    paths = [one_line(source.removeprefix("./"), 80) for source in sources if isinstance(source, str)]
+    sources = (string(item.get("source")) for item in dictionaries(market.get("plugins")))
+    paths = [one_line(source.removeprefix("./"), 80) for source in sources if source]
     return ", ".join(paths[:40]) or "none of them is in this repository"
 
 
@@ -272,7 +271,7 @@ def _json(path: Path, folder: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name} of the plugin is not valid JSON: {error}") from error
-    return table if isinstance(table, dict) else {}
+    return dictionary(table)
 
 
 def _save(plugins: Mapping[str, Plugin]) -> None:

@@ -322,10 +322,7 @@ class McpServers:
     async def _answer(self, server: McpServer, event: Line) -> None:
         with _paused(server):
             value = await self._host.on_question(server.name, event["ask"], event["about"])
-        request = {"server": server.name, "number": event["number"], "value": value}
-        async with aclosing(self._process().ask("answer", request)) as lines:
-            async for _line in lines:
-                pass
+        await _ended(self._process(), "answer", {"server": server.name, "number": event["number"], "value": value})
 
     def _on_failure(self, server: McpServer, error: OuroError) -> None:
         was_ready = server.state == "ready"
@@ -371,9 +368,7 @@ class McpServers:
         """End a worker that does not answer: one server may have made it hang."""
         process = self._process()
         try:
-            async with aclosing(process.ask("ping", {}, first=PING_SECONDS)) as lines:
-                async for _line in lines:
-                    pass
+            await _ended(process, "ping", {}, PING_SECONDS)
         except WorkerStopped:
             await asyncio.to_thread(process.stop)
 
@@ -390,6 +385,12 @@ class McpServers:
     def _changed(self) -> None:
         for listener in self.on_change:
             listener()
+
+
+async def _ended(process: WorkerProcess, name: str, request: Line, first: float | None = None) -> None:
+    async with aclosing(process.ask(name, request, first=first)) as lines:
+        async for _line in lines:
+            pass
 
 
 @contextmanager
