@@ -159,6 +159,7 @@ async def test_e4_commands_of_a_project_that_is_not_trusted_are_not_there(reposi
     await run(session, "/x")
     assert not any("<command" in part.text for item in model.requests[-1].messages for part in item.parts_of(Context))
     assert not (repository / "made").exists()
+    assert session.notices[0] == "The project is not trusted: 1 file not obeyed. `ouro doctor` lists them."
     await session.close()
 
 
