@@ -46,6 +46,12 @@ _LISTS = {
     "prompts": "prompts/list",
 }
 """The field of each list in a result, and its method."""
+_LIST_CHANGES = (
+    types.ToolListChangedNotification,
+    types.PromptListChangedNotification,
+    types.ResourceListChangedNotification,
+)
+_PROMPT_FIELDS = {"name": True, "description": True, "arguments": {"__all__": {"name", "required"}}}
 
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
 
@@ -273,25 +279,11 @@ class Connection:
             "tools": [_tool(tool) for tool in tools],
             "resources": [{"uri": str(item.uri), "name": item.name} for item in resources]
             + [{"uri": item.uri_template, "name": item.name, "is_template": True} for item in templates],
-            "prompts": [
-                {
-                    "name": prompt.name,
-                    "description": prompt.description or "",
-                    "arguments": [
-                        {"name": item.name, "required": bool(item.required)} for item in prompt.arguments or ()
-                    ],
-                }
-                for prompt in prompts
-            ],
+            "prompts": [prompt.model_dump(include=_PROMPT_FIELDS, exclude_none=True) for prompt in prompts],
         }
 
     async def _on_message(self, message: Any) -> None:
-        changes = (
-            types.ToolListChangedNotification,
-            types.PromptListChangedNotification,
-            types.ResourceListChangedNotification,
-        )
-        if isinstance(message, changes):
+        if isinstance(message, _LIST_CHANGES):
             self._changed.set()
         elif isinstance(message, Exception):
             self._log(f"transport: {message}")

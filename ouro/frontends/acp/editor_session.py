@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from acp import Client
 from acp import schema as acp
@@ -210,9 +210,13 @@ class EditorSession(TurnObserver):
 
     async def _ask_permission(self, asked: events.PermissionAsked) -> None:
         permit = events.Permit("no", REFUSED)
-        options = [_option("yes", "Allow once", "allow_once"), _option("no", "Reject", "reject_once")]
-        if asked.rule:
-            options.insert(1, _option("always", f"Always allow {asked.rule}", "allow_always"))
+        options = [
+            acp.PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
+            acp.PermissionOption(option_id="always", name=f"Always allow {asked.rule}", kind="allow_always"),
+            acp.PermissionOption(option_id="no", name="Reject", kind="reject_once"),
+        ]
+        if not asked.rule:
+            del options[1]
         try:
             call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
             chosen = await self.request_choice(call, options)
@@ -258,11 +262,6 @@ class EditorSession(TurnObserver):
                 return  # the client is gone: the end of its input closes the sessions
             finally:
                 self._outgoing.task_done()
-
-
-def _option(option_id: str, name: str, kind: str) -> acp.PermissionOption:
-    assert kind in get_args(acp.PermissionOptionKind)
-    return acp.PermissionOption(option_id=option_id, name=name, kind=cast("Any", kind))
 
 
 def _text_of(question: Question) -> str:
