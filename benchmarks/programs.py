@@ -11,7 +11,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
 MCP_SERVER = Path(__file__).parents[1] / "tests" / "fakes" / "mcp_stdio_server.py"
 
 
