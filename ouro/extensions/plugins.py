@@ -130,6 +130,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         name = name.removesuffix(".git")
         if not _NAME.fullmatch(name):
             raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
+        _check(folder)  # first: nothing may be copied through a link that leads out
         _gather(folder, manifest)
         _check(folder)
         if not list(describe_plugin(folder)):
@@ -216,7 +217,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Copy commands, skills and agents that the manifest names elsewhere to where they are looked for."""
+    """Copy commands, skills and agents that the manifest names elsewhere to where they are looked for; no links."""
+
+    def links(parent: str, names: list[str]) -> list[str]:
+        return [name for name in names if (Path(parent) / name).is_symlink()]
+
     for kind in FILE_KINDS:
         named, target = manifest.get(kind, []), folder / kind
         for name in map(str, named if isinstance(named, list) else [named]):
@@ -228,7 +233,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
             try:
                 if path.is_dir():
                     is_one = kind == "skills" and (path / "SKILL.md").exists()
-                    shutil.copytree(path, target / path.name if is_one else target, symlinks=True, dirs_exist_ok=True)
+                    shutil.copytree(path, target / path.name if is_one else target, ignore=links, dirs_exist_ok=True)
                 else:
                     target.mkdir(exist_ok=True)
                     shutil.copy2(path, target / path.name)

@@ -174,6 +174,24 @@ def test_what_the_manifest_names_elsewhere_is_found(plugin, tmp_path, capsys):
     assert "review: is up to date" in capsys.readouterr().out
 
 
+def test_f1_what_the_manifest_names_is_not_copied_through_a_link(plugin, tmp_path):
+    """Of two that are merged, the first has a link that leads out only from where it would be."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (plugin / "agents/strict.md").unlink()
+    (plugin / "agents").rmdir()
+    (plugin / "agents").symlink_to(outside)
+    write(plugin / "one/two/three/a.md", "A.")
+    (plugin / "one/two/three/link").symlink_to("../../../commands")
+    write(plugin / "other/link/evil.md", "Evil.")
+    named = {"agents": "other/link/evil.md", "commands": ["one/two/three", "other"]}
+    write(plugin / ".claude-plugin/plugin.json", json.dumps({"name": "review", **named}))
+    assert main(["plugin", "add", str(plugin), "--yes"]) == 0
+    assert list(outside.iterdir()) == []
+    assert not (plugin_folder("review") / "commands/link").is_symlink()
+    assert (plugin_folder("review") / "commands/link/evil.md").exists()
+
+
 def test_a_broken_list_of_plugins_is_a_notice(home, tmp_path):
     write(home / ".ouro/plugins/plugins.json", "{")
     found, problems = find_files("commands", tmp_path, trusted=False)
