@@ -392,9 +392,8 @@ class _SessionBuilder:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
         ask_user, hooks = self.hooks.asking(self.tasks.ask_user), self.hooks.tools(bench.cwd)
         runner = ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
-        prompt = self.extensions.system_prompt
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
-        return Requests("\n\n".join(filter(None, (prompt, block))), runner)
+        return Requests(self.extensions.system_prompt, runner, block)
 
     @cached_property
     def sent_context(self) -> SentContext:

@@ -2,21 +2,29 @@
 
 python -m benchmarks.memory_in_use                           captured and delivered, with a scripted classifier
 python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--held-out] [--story queue]
+                                   [--results FILE]          stories whose results are in the file are not run again
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.memory_in_use.run import Outcome, run_story, scripted
 from benchmarks.memory_in_use.stories import HELD_OUT, VISIBLE
 from ouro.llm import Catalog, Model, read_models_file
+from ouro.memory.long_term.recall import turn_recall
+
+_FOLDER = Path(tempfile.gettempdir()) / "ouro-memory-in-use"
+"""The same for all stories: a local server reads the prompt, which names it, from its cache."""
 
 
 def main() -> None:
@@ -26,6 +34,7 @@ def main() -> None:
     parser.add_argument("--models-file", type=Path)
     parser.add_argument("--held-out", action="store_true", help="the stories that nothing is tuned on")
     parser.add_argument("--story", default="", help="only this one")
+    parser.add_argument("--results", type=Path, help="a JSON line for each story; those in it are not run again")
     args = parser.parse_args()
     make: Callable[[], Model] = scripted
     if args.model:
@@ -34,13 +43,23 @@ def main() -> None:
         def make() -> Model:
             return catalog.make(args.model)
 
+    # Beside a model on the same cores; whether memory is found is measured here, not how fast.
+    turn_recall.LOCAL_TIMEOUT = turn_recall.INDEX_TIMEOUT = turn_recall.VECTOR_TIMEOUT = 30.0
+    lines = args.results.read_text().splitlines() if args.results and args.results.exists() else []
+    known = {fields.pop("story"): Outcome(**fields) for fields in map(json.loads, lines)}
     stories = [story for story in (HELD_OUT if args.held_out else VISIBLE) if args.story in ("", story.name)]
     print("captured delivered elsewhere applied contradicted   capture  tokens")
     outcomes: list[Outcome] = []
     for story in stories:
-        with tempfile.TemporaryDirectory(prefix="ouro-story-") as folder:
-            os.environ["HOME"] = folder
-            found = asyncio.run(run_story(story, make, Path(folder)))
+        found = known.get(story.name)
+        if found is None:
+            shutil.rmtree(_FOLDER, ignore_errors=True)
+            _FOLDER.mkdir()
+            os.environ["HOME"] = str(_FOLDER)
+            found = asyncio.run(run_story(story, make, _FOLDER))
+            if args.results:
+                with args.results.open("a") as file:
+                    file.write(json.dumps({"story": story.name, **asdict(found)}) + "\n")
         outcomes.append(found)
         marks = (found.captured, found.delivered, found.delivered_elsewhere, found.applied, found.contradicted)
         print("".join(f"{'yes' if mark else '–':>9}" for mark in marks), end="")
@@ -48,7 +67,7 @@ def main() -> None:
     report(outcomes, args.model or "a scripted classifier")
 
 
-def report(outcomes: list[Outcome], model: str) -> None:
+def report(outcomes: Sequence[Outcome], model: str) -> None:
     """The shares, with the model and the date."""
     count = len(outcomes)
     delivered = [found for found in outcomes if found.delivered]

@@ -14,15 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.memory_in_use.stories import Story
+from ouro.agent.instructions import system_prompt
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Replied, UsageUpdated
-from ouro.llm import Chunk, Model, ModelSpec, ScriptedModel
+from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, TextChunk
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session
 from ouro.utils.runtime import get_home
 
 _BEFORE = re.compile(r"^\|?\s*before \(.*$", re.MULTILINE)
 """An earlier version of a note, marked as such: it is delivered, but not as what holds."""
+_PROMPT = system_prompt(())[:40]
+"""The begin of a turn's request; tools may be described in the text."""
+_SETTINGS = """\
+memory: {cadence_turns: 1}
+sessions: {titles: false, summaries: false}
+limits: {max_turns: 4}
+"""
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,20 @@ class Outcome:
     capture_seconds: float
     tokens: int
     """Of the request with the question."""
+    kept: str = ""
+    """What is in memory."""
+    answer: str = ""
 
 
 class Recording:
-    """A model that remembers the messages of its last request with tools: a turn's."""
+    """A model that remembers the messages of its last request with tools: a turn's.
 
-    def __init__(self, model: Any) -> None:
+    With an `answer` a turn is not asked of the model: only what works in the background is.
+    """
+
+    def __init__(self, model: Any, answer: str = "") -> None:
         self._model = model
+        self._answer = answer
         self.spec = model.spec
         self.last: Sequence[Message] = ()
 
@@ -54,8 +69,12 @@ class Recording:
         return self._model.constrained(schema) if hasattr(self._model, "constrained") else self._model
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> AsyncGenerator[Chunk, None]:
-        if tools:
+        if messages[0].text.startswith(_PROMPT):
             self.last = tuple(messages)
+            if self._answer:
+                yield TextChunk(self._answer)
+                yield EndChunk("stop")
+                return
         async with aclosing(self._model.stream(messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -65,8 +84,8 @@ class Recording:
 
     @property
     def sent(self) -> str:
-        """The system prompt, and what went with the last message; not what the user said."""
-        texts = [part.text for message in self.last[-1:] for part in message.parts_of(Context)]
+        """The system prompt, and what went with the messages; not what the user said."""
+        texts = [part.text for message in self.last for part in message.parts_of(Context)]
         whole = "\n".join([*(message.text for message in self.last if message.role == "system"), *texts])
         return _BEFORE.sub("", whole)
 
@@ -84,16 +103,22 @@ def scripted() -> Model:
 
 
 async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Outcome:
-    """The outcome of a story, in a new repository in `folder`; the home of the process is used."""
+    """The outcome of a story, in a new repository in `folder`; the home of the process is used.
+
+    The model is asked what works in the background, and the question; other turns are answered "Ok.", as what it says
+    in them is not looked at.
+    """
     repository = folder / "project"
     repository.mkdir()
     (repository / "README.md").write_text("# shop\n")
     subprocess.run("git init -q && git add -A", shell=True, cwd=repository, check=True)
     get_home().mkdir(mode=0o700, exist_ok=True)
-    (get_home() / "config.yaml").write_text("memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n")
-    seconds = [(await play_turn(repository, make(), said)).capture_seconds for said in story.said]
-    kept = "\n".join(path.read_text() for path in _files(repository))
-    asked, other = [await play_turn(repository, make(), text) for text in (story.question, story.other)]
+    (get_home() / "config.yaml").write_text(_SETTINGS)
+    (get_home() / "mark.key").write_bytes(bytes(32))  # in the prompt: a server has it in its cache
+    seconds = [(await play_turn(repository, make(), said, "Ok.")).capture_seconds for said in story.said]
+    kept = "\n".join(f"{path.parent.name}/{path.name}: {path.read_text()}" for path in _files(repository))
+    asked = await play_turn(repository, make(), story.question)
+    other = await play_turn(repository, make(), story.other, "Ok.")
     has_outdated = bool(story.outdated and re.search(story.outdated, asked.sent))
     return Outcome(
         captured=bool(re.search(story.wanted, kept)),
@@ -103,6 +128,8 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
         contradicted=bool(story.outdated and re.search(story.outdated, asked.answer)),
         capture_seconds=max(seconds),
         tokens=asked.tokens,
+        kept=kept,
+        answer=asked.answer,
     )
 
 
@@ -117,9 +144,9 @@ class PlayedTurn:
     """The entries that went to the model: of the core, and recalled ones."""
 
 
-async def play_turn(repository: Path, model: Model, text: str) -> PlayedTurn:
+async def play_turn(repository: Path, model: Model, text: str, answer: str = "") -> PlayedTurn:
     """One turn of a new session, up to the end of capture."""
-    recording = Recording(model)
+    recording = Recording(model, answer)
     options = Options(repository, ready_model=recording, trust=True, captures=True, mode="auto")
     session: Session = await opener(options)(OpenRequest())
     events = [event async for event in session.send(text)]

@@ -10,7 +10,7 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.errors import ToolError
 from ouro.llm import Model, ToolSpec
 from ouro.memory.tokens import estimate
-from ouro.messages import Message, ToolReply, system
+from ouro.messages import Message, Text, ToolReply
 from ouro.safety import Effect
 
 
@@ -19,9 +19,15 @@ class Requests(msgspec.Struct, frozen=True):
 
     instructions: str
     tools: ToolRunner
+    memory: str = ""
+    """A part of its own behind the instructions: it changes more often."""
+
+    @property
+    def prompt(self) -> Message:
+        return Message("system", tuple(Text(text) for text in (self.instructions, self.memory) if text))
 
     def messages(self, sent: Sequence[Message]) -> list[Message]:
-        return [system(self.instructions), *sent]
+        return [self.prompt, *sent]
 
     def specs(self, model: Model) -> tuple[ToolSpec, ...]:
         """The tools for this model: with the edit tool that it was trained on."""
@@ -30,7 +36,7 @@ class Requests(msgspec.Struct, frozen=True):
     def sizes(self, model: Model) -> tuple[int, int]:
         """About how many tokens the system prompt and the tools are."""
         tools = sum(estimate(f"{spec.name}{spec.description}{spec.parameters}") for spec in self.specs(model))
-        return estimate(self.instructions), tools
+        return estimate(self.prompt.text), tools
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
         """The files that the calls in `messages` changed or read, in order, as list items."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ouro.llm.model import ToolSpec
-from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply, system
+from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply
 
 _OPENERS = (
     '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<function=",
@@ -32,8 +32,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
     "object": (dict,), "null": (type(None),),
 }  # fmt: skip
-_HOW = """
-
+_HOW = """\
 # Tools
 To use a tool, answer with one JSON object and nothing after it:
 {"name": "<tool>", "arguments": {"<argument>": <value>}}
@@ -60,12 +59,13 @@ def calls_in_text(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message])
 
 def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
     """The messages for a model that is given no tools: they are described in the prompt, calls and results are text."""
-    described = _HOW + "\n".join(map(_described, tools))
+    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, tools))),)
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
-            sent.append(system(message.text + described))
-            described = ""
+            # Memory, which is the last part, changes more often than the tools: a server has the rest in its cache.
+            sent.append(Message("system", (*message.parts[:1], *described, *message.parts[1:])))
+            described = ()
         elif message.role == "tool":
             results = "\n".join(f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply))
             sent.append(Message("user", (Text(results),)))

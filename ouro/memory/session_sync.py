@@ -33,7 +33,7 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_file import replace as replace_file
-from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, folder_names
+from ouro.memory.sessions.session_folders import OUTPUTS, SUBAGENTS, SessionFolders, folder_names
 from ouro.memory.sessions.session_reader import read_header
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
@@ -48,7 +48,11 @@ _TRIES = 5
 _STATE = "sessions"
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 _OUTPUT = re.compile(r"[0-9a-f]{32}\.[a-z0-9]{1,8}")
-_CHUNK_NAME = re.compile(r"\d{6}-[0-9a-f]{16}")
+_PATH = re.compile(
+    rf"s/(?:(?P<parent>{_ID.pattern})/{SUBAGENTS}/)?(?P<id>{_ID.pattern})"
+    rf"/(?P<kind>header|chunks/\d{{6}}-[0-9a-f]{{16}}|{OUTPUTS}/{_OUTPUT.pattern})"
+)
+"""On the branch."""
 _HEADER_WITHIN = 1 << 20
 _GIT_TIMEOUT = 5
 Progress = Callable[[str], None]
@@ -88,6 +92,21 @@ class _Local(msgspec.Struct, frozen=True):
     mark: tuple[int, int]
     begin: int
     end: int
+    parent: str = ""
+    """Of a subagent: the session."""
+
+    @classmethod
+    def read(cls, folder: Path, parent: str = "") -> tuple[str, _Local] | None:
+        """The id of the session in a folder, and its file; None for a copy made by hand, or one of a newer ouro."""
+        try:
+            header, mark = read_header(folder), _mark_of(folder)
+            with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+                first = split(read_range(descriptor, 0, _HEADER_WITHIN))[0][0]
+                end, _ = end_of_whole(descriptor)
+        except (SessionError, OSError, IndexError):
+            return None  # a new session without a file yet, or a damaged one
+        is_known = _ID.fullmatch(header.id) and header.format <= FORMAT
+        return (header.id, cls(folder, mark, first.offset + first.size, end, parent)) if is_known else None
 
     def body(self) -> bytes:
         """Its records without the header and without an incomplete last one."""
@@ -98,6 +117,7 @@ class _Local(msgspec.Struct, frozen=True):
 class _Theirs(msgspec.Struct):
     """A session on the branch: path -> blob."""
 
+    parent: str = ""
     header: dict[str, str] = {}
     chunks: dict[str, str] = {}
     outputs: dict[str, str] = {}
@@ -111,6 +131,8 @@ class _Outgoing(msgspec.Struct, frozen=True):
     """What is new here of a session: changes of the branch (None: remove), and the state once they are pushed."""
 
     session_id: str
+    reported: str
+    """The session; of a subagent that of its parent."""
     changes: dict[str, bytes | None]
     state: SyncedSession
 
@@ -126,7 +148,7 @@ class SessionSync:
     """
 
     def __init__(self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress) -> None:
-        self._folders = SessionFolders(root)
+        self._root = root
         self._remote = remote
         self._projects = projects
         self._progress = progress
@@ -134,7 +156,8 @@ class SessionSync:
         self._sent: dict[str, None] = {}
         self._received: dict[str, None] = {}
         self._forks: list[str] = []
-        self._skipped: dict[str, None] = {}
+        self._skipped: dict[str, str] = {}
+        """By id; the reported one."""
         self._bytes = 0
 
     def run(self, *, encrypt: bool) -> SessionSyncReport:
@@ -150,14 +173,20 @@ class SessionSync:
                 theirs = _by_session(self._remote.fetch(encrypt=encrypt))
                 if self._send(self._merged(theirs)):
                     self._remote.repository.save_state(_STATE, self._state)
-                    names = (tuple(self._sent), tuple(self._received), tuple(self._forks), tuple(self._skipped))
+                    skipped = tuple(dict.fromkeys(self._skipped.values()))
+                    names = (tuple(self._sent), tuple(self._received), tuple(self._forks), skipped)
                     return SessionSyncReport(*names, self._bytes)
         raise SessionError("Other machines kept pushing: not all sessions are sent.", "Try again.")
 
     def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
         """Take what is new there; yields what is new here."""
-        for session_id in sorted(theirs.keys() - self._local().keys() - self._state.sessions.keys()):
-            self._try(session_id, partial(self._create, session_id, theirs[session_id]))
+        for is_child in (False, True):
+            here = self._local()
+            for session_id in sorted(theirs.keys() - here.keys() - self._state.sessions.keys()):
+                other = theirs[session_id]
+                if bool(other.parent) == is_child and (not is_child or other.parent in here):
+                    root = here[other.parent].folder / SUBAGENTS if is_child else self._root
+                    self._try(session_id, other.parent, partial(self._create, session_id, other, root))
         here = self._local()
         for session_id, local in here.items():
             other, base = theirs.get(session_id, _Theirs()), self._state.sessions.get(session_id)
@@ -168,12 +197,12 @@ class SessionSync:
                 if not is_same:
                     yield from self._grown(session_id, local, other, base)
             elif is_same:
-                self._try(session_id, partial(self._take, session_id, local, other))
+                self._try(session_id, local.parent, partial(self._take, session_id, local, other))
             else:
                 yield from self._joined(session_id, local, other)
-        here = self._local()
-        for session_id in (item for item in self._forks if item not in self._state.sessions):
-            yield self._outgoing(session_id, here[session_id], _Theirs(), here[session_id].body())
+        for session_id, fork in self._local().items():
+            if session_id not in here:
+                yield self._outgoing(session_id, fork, _Theirs(), fork.body())
 
     def _grown(self, session_id: str, local: _Local, other: _Theirs, base: SyncedSession) -> Iterator[_Outgoing]:
         """What was added here; all of it where the file was edited before that."""
@@ -195,15 +224,16 @@ class SessionSync:
             else:
                 self._state.sessions[session_id] = synced
         elif theirs.startswith(body):
-            self._try(session_id, partial(self._take, session_id, local, other))
+            self._try(session_id, local.parent, partial(self._take, session_id, local, other))
         else:
-            self._try(session_id, partial(self._fork, session_id, local, other, body))
+            self._try(session_id, local.parent, partial(self._fork, session_id, local, other, body))
 
     def _outgoing(
         self, session_id: str, local: _Local, other: _Theirs, body: bytes, base: SyncedSession | None = None
     ) -> _Outgoing:
         """The records behind `base` as new chunks; without it all of them, in place of those that are there."""
-        place, names = f"s/{session_id}", list(base.chunks if base else ())
+        parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(base.chunks if base else ())
+        place = f"s/{parent}{session_id}"
         changes: dict[str, bytes | None] = {} if base else dict.fromkeys(other.chunks)
         if base is None:
             changes[f"{place}/header"] = self._remote.sealed(f"{place}/header", self._header_text(local))
@@ -213,10 +243,11 @@ class SessionSync:
             names.append(chunk_name(number, data))
             changes[f"{place}/chunks/{names[-1]}"] = data
         for file in sorted((local.folder / OUTPUTS).glob("*")):
-            path = f"{place}/outputs/{file.name}"
+            path = f"{place}/{OUTPUTS}/{file.name}"
             if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
                 changes[path] = self._remote.sealed(path, file.read_bytes())
-        return _Outgoing(session_id, changes, SyncedSession(tuple(names), len(body), _digest(body), local.mark))
+        state = SyncedSession(tuple(names), len(body), _digest(body), local.mark)
+        return _Outgoing(session_id, local.parent or session_id, changes, state)
 
     def _send(self, found: Iterator[_Outgoing]) -> bool:
         """Push in batches; False where another machine has pushed meanwhile."""
@@ -238,27 +269,27 @@ class SessionSync:
             return False
         for item in batch:
             self._state.sessions[item.session_id] = item.state
-            self._sent[item.session_id] = None
+            self._sent[item.reported] = None
         self._bytes += size
         self._remote.repository.save_state(_STATE, self._state)
         return True
 
-    def _try(self, session_id: str, take: Callable[[], None]) -> None:
+    def _try(self, session_id: str, parent: str, take: Callable[[], None]) -> None:
         """Change a session here; one that is open, or cannot be read, is left out and reported."""
         try:
             take()
         except (SessionError, BadRecordError, OSError, ValueError) as error:
             log.warning("sync of session %s: %s", session_id, error)
-            self._skipped[session_id] = None
+            self._skipped[session_id] = parent or session_id
         else:
             self._skipped.pop(session_id, None)
-            self._received[session_id] = None
+            self._received[parent or session_id] = None
             self._remote.repository.save_state(_STATE, self._state)
 
-    def _create(self, session_id: str, other: _Theirs) -> None:
+    def _create(self, session_id: str, other: _Theirs, root: Path) -> None:
         header = self._header(session_id, other)
-        self._write_new(header, self._body(other), self._remote.read(other.outputs))
-        self._note(session_id, other, self._local()[session_id])
+        folder = self._write_new(root, header, self._body(other), self._remote.read(other.outputs))
+        self._note(session_id, other, folder)
 
     def _take(self, session_id: str, local: _Local, other: _Theirs) -> None:
         """Append what is new there; replace the file where it was edited there."""
@@ -278,7 +309,7 @@ class SessionSync:
             _write_outputs(local.folder, self._remote.read(other.outputs))
         finally:
             lock.release()
-        self._note(session_id, other, self._local()[session_id])
+        self._note(session_id, other, local.folder)
 
     def _added(self, session_id: str, local: _Local, other: _Theirs) -> bytes | None:
         """What is to be appended here; None where the file has to be replaced."""
@@ -297,22 +328,28 @@ class SessionSync:
         last = max(map(number_of, split(body)[0]), default=0)
         fork = as_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
-        self._write_new(header, body + fork, outputs)
-        self._forks.append(header.id)
+        self._write_new(local.folder.parent, header, body + fork, outputs)
+        self._forks += [] if local.parent else [header.id]
         self._take(session_id, local, other)
 
-    def _write_new(self, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> None:
-        unfinished, final = self._folders.make_unfinished(header)
+    def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
+        """Returns its folder."""
+        folders = SessionFolders(root)
+        unfinished, final = folders.make_unfinished(header)
         try:
             replace_file(unfinished, FILE_NAME, as_record(dump(header_data(header))) + body)
             _write_outputs(unfinished, outputs)
-            self._folders.finish(unfinished, final)
+            folders.finish(unfinished, final)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
+        return final
 
-    def _note(self, session_id: str, other: _Theirs, local: _Local) -> None:
-        body = local.body()
+    def _note(self, session_id: str, other: _Theirs, folder: Path) -> None:
+        found = _Local.read(folder)
+        if found is None:
+            raise SessionError("What was received cannot be read.")
+        local, body = found[1], found[1].body()
         self._state.sessions[session_id] = SyncedSession(other.names, len(body), _digest(body), local.mark)
 
     def _body(self, other: _Theirs, first: int = 0) -> bytes:
@@ -324,19 +361,14 @@ class SessionSync:
         return body
 
     def _local(self) -> dict[str, _Local]:
-        """Id -> file of the sessions here, without copies made by hand and those of a newer ouro."""
+        """Id -> file of the sessions here, and of their subagents."""
         found: dict[str, _Local] = {}
-        for name in sorted(folder_names(self._folders.root)):
-            folder = self._folders.root / name
-            try:
-                header, mark = read_header(folder), _mark_of(folder)
-                with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-                    first = split(read_range(descriptor, 0, _HEADER_WITHIN))[0][0]
-                    end, _ = end_of_whole(descriptor)
-            except (SessionError, OSError, IndexError):
-                continue  # a new session without a file yet, or a damaged one
-            if _ID.fullmatch(header.id) and header.format <= FORMAT:
-                found.setdefault(header.id, _Local(folder, mark, first.offset + first.size, end))
+        for name in sorted(folder_names(self._root)):
+            if session := _Local.read(self._root / name):
+                found.setdefault(*session)
+                place = self._root / name / SUBAGENTS
+                children = (_Local.read(place / child, session[0]) for child in sorted(folder_names(place)))
+                found |= {child_id: child for child_id, child in filter(None, children) if child_id not in found}
         return found
 
     def _header_text(self, local: _Local) -> bytes:
@@ -363,13 +395,11 @@ class SessionSync:
 def _by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
     found: dict[str, _Theirs] = {}
     for path, blob in sorted(tree.items()):
-        match path.split("/"):
-            case ["s", session_id, "header"] if _ID.fullmatch(session_id):
-                found.setdefault(session_id, _Theirs()).header[path] = blob
-            case ["s", session_id, "chunks", name] if _ID.fullmatch(session_id) and _CHUNK_NAME.fullmatch(name):
-                found.setdefault(session_id, _Theirs()).chunks[path] = blob
-            case ["s", session_id, "outputs", name] if _ID.fullmatch(session_id) and _OUTPUT.fullmatch(name):
-                found.setdefault(session_id, _Theirs()).outputs[path] = blob
+        if named := _PATH.fullmatch(path):
+            theirs = found.setdefault(named["id"], _Theirs(named["parent"] or ""))
+            kinds = {"header": theirs.header, "chunks": theirs.chunks, OUTPUTS: theirs.outputs}
+            if theirs.parent == (named["parent"] or ""):
+                kinds[named["kind"].partition("/")[0]][path] = blob
     return {session_id: theirs for session_id, theirs in found.items() if theirs.header}
 
 

@@ -263,7 +263,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return self.compactor.memory.transcript
 
     def _estimates(self) -> Mapping[str, int]:
-        sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.requests.instructions)}
+        sizes = {name: estimate(text) for name, text in prompt_parts(self.compactor.requests.prompt.text)}
         sizes["tools"] = self.compactor.requests.sizes(self.compactor.models()[0])[1]
         compaction = self.compactor.memory.transcript.compaction
         sizes["summary"] = estimate(compaction.summary) if compaction else 0

@@ -1,4 +1,4 @@
-"""Sessions of two machines over a real git remote."""
+"""Sessions of two machines over a real git remote (S21)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ouro.errors import UsageError
 from ouro.memory.manager import MemoryManager
 from ouro.memory.session_remote import SessionRemote
 from ouro.memory.session_sync import SessionSync
+from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -110,6 +111,31 @@ async def test_what_was_said_on_both_machines_becomes_a_fork(machines):
     assert one.sync().sent == two.sync().sent == ()
 
 
+async def test_what_a_subagent_said_travels_with_its_session(machines):
+    one, two = machines
+    session = await one.start("first")
+    [folder] = (one.root / "sessions").iterdir()
+    subagents = YamlFileMemoryStore(folder / SUBAGENTS)
+    child = MemoryManager.start(subagents, project=str(one.project), model="m")
+    await child.add(user("find the parser"))
+    await child.add(assistant("", ToolCall("c", "read", {})))
+    await child.add(tool(ToolReply("c", "read", LONG)))
+    assert one.sync(encrypt=True).sent == (session,)
+    (two.root / "sessions.key").write_bytes((one.root / "sessions.key").read_bytes())
+    assert two.sync().received == (session,)
+    await child.add(assistant("in parser.py"))
+    await child.close()
+    assert (one.sync().sent, two.sync().received) == ((session,), (session,))
+    assert set(await two.infos()) == {session}
+    [there] = (two.root / "sessions").glob("2*")
+    loaded = await MemoryManager.resume(
+        YamlFileMemoryStore(there / SUBAGENTS), child.session_id, project="", read_only=True
+    )
+    assert loaded.messages() == child.messages()
+    await two.store.delete_session(session)
+    assert (one.sync().received, two.sync().received, set(await two.infos())) == ((), (), set())
+
+
 async def test_two_machines_that_push_at_once_both_arrive(machines, monkeypatch):
     one, two = machines
     first, second = await one.start("on one"), await two.start("on two")
@@ -192,7 +218,7 @@ async def test_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
     one.sync()
     git(tmp_path, "clone", "-q", "-b", "ouro-sessions", str(remote), "clone")
     clone = tmp_path / "clone"
-    renamed, cut = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "12")
+    renamed, cut, lost = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "123")
     header = (clone / f"s/{session}/header").read_text()
     [chunk] = (clone / f"s/{session}/chunks").iterdir()
     for name, text in {
@@ -202,6 +228,10 @@ async def test_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
         f"s/{cut}/header": header.replace(session, cut),
         f"s/{cut}/chunks/000000-0123456789abcdef": "---\nmessage: 1\nrole: user\ntext: cut",
         f"s/{session}/outputs/evil": "x",
+        f"s/{session}/subagents/..%2f/header": header,
+        f"s/{cut}/subagents/{renamed}/header": header,
+        f"s/{session}/subagents/{lost}/header": header.replace(session, lost).replace("/work", "/etc"),
+        f"s/{session}/subagents/{session}/header": header,
     }.items():
         path = clone / name
         path.parent.mkdir(parents=True, exist_ok=True)
