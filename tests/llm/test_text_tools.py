@@ -116,4 +116,7 @@ async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_
     call = Message("assistant", (ToolCall("1", "read", {"path": "a"}),))
     sent = with_text_tools([system("s"), user("go"), call, Message("tool", (ToolReply("1", "read", "x = 1"),))], [READ])
     assert [message.role for message in sent] == ["system", "user", "assistant", "user"]
+    prompt = with_text_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[0].text
+    assert prompt.startswith("how to work\n\n# Tools\n")
+    assert prompt.endswith("\n\nmemory")
     assert (sent[2].text, sent[3].text) == ('{"name": "read", "arguments": {"path": "a"}}', "Result of read:\nx = 1")
