@@ -20,7 +20,7 @@ _MIN_COPY = 0.75
 _WRONG = r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
 _MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
 _INTRODUCTION = re.compile(
-    rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|hold\ on|not\ quite|{_WRONG}
+    rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|by\ the\ way|btw|fyi|hold\ on|not\ quite|{_WRONG}
     |you(?:['’]re|\ are)\ wrong|{_MINDS}|(?:please\ )?(?:remember|note)(?:\ that|\ this)?)\b\s*
     (?:[,;:.!—–-]+\s*|(?=that\b)))+""",
     re.IGNORECASE | re.VERBOSE,

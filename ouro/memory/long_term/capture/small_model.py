@@ -47,7 +47,7 @@ _TASK = re.compile(
 )
 _LASTS = re.compile(
     r"\b(?:always|never|each time|whenever|from now on|in future|by default|prefer|remember|my name is"
-    r"|(?:we|I)(?:['’]ve| have)? (?:decided|chose|agreed)|in general|we use)\b",
+    r"|(?:we|I)(?:['’]ve| have)? (?:decided|chose|agreed)|in general|we use|(?:is|are) (?:called|named))\b",
     re.IGNORECASE,
 )
 """Words of a statement that holds beyond the task of the moment: no model is asked."""
