@@ -136,7 +136,7 @@ async def test_what_a_subagent_said_travels_with_its_session(machines):
     assert (one.sync().received, two.sync().received, set(await two.infos())) == ((), (), set())
 
 
-async def test_two_machines_that_push_at_once_both_arrive(machines, monkeypatch):
+async def test_s21_two_machines_that_push_at_once_both_arrive(machines, monkeypatch):
     one, two = machines
     first, second = await one.start("on one"), await two.start("on two")
     push, others = SessionRemote.push, [two]
@@ -184,7 +184,7 @@ async def test_an_edited_file_replaces_the_one_that_was_not_changed(machines):
     assert await two.said(session) == ["first", "second"]
 
 
-async def test_an_encrypted_remote_holds_no_words_and_opens_only_with_the_key(machines, remote):
+async def test_s21_an_encrypted_remote_holds_no_words_and_opens_only_with_the_key(machines, remote):
     one, two = machines
     session = await one.start("the heron flies")
     one.sync(encrypt=True)
@@ -212,7 +212,7 @@ async def test_an_encrypted_remote_holds_no_words_and_opens_only_with_the_key(ma
         one.sync()
 
 
-async def test_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
+async def test_s21_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_path):
     one, two = machines
     session = await one.start("first")
     one.sync()

@@ -153,6 +153,17 @@ async def test_an_answer_that_cannot_be_used_leaves_all_as_it_was(bench, answer)
     assert bench.stores["repo"].get_current_head() == head
 
 
+async def test_a_merged_note_has_the_names_of_the_latest_one(bench):
+    latest = "Run the tests of this project with `pytest -q -x`."
+    bench.keep(note(1, ONE), note(2, latest))
+    unchanged = json.dumps({"op": "supersede", "target": 1, "text": ONE})
+    for answer in (MERGED, unchanged):
+        (done,) = await bench.merge(answer, every=True)
+        assert (done.written, done.reason) == (None, "the answer could not be used")
+    (done,) = await bench.merge(MERGED.replace("pytest -q", "`pytest -q -x`"), every=True)
+    assert (done.reason, set(bench.texts())) == ("", {latest})
+
+
 async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_next_time(bench, monkeypatch):
     bench.keep(note(1, ONE), note(2, TWO))
     with pytest.raises(ModelError):
