@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-import msgspec
-
 from ouro.safety.shell.command import Command, Redirect, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern, written_paths
@@ -53,22 +51,15 @@ _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
 
-class FinalCommand(msgspec.Struct, frozen=True):
-    """Words that a command begins with, ignoring options between them, and the options that make it irreversible."""
-
-    words: str
-    options: tuple[str, ...]
-    reason: str
-
-
 @cache
-def _final_commands() -> tuple[FinalCommand, ...]:
+def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    """The rows of the table: words that a command begins with, ignoring options between them; options; what it does."""
     found = []
     for line in re.sub(r"\n    +", " ", _FINAL).strip().splitlines()[1:]:
         commands, _, reason = line.partition(" | ")
         for texts in (command.split() for command in commands.split(",")):
             options = tuple(text for text in texts if text[0] in "-.")
-            found.append(FinalCommand(" ".join([*texts[: len(texts) - len(options)], ""]), options, reason))
+            found.append((" ".join([*texts[: len(texts) - len(options)], ""]), options, reason))
     return tuple(found)
 
 
@@ -111,9 +102,9 @@ def _final(command: Command) -> str:
         texts = texts[git_subcommand(texts)[0] :]
     operands = [text for text in texts if not text.startswith("-")]
     called = " ".join([name, *operands, ""])
-    for final in _final_commands():
-        if called.startswith(final.words) and (not final.options or _has(texts, final.options)):
-            return f"{texts[0]} {final.reason}" if name == "git" else final.reason
+    for words, options, reason in _final_commands():
+        if called.startswith(words) and (not options or _has(texts, options)):
+            return f"{texts[0]} {reason}" if name == "git" else reason
     if name == "git" and texts:
         return _git(texts[0], texts[1:])
     if name == "kill" and texts[-1:] in (["-1"], ["1"]) and texts != ["-1"]:

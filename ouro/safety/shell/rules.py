@@ -63,13 +63,6 @@ class Need(msgspec.Struct, frozen=True):
     """What is read or written; for a command that only creates files, those files."""
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """A path that a word or redirection may name."""
-
-    path: Path
-    written: bool
-
-
 def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = False) -> Decision:
     """What to do with a shell line: each command in it is judged by itself."""
     line = parse_line(text)
@@ -96,8 +89,8 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in commands])
         return Ask("it runs outside of the sandbox, with all your rights", offered)
     if policy.mode == "auto" and policy.workspace.confines():
-        for path in (item.path for item in _opened(line, places) if item.written and places.is_elsewhere(item.path)):
-            if not policy.is_free("write", Effect.WRITE, path):
+        for path, is_written in _opened(line, places):
+            if is_written and places.is_elsewhere(path) and not policy.is_free("write", Effect.WRITE, path):
                 return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
         if not (opaque or missing):
             return Allow(_limits(policy, needs))
@@ -169,14 +162,15 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
                 yield Need("read", places.workspace.shown(outside), paths=(outside,))
 
 
-def _opened(line: ShellLine, places: Places) -> Iterator[Opened]:
+def _opened(line: ShellLine, places: Places) -> Iterator[tuple[Path, bool]]:
+    """The paths that words and redirections may name, and whether they are written."""
     for redirect in line.redirects:
         if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-            yield from (Opened(path, redirect.writes) for path in places.named(redirect.target.text))
+            yield from ((path, redirect.writes) for path in places.named(redirect.target.text))
     for command in line.commands:
         if not isinstance(reading(command), tuple):
-            yield from (Opened(path, True) for word in written_paths(command) for path in places.named(word.text))
-        yield from (Opened(path, False) for word in command.arguments for path in places.of_word(word))
+            yield from ((path, True) for word in written_paths(command) for path in places.named(word.text))
+        yield from ((path, False) for word in command.arguments for path in places.of_word(word))
 
 
 # -- rules
@@ -186,12 +180,12 @@ def _denial(policy: Permissions, tool: str, line: ShellLine, places: Places) -> 
     if rule := policy.first("deny", tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
         return f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user."
     has_rules = any(policy.first("deny", effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
-    for item in _opened(line, places) if has_rules else ():
-        rule = policy.on_path("deny", "read", Effect.READ, item.path, item.path)
-        if rule is None and item.written:
-            rule = policy.on_path("deny", "write", Effect.WRITE, item.path, item.path)
+    for path, is_written in _opened(line, places) if has_rules else ():
+        rule = policy.on_path("deny", "read", Effect.READ, path, path)
+        if rule is None and is_written:
+            rule = policy.on_path("deny", "write", Effect.WRITE, path, path)
         if rule:
-            return f"The rule `deny {rule}` forbids {policy.workspace.shown(item.path)}."
+            return f"The rule `deny {rule}` forbids {policy.workspace.shown(path)}."
     return ""
 
 
