@@ -70,7 +70,7 @@ async def _of_subagents(context: ActionContext) -> tuple[int, Usage] | None:
 
 
 def _share(what: str, used: Usage) -> str:
-    cost = UNKNOWN if used.cost is None else f"${used.cost:.4f}"
+    cost = f"cost {UNKNOWN}" if used.cost is None else f"${used.cost:.4f}"
     return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
 
 

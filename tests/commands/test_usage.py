@@ -46,7 +46,7 @@ async def test_calls_that_are_no_turns_are_apart():
     text = await shown(SpendingReport((UsagePeriod("session", (one,)),), (), beside))
     assert [line for line in text.splitlines() if line.startswith("Of this")] == [
         "Of this session: 2 calls for capture, 1,200 tokens read, 30 written, $0.1000",
-        "Of this session: 1 call for title, 90 tokens read, 5 written, unknown",
+        "Of this session: 1 call for title, 90 tokens read, 5 written, cost unknown",
     ]
 
 

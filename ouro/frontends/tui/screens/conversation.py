@@ -275,8 +275,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     def queue_changed(self) -> None:
         waiting, steering = self.turns.waiting, self.turns.steering
-        self.transcript.set_queued(steering, waiting[len(steering) :])
-        self.status.queued = len(waiting)
+        queued = waiting[len(steering) :]
+        self.transcript.set_queued(steering, queued)
+        self.status.queued = len(queued)
 
     def on_mount(self) -> None:
         self.set_interval(JOBS_INTERVAL, self._watch_jobs)
