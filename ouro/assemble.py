@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast, get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor
@@ -184,8 +184,7 @@ def _memory_stores(ground: Ground, mask: SecretMask) -> list[GitMemoryStore]:
     return memory_stores(settings, find_root(options.cwd) if ground.trusted else None, mask.kind_of_secret)
 
 
-@dataclass
-class _SessionBuilder:
+class _SessionBuilder(msgspec.Struct, dict=True):
     """Constructs the objects of one session: each once, when another one first needs it."""
 
     ground: Ground
@@ -232,9 +231,12 @@ class _SessionBuilder:
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
             self.tasks.start("plan", plan_once_read(self.plan, self.transcript, self.tasks.emit))
-        self.tasks.start("orphans", tell_orphans(self.tasks.warn, self.root))
+        self.tasks.start("warm", self._warm())
+
+    async def _warm(self) -> None:
         if isinstance(model := self.models.current()[0], Warmable):
-            self.tasks.start("warm", model.warm())
+            await model.warm()
+        await tell_orphans(self.tasks.warn, self.root)  # looks at every process: not while the request is made
 
     @cached_property
     def models(self) -> ModelSource:

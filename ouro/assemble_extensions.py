@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
@@ -72,8 +73,7 @@ def find_hooks(
     return load_hooks(settings.hooks, project_hooks(root) if trusted else (), claude)
 
 
-@dataclass
-class ExtensionBuilder:
+class ExtensionBuilder(msgspec.Struct, dict=True):
     """Constructs what extension files add: each once, when it is first needed."""
 
     root: Path

@@ -62,7 +62,7 @@ def run() -> int:
     """The program `ouro`: `main`, in a process that is its own."""
     # What a start loads stays: to look through it again and again for garbage took a tenth of the time to the first
     # request. At the end Python would look once more, which took a sixth of a short run.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(150_000, 20, 20)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")

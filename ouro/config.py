@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, get_type_hints
 from ouro.errors import ConfigError
 from ouro.settings import MODES_BY_WIDTH, HookSettings, Settings
 from ouro.utils.files import write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.yaml import (
     Node,
@@ -59,7 +60,7 @@ LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
 }
-_CORE_FILE = re.compile(r"[a-z][a-z0-9-]*\.md")
+_CORE_FILE = late_pattern(r"[a-z][a-z0-9-]*\.md")
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -79,7 +80,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
     """Every setting by its dotted name, in the order of the class, with its source. As `load_settings`."""
     defaults = Settings()
-    given = {path: Given(attrgetter(path)(defaults), "default") for path in _types()}
+    given = {path: Given(attrgetter(path)(defaults), "default") for path in _names()}
     _take(given, _from_file(get_config_path()))
     if project is not None:
         restricts = {
@@ -199,13 +200,13 @@ def _from_file(path: Path) -> dict[str, Given]:
 def _leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, Given]]:
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
-        example = next((known for known in _types() if known.startswith(f"{path}.")), "")
-        if path in _types():
+        example = next((known for known in _names() if known.startswith(f"{path}.")), "")
+        if path in _names():
             yield path, Given(_checked(path, convert(node, _types()[path], name, path), where), where)
         elif not example:
             # `permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
-            raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _types())
+            raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())
         elif isinstance(node, YamlTable):
             yield from _leaves(node, name, f"{path}.")
         elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
@@ -239,7 +240,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 def _variables() -> dict[str, str]:
     """The variables that are read, those of the tool before ouro first: where both are set, ouro's own wins."""
-    return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _types()}
+    return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _names()}
 
 
 def _node(text: str, to: Any, variable: str) -> Node:
@@ -252,8 +253,23 @@ def _node(text: str, to: Any, variable: str) -> Node:
 
 
 @cache
+def _names() -> tuple[str, ...]:
+    """The dotted name of every setting."""
+    return tuple(_names_of(Settings, ""))
+
+
+def _names_of(section: Any, prefix: str) -> Iterator[str]:
+    for item in fields(section):
+        inner: Any = item.default_factory
+        if is_dataclass(inner):
+            yield from _names_of(inner, f"{prefix}{item.name}.")
+        else:
+            yield prefix + item.name
+
+
+@cache
 def _types() -> dict[str, Any]:
-    """The type of every setting, by its dotted name."""
+    """The type of every setting, by its dotted name; to evaluate them takes 1 ms, and few starts set one."""
     return dict(_types_of(Settings, ""))
 
 

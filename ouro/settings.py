@@ -12,6 +12,7 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def section(kind: type[T]) -> type[T]:
     """A frozen dataclass without generated code: to compile it took 0.5 ms per class, before the first picture."""
+    kind.__doc__ = kind.__doc__ or kind.__name__  # else it is made of the signature, which takes 0.1 ms
     kind.__init__, kind.__setattr__ = _init, _refuse  # type: ignore[method-assign]
     kind.__eq__, kind.__hash__, kind.__repr__ = _equals, _hash, _repr  # type: ignore[method-assign]
     return dataclass(init=False, repr=False, eq=False)(kind)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+import msgspec
+
 from ouro.utils.git import Git, GitError, git_branch
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, plural
 
 GIT_TIMEOUT = 1.0
 """Seconds; a repository for which git needs longer is described without its state."""
 
-_NAMED_FILE = re.compile(r"(?<!\S)@([^\s:]+)(?=\s|$)")
-_ENDING = re.compile(
+_NAMED_FILE = late_pattern(r"(?<!\S)@([^\s:]+)(?=\s|$)")
+_ENDING = late_pattern(
     r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
     r"|toml|tsx?|txt|xml|ya?ml)"
 )
@@ -31,8 +32,7 @@ MODE_NOTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(msgspec.Struct, frozen=True):
     today: date
     branch: str
     git: str

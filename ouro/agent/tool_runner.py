@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -63,8 +62,7 @@ class ToolHooks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRunner:
+class ToolRunner(msgspec.Struct, frozen=True):
     """Runs tool calls. A tool's failure becomes a result for the model; only here."""
 
     tools: Mapping[str, AnyTool]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+import msgspec
 
 from ouro.display import Choice
 from ouro.events import Event, Level
@@ -14,8 +15,7 @@ from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
 
 
-@dataclass(frozen=True, slots=True)
-class WayBack:
+class WayBack(msgspec.Struct, frozen=True):
     """The user's choice: rewind to before a message, visit a branch, or fork."""
 
     kind: Literal["rewind", "visit", "fork"]

@@ -12,12 +12,13 @@ import msgspec
 from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.front_matter import words_in
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import tilde
 
-_INSERT = re.compile(r"!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])")
-_ARGUMENT = re.compile(r"\$(ARGUMENTS\b|[1-9](?!\d)|[A-Z][A-Z0-9_]*\b)")
-_TYPED = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
-_NAMED = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+_INSERT = late_pattern(r"!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])")
+_ARGUMENT = late_pattern(r"\$(ARGUMENTS\b|[1-9](?!\d)|[A-Z][A-Z0-9_]*\b)")
+_TYPED = late_pattern(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_NAMED = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
 
 class Insert(msgspec.Struct, frozen=True):

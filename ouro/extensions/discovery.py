@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -14,6 +13,7 @@ from ouro.extensions.plugins import installed_plugins, plugin_folder
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.utils.files import open_regular
 from ouro.utils.front_matter import split_front_matter
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
 
@@ -21,7 +21,7 @@ FileKind: TypeAlias = Literal["commands", "skills", "agents"]
 Source: TypeAlias = Literal["user", "project", "plugin"]
 MAX_BYTES = 200_000
 """Of one extension file; a larger one is not used."""
-_NAME = re.compile(r"\w[\w-]*(:\w[\w-]*)*")
+_NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
 _FORMAT = "Put `---`, `description: …`, `---` at its begin."
 
 

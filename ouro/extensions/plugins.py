@@ -20,6 +20,7 @@ from ouro.safety import FILE_KINDS, files_below
 from ouro.utils.files import open_regular, write_private
 from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.json_types import dictionaries, dictionary, string
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, escaped, one_line
 
@@ -31,10 +32,10 @@ MAX_FILES = 5_000
 MAX_BYTES = 50_000_000
 _FETCH_TIMEOUT = 120.0
 _MAX_JSON = 1_000_000
-_NAME = re.compile(r"\w[\w-]{0,63}")
-_SHORT = re.compile(r"[\w-][\w.-]*/[\w.-]+")
-_URL = re.compile(r"https://\S+|ssh://\S+|file:///\S+|[\w.-]+@[\w.-]+:\S+")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_NAME = late_pattern(r"\w[\w-]{0,63}")
+_SHORT = late_pattern(r"[\w-][\w.-]*/[\w.-]+")
+_URL = late_pattern(r"https://\S+|ssh://\S+|file:///\S+|[\w.-]+@[\w.-]+:\S+")
+_COMMIT = late_pattern(r"[0-9a-f]{40}")
 
 
 class Plugin(msgspec.Struct, frozen=True):

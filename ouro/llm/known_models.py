@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from ouro.errors import NoModelError
 from ouro.llm.model import ModelSpec, Prices
+from ouro.utils.late_pattern import late_pattern
 
 OUTPUT_SHARE = 6
 """An answer may take at most this share of the window, so that request and answer always fit."""
 MAX_OUTPUT = 64_000
-VERSION_TAIL = re.compile(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
+VERSION_TAIL = late_pattern(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
 
-NEEDS_LITELLM = re.compile(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
+NEEDS_LITELLM = late_pattern(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
 """OpenAI's models that are not served as chat completions: litellm translates."""
 
 

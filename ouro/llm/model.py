@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.messages import Message, Usage
+from ouro.utils.late_pattern import late_pattern
 
 Effort = Literal["off", "low", "medium", "high"]
 """How much a thinking model is asked to think."""
@@ -19,8 +19,7 @@ Reason = Literal["stop", "tools", "length", "filtered"]
 """Why the provider ended an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(msgspec.Struct, frozen=True):
     """US dollars for a million tokens."""
 
     input: float
@@ -39,7 +38,7 @@ class Prices:
         return spent / 1_000_000
 
 
-_PARAMETERS = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
+_PARAMETERS = late_pattern(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
 MAX_SMALL = 14.0
 """Billion parameters up to which background work is asked in small steps."""
 
@@ -153,13 +152,14 @@ class Constrainable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     base_url: str = ""
     """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     key_source: str = ""
     """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
+
+    __repr__ = object.__repr__  # a traceback may be logged: it shows no key
 
     @property
     def host(self) -> str:
@@ -180,8 +180,7 @@ class Endpoint:
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     connect: float = 10
     first: float = 120
     """Until the first byte of an answer."""

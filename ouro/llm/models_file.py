@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.files import write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, read_section, read_yaml
 
 KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
 WRITTEN = (*KEY_WAYS, "api_base", "window")
-PLAIN = re.compile(r"[A-Za-z][\w./*-]*")
+PLAIN = late_pattern(r"[A-Za-z][\w./*-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
+class ModelEntry(msgspec.Struct, frozen=True):
     """The entry of one model; None and empty mean "not set"."""
 
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     api_key_env: str = ""
     """The variable that holds the key."""
     api_key_command: str = ""
@@ -46,11 +45,11 @@ class ModelEntry:
     fallbacks: tuple[str, ...] = ()
     """Asked in this order if the model does not answer."""
 
+    __repr__ = object.__repr__  # a traceback may be logged: it shows no key
+
     def over(self, common: ModelEntry) -> ModelEntry:
         """This entry, completed from `common`. A key of `common` never goes to an `api_base` of this entry."""
-        said = {
-            field.name: value for field in fields(self) if (value := getattr(self, field.name)) not in (None, "", ())
-        }
+        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) not in (None, "", ())}
         if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
             common = replace(common, api_key="", api_key_env="", api_key_command="")
         return replace(common, **said)
@@ -62,8 +61,7 @@ class ModelEntry:
         return msgspec.structs.replace(spec, **said)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelsFile:
+class ModelsFile(msgspec.Struct, frozen=True):
     default: str = ""
     """The model of a new session."""
     compact: str = ""
@@ -76,7 +74,7 @@ class ModelsFile:
     """The model that turns texts into vectors; empty: the one on this machine, where it is installed."""
     fallbacks: tuple[str, ...] = ()
     """For models without their own."""
-    models: Mapping[str, ModelEntry] = field(default_factory=dict)
+    models: Mapping[str, ModelEntry] = msgspec.field(default_factory=dict)
     """By name; `anthropic/*` is the entry of all models of a provider."""
 
 

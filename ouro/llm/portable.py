@@ -5,19 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
+from ouro.utils.late_pattern import late_pattern
 
-_UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
+_UNUSUAL = late_pattern(r"[^A-Za-z0-9_-]")
 SHOWN_MALFORMED = 4_000
 NO_OUTPUT = "(no output)"
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_HIGH_AT_END = re.compile("[\ud800-\udbff]\\Z")
+_SURROGATE = late_pattern("[\ud800-\udfff]")
+_HIGH_AT_END = late_pattern("[\ud800-\udbff]\\Z")
 
 
 def portable_id(call_id: str, longest: int = 40) -> str:

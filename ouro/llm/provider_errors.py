@@ -21,18 +21,19 @@ from ouro.errors import (
     RequestRefused,
 )
 from ouro.llm.model import Endpoint
+from ouro.utils.late_pattern import late_pattern
 
 MAX_MESSAGE = 600
 """Characters of a provider's message that are shown."""
 
-_TOO_LONG = re.compile(
+_TOO_LONG = late_pattern(
     r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit|prompt is too long"
     r"|prompt too long|input is too long|maximum prompt length|reduce the length|too many (input )?tokens"
     r"|token count .{0,80}exceeds|exceeds? .{0,40}(maximum|max) .{0,20}tokens|request_too_large|range of input length",
     re.IGNORECASE,
 )
-_NO_MONEY = re.compile(r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE)
-_KEY_SHAPES = re.compile(
+_NO_MONEY = late_pattern(r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE)
+_KEY_SHAPES = late_pattern(
     r"(?i:bearer\s+)[^\s\"',}]+"
     r"|\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|AIza|AKIA|ghp|glpat|key|api|tok|csk|fw|tgp)[-_]?[A-Za-z0-9*_\-.]{12,}"
     r"|\b(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{32,}"
@@ -107,7 +108,7 @@ _REASONS: Mapping[type[BaseException], str] = {
     ConnectionResetError: "the server reset it",
     BrokenPipeError: "the server closed it",
 }
-_CLOSED = re.compile(r"disconnected|closed|incomplete", re.IGNORECASE)
+_CLOSED = late_pattern(r"disconnected|closed|incomplete", re.IGNORECASE)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from ouro.errors import ModelError, RequestRefused
 from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
@@ -22,8 +23,7 @@ SCRIPTED = ModelSpec("scripted")
 SMALL_USAGE = Usage(input=100, output=10)
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedReply:
+class ScriptedReply(msgspec.Struct, frozen=True):
     """One answer of the model: thinking, then words, then tool calls."""
 
     text: str = ""
@@ -46,8 +46,7 @@ Step = ScriptedReply | ToolCall | ModelError | str | Callable[[Sequence[Message]
 """A reply; a call or text alone; an error in its place; or a function from the messages to a reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedRequest:
+class ScriptedRequest(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
 

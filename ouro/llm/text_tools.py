@@ -15,6 +15,7 @@ import msgspec
 
 from ouro.llm.model import ToolSpec
 from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply
+from ouro.utils.late_pattern import late_pattern
 
 _OPENERS = (
     '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<function=",
@@ -22,10 +23,10 @@ _OPENERS = (
 )  # fmt: skip
 """What a call begins with, without white space; possibly after a fence."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
-_FENCE = re.compile(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
-_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-_FUNCTION = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
-_MARKED = re.compile(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
+_FENCE = late_pattern(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
+_TAGGED = late_pattern(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_FUNCTION = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
+_MARKED = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
 _NAMES = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input")
 _TYPES: Mapping[str, tuple[type, ...]] = {

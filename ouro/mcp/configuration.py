@@ -17,12 +17,13 @@ from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
 from ouro.utils.files import write_private
 from ouro.utils.json_types import dictionary, read_json
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_config_path, get_home, tilde
 
 PROJECT_FILE = ".mcp.json"
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_ENVIRONMENT = re.compile(
+_NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+_VARIABLE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+_ENVIRONMENT = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
     re.IGNORECASE,
 )

@@ -28,6 +28,7 @@ from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.tools.truncate import SHOWN, OutputCapture, shorten
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, cut, escaped, one_line, plural
 
 MAX_PREVIEW = 4_000
@@ -37,10 +38,10 @@ SPOOL_SECONDS = 2.0
 MAX_PIXELS = 8_000
 """Of one side of an image, which providers accept."""
 _IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
-_WORD = re.compile(r"[a-z0-9]+")
+_WORD = late_pattern(r"[a-z0-9]+")
 MAX_ATTACHED = 5
 """Resources that one message names."""
-_NAMED = re.compile(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
+_NAMED = late_pattern(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
 """A resource in a message: `@github:repo://ouro/README`."""
 _SENTENCE_ENDS = ".,;!?"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import Any
 
@@ -275,7 +275,7 @@ def parts_of(messages: Sequence[Message], characters: int) -> list[str]:
 
 
 def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, words: int) -> list[Message]:
-    mark = f"=== {secrets.token_hex(8)} ==="  # nobody who wrote into the session could know it
+    mark = f"=== {os.urandom(8).hex()} ==="  # nobody who wrote into the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
     text = MATERIAL.format(ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part)
     return [system(STEP), Message("user", (Context(text),))]

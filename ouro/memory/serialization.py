@@ -29,6 +29,7 @@ from ouro.memory.sessions.yaml_text import cleaned
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.safety import is_secret_name
 from ouro.utils.json_types import dictionary
+from ouro.utils.late_pattern import late_pattern
 
 BYTES_BACK = "bytes_back"
 """In a compaction: how far before it each message begins that it keeps. A hint for the reader, made by the store."""
@@ -45,7 +46,7 @@ Fetch = Callable[[str], bytes]
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
 _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
 """Where a message has the parts of a kind; those that are not here are called the same."""
-_HUNK_LINES = re.compile(r"([-+])(\d+)")
+_HUNK_LINES = late_pattern(r"([-+])(\d+)")
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
@@ -293,6 +294,10 @@ class _Writer:
         match part:
             case Text(text):
                 return "text", self._mask(text)
+            case Context(text) if text.startswith("<environment>"):
+                # Each value alone: behind its name a long folder with a digit looks like a secret, so that the scanner
+                # would be loaded in each session there.
+                return "context", "".join(map(self._mask, re.split(r"(: |\n)", text)))
             case Context(text):
                 return "context", self._mask(text)
             case Thinking(text, signature, redacted):

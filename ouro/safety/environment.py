@@ -6,12 +6,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
-_SECRET_NAME = re.compile(
+from ouro.utils.late_pattern import late_pattern
+
+_SECRET_NAME = late_pattern(
     r"(^|_)(API_?)?(KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PW|CREDENTIALS?|CREDS?"
     r"|AUTH|COOKIE|DSN|PAT|JWT|BEARER|SIGNATURE|LICENSE)(_|\d*$)|APIKEY|ACCESSKEY|SECRETKEY|AUTHTOKEN|PRIVATE_?KEY",
     re.IGNORECASE,
 )
-_SECRET_VALUE = re.compile(
+_SECRET_VALUE = late_pattern(
     r"\b(sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
     r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{30,}|eyJ[\w-]{15,}\.[\w-]{10,}\.[\w-]+)"
 )
@@ -25,7 +27,7 @@ _NEVER_SECRET = {
     "GIT_AUTHOR_DATE",
     "DBUS_SESSION_BUS_ADDRESS",
 }
-_STEERS_SHELL = re.compile(
+_STEERS_SHELL = late_pattern(
     r"BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|GIT_ASKPASS|SSH_ASKPASS"
     r"|SUDO_ASKPASS|GIT_(DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|OBJECT_DIRECTORY|NAMESPACE|PREFIX)"
     r"|GIT_ALTERNATE_OBJECT_DIRECTORIES|FORCE_COLOR|CLICOLOR_FORCE"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 
 from ouro.safety import protected
 from ouro.utils.files import open_regular
+from ouro.utils.late_pattern import late_pattern
 
 GIT_CONFIG = """\
 [core]
@@ -41,7 +41,7 @@ GIT_CONFIG = """\
 \tauto = false
 """
 """The settings of a memory's history: plain git works there, and runs nothing, whatever the user's own settings are."""
-_HARMLESS = re.compile(
+_HARMLESS = late_pattern(
     r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) = [\w./:@~+*-]+"
 )
 """What the user may have added to them: where to sync to."""
@@ -54,7 +54,7 @@ _ACTING = (
     "refs/replace",
     "objects/info/alternates",
 )
-_NAME = re.compile(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
+_NAME = late_pattern(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
 _MAX_BYTES = 1 << 16
 
 

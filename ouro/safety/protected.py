@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home
 
 _SYSTEM = ("/proc", "/sys", "/dev")
@@ -33,7 +33,7 @@ _START_FILES = {
 }  # fmt: skip
 _ACTING_FILES = {".gitconfig", ".gitmodules", ".ripgreprc", ".mcp.json"}
 _ACTING_FOLDERS = {".vscode", ".idea", ".husky"}
-_IGNORED_BY_SOME_DISKS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_IGNORED_BY_SOME_DISKS = late_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 
 
 def protection(path: Path) -> str:

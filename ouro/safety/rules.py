@@ -19,6 +19,7 @@ from ouro.errors import ConfigError
 from ouro.safety.workspace import Workspace
 from ouro.settings import MODES_BY_WIDTH
 from ouro.utils.files import lock_file, write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.yaml import convert, read_yaml
 
@@ -76,7 +77,7 @@ Kind = Literal["deny", "ask", "allow"]
 """Of a rule."""
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
-_RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
+_RULE = late_pattern(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET,
             "mcp": Effect.MCP}  # fmt: skip
 

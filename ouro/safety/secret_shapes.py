@@ -8,6 +8,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from ouro.utils.late_pattern import late_pattern
+
 RULES_VERSION = "1.5.0"
 """The version of kingfisher-secret-scanner that the shapes below are of; a test finds what they lack of its rules."""
 MAX_LENGTH = 20_000
@@ -33,14 +35,14 @@ _WORDS = (  # noqa: SIM905 (as a list they take 200 lines)
     "y2nvdw50x2lk zpka_ zxlk "
 ).split()
 """Each rule needs one of these, an assignment, or one of the shapes."""
-_SHAPES = re.compile(
+_SHAPES = late_pattern(
     r"[=>|:,](?!//[\w-]{1,30}\.)[`'\"\s=]{0,5}[^\s`'\"]{14}|aws[_-]?(?:session|security)[_-]?token"
     r"|://\S*@|\.blob\.core\.|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-|[a-z0-9+/]{22}==|\dq~|\d{15}[|%]|00[a-z0-9]{13}!"
     r"|sk-?[0-9a-z_-]{32}|\bs\.[a-z0-9]{24}|[0-9a-f]{32}\.|\bre_[0-9a-z]{8}_|\bpat[0-9a-z]{14}\.|\b(?:a3t|akia|asia|abia|acca)"
     r"|\ba3-[a-z0-9]{6}-|\bbk[a-z]{2,3}_|\bexo[a-z0-9]{24}|\bbsa[\w-]{24}|\br8_[a-z0-9]{37}|\bapi-[a-z0-9]{26}"
     r"|\bcli_[a-z0-9]{16}|(?:pa|al)-[\w-]{43}|\b(?:ion|lip|prf)_[\w-]{16}|\.ey|sg\.|\bsts\.[a-z0-9]{16}|\.acc[_-]|[ps]at\.[\w-]{22}\.|\bey[a-z0-9]{17}"
 )
-_BASE64 = re.compile(r"[\w+/-]{24,}", re.ASCII)
+_BASE64 = late_pattern(r"[\w+/-]{24,}", re.ASCII)
 
 
 def may_match(text: str) -> bool:

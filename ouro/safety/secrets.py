@@ -11,24 +11,31 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
-_REST = 2.0
-"""Seconds after `prepare` before the scanner is built unasked: the first request goes first."""
+_REST = 5.0
+"""Seconds after `prepare` before rules are compiled unasked: the first request goes first."""
+_COMPILE = "import sys; from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or None)"
 
 
 class SecretScanner:
     """Finds text that looks like a secret. Thread-safe.
 
-    Built in the background: 0.25 s, and seconds at the first use ever, when the rules are compiled.
+    Loaded for the first text in which it may find something: that takes 0.25 s, and 34 MB from then on. The first time
+    ever the rules are compiled for seconds, in a process of its own: ouro may end meanwhile.
     """
 
     def __init__(self) -> None:
@@ -42,6 +49,11 @@ class SecretScanner:
         return self._scanner is not None
 
     def prepare(self) -> None:
+        """Compile the rules in the background if that was never done here."""
+        if not _is_compiled():
+            self._start()
+
+    def _start(self) -> None:
         with self._lock:
             if self._building is None:
                 self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)
@@ -52,15 +64,20 @@ class SecretScanner:
 
         Waits for the scanner until `until` (of `time.monotonic`); returns nothing if it is not ready by then.
         """
-        self.prepare()
         self._wanted.set()
+        self._start()
         if self._building is not None:
             self._building.join(max(0.0, until - time.monotonic()))
         return [] if self._scanner is None else list(_spans(self._scanner.scan(data)))
 
     def _build(self) -> None:
-        self._wanted.wait(_REST)
         try:
+            if not _is_compiled() and find_spec("kingfisher_sdk"):
+                self._wanted.wait(_REST)
+                command = [sys.executable, "-P", "-c", _COMPILE, str(_cache_folder() or "")]
+                quiet = subprocess.DEVNULL
+                subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True).wait()
+            self._wanted.wait()
             from kingfisher_sdk import Rules, Scanner
 
             self._scanner = Scanner(Rules(cache_dir=_cache_folder()))
@@ -70,11 +87,11 @@ class SecretScanner:
 
 @cache
 def shared_scanner() -> SecretScanner:
-    """The scanner of the process: it holds no values, takes 25 MB, and is the same for every session."""
+    """The scanner of the process: it holds no values, and is the same for every session."""
     return SecretScanner()
 
 
-def _cache_folder() -> Any:
+def _cache_folder() -> Path | None:
     """The folder of compiled rules; None if the scanner's own variable sets it."""
     if os.environ.get("KF_RULE_CACHE_DIR"):
         return None
@@ -84,6 +101,11 @@ def _cache_folder() -> Any:
     except OSError:
         # If home is not writable, the rules are compiled each time.
         return folder
+
+
+def _is_compiled() -> bool:
+    folder = _cache_folder() or Path(os.environ["KF_RULE_CACHE_DIR"])
+    return any(folder.glob("*.vscdb"))
 
 
 def _spans(findings: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
@@ -100,52 +122,54 @@ _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|auth[_-]?key"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|account[_-]?key|master[_-]?key|shared[_-]?key)"
 )
-_SECRET_NAME = re.compile(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
-_VARIABLE = re.compile(r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIALS?|AUTH|PAT)(?:\Z|_)")
-_NOT_A_SECRET = re.compile(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
-_LONG_WORD = re.compile(r"[\w+=.~-]{16,}+", re.ASCII)
+_SECRET_NAME = late_pattern(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
+_VARIABLE = late_pattern(r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIALS?|AUTH|PAT)(?:\Z|_)")
+_NOT_A_SECRET = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
+_LONG_WORD = late_pattern(r"[\w+=.~-]{16,}+", re.ASCII)
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
-_MASKED = re.compile(r"\[secret:([^:\]]+):")
+_MASKED = late_pattern(r"\[secret:([^:\]]+):")
 
 _VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]*\d)(?=[^\s\"'\[\](){}<>,;|\\]*[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
 
 
 _RULES = {
-    "private-key": re.compile(
+    "private-key": late_pattern(
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?>(?:\\[rn]|[\s\"'+,])*"
         r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*|[A-Za-z0-9+/=]{16,}+))++"
         r"(?:(?:\\[rn]|[\s\"'+,])*[A-Za-z0-9+/=]+(?=(?:\\[rn]|[\s\"'+,])*-----END))?)",
     ),
-    "cookie": re.compile(r"(?i)\b(?:set-)?cookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
-    "authorization": re.compile(r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"),
-    "bearer": re.compile(r"(?i)\bbearer +(?P<secret>(?=[\w.~+/-]*\d)[\w.~+/-]{16,}=*)"),
-    "url": re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"),
-    "netrc": re.compile(r"\blogin\s+\S+\s+password\s+(?P<secret>\S{4,})"),
-    "pgpass": re.compile(r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"),
-    "user-flag": re.compile(r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
-    "flag": re.compile(
+    "cookie": late_pattern(r"(?i)\b(?:set-)?cookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
+    "authorization": late_pattern(
+        r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"
+    ),
+    "bearer": late_pattern(r"(?i)\bbearer +(?P<secret>(?=[\w.~+/-]*\d)[\w.~+/-]{16,}=*)"),
+    "url": late_pattern(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"),
+    "netrc": late_pattern(r"\blogin\s+\S+\s+password\s+(?P<secret>\S{4,})"),
+    "pgpass": late_pattern(r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"),
+    "user-flag": late_pattern(r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
+    "flag": late_pattern(
         rf"(?i)(?<![\w-])--?(?!-)[\w-]{{0,40}}?{_NAMES}(?:=|[ \t]+)[\"']?"
         r"(?P<secret>(?!-)[^\s\"'$<\[({|]{8,})(?=[\s\"']|\Z)",
     ),
-    "jwt": re.compile(r"\b(?P<secret>ey[JK][\w-]{8,}\.ey[JK][\w-]{8,}\.[\w-]*)"),
-    "aws-id": re.compile(r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
-    "google": re.compile(r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"),
-    "token": re.compile(
+    "jwt": late_pattern(r"\b(?P<secret>ey[JK][\w-]{8,}\.ey[JK][\w-]{8,}\.[\w-]*)"),
+    "aws-id": late_pattern(r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
+    "google": late_pattern(r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"),
+    "token": late_pattern(
         r"\b(?P<secret>(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{20,}|gh[opsur]_\w{30,}|github_pat_\w{30,}|gl[a-z]{2,5}-[\w-]{20,}"
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w*\d)[\w-]{20,}"
         r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,}|(?:pub)?key-[0-9a-f]{32}\b|[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\b"
         # Discord: the number of the bot in base64, a time, a signature.
         r"|(?:[MNO][DTjz][AEIMQUYcgk][w-z0-5]){4,6}\w{0,3}\.[\w-]{6}\.[\w-]{27,}|mfa\.[\w-]{60,})",
     ),
-    "telegram": re.compile(r"(?<!\d)(?P<secret>\d{8,10}:AA[\w-]{33})(?![\w-])"),
-    "discord": re.compile(r"\bdiscord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/(?P<secret>[\w-]{60,})"),
+    "telegram": late_pattern(r"(?<!\d)(?P<secret>\d{8,10}:AA[\w-]{33})(?![\w-])"),
+    "discord": late_pattern(r"\bdiscord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/(?P<secret>[\w-]{60,})"),
     # The shape of most tokens: a short word, then a long run of upper and lower case letters and digits.
-    "prefixed": re.compile(
+    "prefixed": late_pattern(
         r"\b(?P<secret>[A-Za-z][A-Za-z0-9]{1,9}(?:[_-][a-z]{2,6}\d?)?[_-](?=[a-z0-9_-]*[A-Z])(?=[A-Z0-9_-]*[a-z])"
         r"(?=[A-Za-z_-]*\d[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,})(?![./(])",
     ),
-    "named": re.compile(
+    "named": late_pattern(
         rf"(?i)(?:(?<!\[)\b|_|(?<=[a-z])){_NAMES}[\"']?\]?\s{{0,3}}(?:=|:|:=|=>)\s{{0,3}}[\"']?(?P<secret>{_VALUE})",
     ),
 }
@@ -185,17 +209,16 @@ class SecretMask:
         self._known = [*self._known, *_known_forms(values)]
 
     def prepare(self) -> None:
-        """Start to build the scanner in the background: the first time ever it takes seconds."""
+        """Compile the rules of the scanner in the background, the first time ever: it takes seconds."""
         self._scanner.prepare()
 
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
 
-        The first call starts the building of the scanner; a text in which it may find something waits for it.
+        A text in which the scanner may find something waits for it.
         """
         for pattern in self._known:
             text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
-        self.prepare()
         if _may_hold_a_token(text) and (self._scanner.is_ready or _needs_the_scanner(text)):
             text = self._scanned(text)
         small = "" if any(letter in text for letter in _FOLDED) else text.lower()

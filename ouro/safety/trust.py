@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular, write_private
@@ -20,9 +21,8 @@ HEADER = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TrustEntry:
-    files: Mapping[str, str] = field(default_factory=dict)
+class TrustEntry(msgspec.Struct, frozen=True):
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
 
 

@@ -15,6 +15,7 @@ import msgspec
 from ouro.safety.protected import reserved_area
 from ouro.utils.files import read_start
 from ouro.utils.git import Git, GitError
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home
 
 INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".claude/CLAUDE.md")
@@ -39,8 +40,8 @@ MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 100
 _MAX_READ = 200_000
 _GIT_SECONDS = 2.0
-_CODE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-_IMPORT = re.compile(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
+_CODE = late_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_IMPORT = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
 
 
 class FoundInstructions(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast, get_args
@@ -16,13 +15,14 @@ from ouro.events import Emit, Said
 from ouro.extensions import CommandPrompt, CommandRegistry, Insert
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Mode, narrower
+from ouro.utils.late_pattern import late_pattern
 
 if TYPE_CHECKING:
     from ouro.agent.tool_runner import ToolRunner
     from ouro.llm import ModelSource
     from ouro.safety import Permissions
 
-_SUCCESS = re.compile(r"\n?\[exit code 0[^\]\n]*\]\s*\Z")
+_SUCCESS = late_pattern(r"\n?\[exit code 0[^\]\n]*\]\s*\Z")
 OPENING = '<command name="/{}" from="{}">'
 _SENT = """{}
 The user ran a command. Its text follows: do what it says, and answer the user.

@@ -7,8 +7,9 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Outcome, Said, TurnFinished
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from ouro.session.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     text: str
     images: tuple[Image, ...] = ()
 

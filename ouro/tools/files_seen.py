@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
+
+import msgspec
 
 from ouro.errors import ToolError
 from ouro.safety import FilePlace, Workspace
@@ -23,23 +24,21 @@ MAX_BYTES = 50_000_000
 Recording = Callable[[Path, bytes | None, bytes | None], AbstractContextManager[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     size: int
     digest: bytes = b""
     modified: int = 0
     """In place of a digest, for a file that was too large to read whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileBefore:
+class FileBefore(msgspec.Struct, frozen=True):
     """A file before a change; `file` is None if it does not exist yet."""
 
     place: FilePlace
     shown: str
     file: TextFile | None
     stat: os.stat_result | None
-    data: bytes = field(default=b"", repr=False)
+    data: bytes = b""
     is_unsaved: bool = False
     """The text is that of an editor, and not on disk."""
     is_for_editor: bool = False

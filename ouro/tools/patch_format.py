@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import ToolError
 from ouro.tools.text_match import TOLERANCES, find_lines, nearest_lines, reindent_between
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text_files import Span, TextFile
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
-_FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+)")
-_MOVE = re.compile(r"\*\*\* Move to: (.+)")
-_UNIFIED = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
-_HEREDOC = re.compile(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
+_FILE = late_pattern(r"\*\*\* (Add|Delete|Update) File: (.+)")
+_MOVE = late_pattern(r"\*\*\* Move to: (.+)")
+_UNIFIED = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
+_HEREDOC = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
 _WAYS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
 
 
-@dataclass(slots=True)
-class Hunk:
+class Hunk(msgspec.Struct):
     """One place to change: lines marked ` `, `-` or `+`, after the lines that `headers` name."""
 
     line: int
     """Where in the patch it begins."""
     headers: tuple[str, ...] = ()
-    lines: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[tuple[str, str]] = msgspec.field(default_factory=list)
     at_end: bool = False
 
     @property
@@ -36,16 +37,15 @@ class Hunk:
         return [text for mark, text in self.lines if mark != "+"]
 
 
-@dataclass(slots=True)
-class FilePatch:
+class FilePatch(msgspec.Struct):
     """The changes of one file."""
 
     kind: Literal["Add", "Delete", "Update"]
     path: str
     moved_to: str = ""
-    content: list[str] = field(default_factory=list)
+    content: list[str] = msgspec.field(default_factory=list)
     """The lines of an added file."""
-    hunks: list[Hunk] = field(default_factory=list)
+    hunks: list[Hunk] = msgspec.field(default_factory=list)
 
 
 def parse_patch(text: str) -> list[FilePatch]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -46,15 +45,14 @@ class JobInfo(msgspec.Struct, frozen=True):
     """The end of its output."""
 
 
-@dataclass
-class _Job:
+class _Job(msgspec.Struct):
     id: str
     command: str
     process: ShellProcess
     capture: OutputCapture
     read: int = 0
     """Bytes of its output that the model has seen."""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     watcher: asyncio.Task[None] | None = None
 
 

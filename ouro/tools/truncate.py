@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -99,7 +98,7 @@ class OutputCapture:
         return f"; {part} in {self.file}"
 
     def _start_writer(self) -> None:
-        path = self._folder / f"output-{secrets.token_hex(4)}.txt"
+        path = self._folder / f"output-{os.urandom(4).hex()}.txt"
         try:
             ensure_private_dir(self._folder)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -22,6 +22,7 @@ from ouro.safety import Effect
 from ouro.tools.read import pdf_pages, picture, picture_type
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import SHOWN
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _CONNECT_TIMEOUT = 10.0
 _KEPT_SECONDS = 900.0
 _KEPT_PAGES = 8
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_TEXT = re.compile(r"(?:text/.*|application/(?:[\w.+-]*(?:json|xml|yaml|javascript|toml|sql)|x-sh))\Z")
-_HIDDEN = re.compile(r"(?:display:none|visibility:hidden|(?:font-size|opacity):0(?:\.0*)?(?:px|em|rem|%)?)(?:;|!|\Z)")
+_TEXT = late_pattern(r"(?:text/.*|application/(?:[\w.+-]*(?:json|xml|yaml|javascript|toml|sql)|x-sh))\Z")
+_HIDDEN = late_pattern(r"(?:display:none|visibility:hidden|(?:font-size|opacity):0(?:\.0*)?(?:px|em|rem|%)?)(?:;|!|\Z)")
 _UNREAD = ["script", "style", "noscript", "template", "svg", "iframe", "form", "nav", "footer"]
 
 Resolve = Callable[[str, int], Awaitable[str]]

@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 from ouro.errors import ConfigError
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import parse_table, plain_values
 
-_FRONT = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_KEY = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
+_FRONT = late_pattern(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_KEY = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ouro.utils.files import read_start
+from ouro.utils.late_pattern import late_pattern
 
 _FLAGS = (
     "--no-optional-locks", "--no-pager",
@@ -29,8 +30,8 @@ _ENVIRONMENT = {
 }
 _KEPT = {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING_DIRECTORIES"}
 _NOT_ITS_OWN = {"system", "global", "command"}
-_FILTER = re.compile(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
-_HARMLESS = re.compile(
+_FILTER = late_pattern(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
+_HARMLESS = late_pattern(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|quotepath|abbrev|sparsecheckout(cone)?|longpaths|compression|commentchar|whitespace"
     r"|untrackedcache|preloadindex|checkstat|trustctime|excludesfile|attributesfile|fsync|hookspath|sshcommand|hidedotfiles)"
@@ -184,7 +185,7 @@ def files_that_hold(folder: Path, texts: Sequence[str], ignore_case: bool, secon
 
 _MAX_READ = 4096
 _MAX_BRANCH = 250
-_NAMED_BRANCH = re.compile(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
+_NAMED_BRANCH = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 
 
 def find_root(folder: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -143,7 +142,7 @@ def get_worktrees_dir() -> Path:
 
 def home_secret() -> bytes:
     """32 bytes that only this home knows, made the first time; others each time where they cannot be saved or read."""
-    path, fresh = get_home() / "mark.key", secrets.token_bytes(32)
+    path, fresh = get_home() / "mark.key", os.urandom(32)
     with suppress(OSError):
         ensure_private_dir(path.parent)
         with suppress(FileExistsError):

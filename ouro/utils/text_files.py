@@ -7,8 +7,10 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.utils.files import note_written_dir, replace_file
 
@@ -31,8 +33,7 @@ class ChangedMeanwhileError(OSError):
     """The file was changed by another program between reading and writing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A span of a text and its replacement."""
 
     start: int
@@ -40,8 +41,7 @@ class Span:
     new: str
 
 
-@dataclass(frozen=True)
-class TextFile:
+class TextFile(msgspec.Struct, frozen=True, dict=True):
     raw: str
     """With its own line endings."""
     encoding: str = "utf-8"

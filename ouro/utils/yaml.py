@@ -1,22 +1,22 @@
-"""YAML for settings: a tree with line numbers, converted to dataclasses; rarely used YAML features are refused."""
+"""YAML for settings: a tree with line numbers, converted to sections; rarely used YAML features are refused."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
+from ouro.utils.late_pattern import late_patterns
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(NamedTuple):
     """A single value, as it was written; `plain` where it had no quotes."""
 
     text: str
@@ -29,14 +29,12 @@ class Scalar:
         return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(NamedTuple):
     items: tuple[Node, ...]
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class YamlTable:
+class YamlTable(NamedTuple):
     """Keys with their values, in the order of the file."""
 
     entries: Mapping[str, Node]
@@ -85,8 +83,7 @@ def parse_yaml(text: str, name: str) -> Node:
     """
     if not text.strip():
         return Scalar("")
-    import yaml
-
+    yaml = load_yaml()
     try:
         return _Builder(_events(text, yaml), name).document()
     except yaml.YAMLError as error:
@@ -94,6 +91,13 @@ def parse_yaml(text: str, name: str) -> Node:
         line = f":{min(mark.line + 1, len(text.splitlines()))}" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         raise ConfigError(f"{name}{line}: not YAML: {problem}.") from error
+
+
+def load_yaml() -> Any:
+    """PyYAML; of its patterns the largest alone takes 4 ms, and the parser in C needs none."""
+    with late_patterns():
+        import yaml
+    return yaml
 
 
 def plain_values(node: Node) -> Any:
@@ -190,7 +194,7 @@ MAX_SHOWN = 20
 
 
 def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
-    """A frozen dataclass from the keys of `table`; missing keys keep their default.
+    """A settings section or a struct from the keys of `table`; missing keys keep their default.
 
     Raises:
         ConfigError: an unknown key, a wrong type, or a key that is missing.
@@ -202,9 +206,9 @@ def read_section(table: YamlTable, section: type[T], name: str, path: str = "") 
         if key not in hints:
             raise unknown_key(f"{name}:{table.key_lines[key]}", key, hints, path)
         values[key] = convert(node, hints[key], name, full)
-    for item in fields(section):  # type: ignore[arg-type]
-        if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
-            raise ConfigError(f"{name}:{table.line}: `{path}` needs `{item.name}`.")
+    for key in _required(section):
+        if key not in values:
+            raise ConfigError(f"{name}:{table.line}: `{path}` needs `{key}`.")
     return section(**values)
 
 
@@ -233,12 +237,12 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
             Sequence((), node.line)
             if origin is tuple
             else YamlTable({}, {}, node.line)
-            if is_dataclass(to) or _is_mapping(to)
+            if _is_section(to) or _is_mapping(to)
             else node
         )
-    if is_dataclass(to):
+    if _is_section(to):
         table = _expect(node, YamlTable, "keys and values", name, path)
-        return read_section(table, to, name, path)  # type: ignore[arg-type]
+        return read_section(table, to, name, path)
     if origin is tuple:
         items = _expect(node, Sequence, "a list", name, path).items
         return tuple(convert(item, get_args(to)[0], name, path) for item in items)
@@ -247,6 +251,16 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
         inner = get_args(to)[1]
         return {key: convert(item, inner, name, f"{path}.{key}") for key, item in table.entries.items()}
     return _scalar(_expect(node, Scalar, _expected(to), name, path), to, name, path)
+
+
+def _is_section(to: Any) -> bool:
+    return is_dataclass(to) or hasattr(to, "__struct_fields__")
+
+
+def _required(section: Any) -> list[str]:
+    if not is_dataclass(section):
+        return list(section.__struct_fields__[: len(section.__struct_fields__) - len(section.__struct_defaults__)])
+    return [item.name for item in fields(section) if item.default is MISSING and item.default_factory is MISSING]
 
 
 def _is_mapping(to: Any) -> bool:

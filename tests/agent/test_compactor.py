@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import msgspec
 import pytest
@@ -430,7 +429,7 @@ async def admitted(world, answer, text=LONG, spec=SMALL):
         asked.append(question)
         return Reply((answer,) if answer else ())
 
-    world.runner = dataclasses.replace(world.runner, ask_user=ask_user)
+    world.runner = msgspec.structs.replace(world.runner, ask_user=ask_user)
     model = ScriptedModel(sums_up(says("Done.")), spec=spec)
     agent = make_agent(world.memory, world.runner, [model], compactor=world.compactor(model))
     events: list = []

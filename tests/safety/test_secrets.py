@@ -8,7 +8,10 @@ from urllib.parse import quote
 import pytest
 from fakes.ready_mask import ready_mask
 
-from ouro.safety import SecretMask, SecretScanner, is_secret_name, secret_values
+from ouro.memory.backend import MessageRecord
+from ouro.memory.serialization import record_data
+from ouro.messages import Context, Message, Text
+from ouro.safety import SecretMask, SecretScanner, is_secret_name, secret_values, secrets
 
 KEY = "pa55-word/with+odd=signs"
 
@@ -161,3 +164,37 @@ def test_every_mask_of_a_process_has_the_same_scanner(mask, monkeypatch):
     masked = SecretMask(patience=300).mask("dor_v1_" + "e2c3001c9e893547" * 4)
 
     assert masked == "[secret:digitalocean-refresh-token:dc0c]"
+
+
+def test_rules_are_compiled_once_and_in_a_process_that_may_outlive_ouro(tmp_path, monkeypatch):
+    started = []
+
+    class Process:
+        def __init__(self, command, **options):
+            started.append((command[-1], options["start_new_session"]))
+
+        def wait(self):
+            (tmp_path / "rules.vscdb").touch()
+
+    monkeypatch.setenv("KF_RULE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(secrets, "_REST", 0.0)
+    monkeypatch.setattr(secrets.subprocess, "Popen", Process)
+    for _ in range(2):
+        scanner = SecretScanner()
+        scanner.prepare()
+        while not list(tmp_path.iterdir()):
+            time.sleep(0.001)
+        assert not scanner.is_ready  # it is loaded for a text in which it may find something
+    assert started == [("", True)]
+
+
+def test_the_environment_of_a_message_does_not_load_the_scanner():
+    class Untouched(SecretScanner):
+        def find(self, data, until):
+            raise AssertionError(data)
+
+    mask = SecretMask(scanner=Untouched()).mask
+    lines = ("Working folder: /home/ada/project-2026-11-release", "Git branch: fix-1234-long-lines")
+    text = "\n".join(("<environment>", *lines, "</environment>"))
+    record = MessageRecord(1, "2026-11-23T00:00:00.000Z", Message("user", (Context(text), Text("hi"))))
+    assert record_data(record, mask, str, str)["context"] == [text]

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from typing import Literal, TextIO
+
+import msgspec
 
 from ouro import events
 from ouro.errors import OuroError, UsageError
@@ -34,8 +35,7 @@ OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadlessOptions:
+class HeadlessOptions(msgspec.Struct, frozen=True):
     prompt: str = ""
     input: Literal["text", "stream-json"] = "text"
     output: OutputFormat = "text"
@@ -45,8 +45,7 @@ class HeadlessOptions:
     """Answers permission questions in place of the user; without it they are refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(msgspec.Struct, frozen=True):
     """Where headless reads and writes; None: closed."""
 
     stdin: int | None

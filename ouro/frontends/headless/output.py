@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import Any, Literal, TextIO
+
+import msgspec
 
 from ouro import events
 from ouro.events import Event
@@ -27,8 +28,7 @@ EXIT_CODES: dict[events.Outcome, int] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """A tool call that was refused because no user could approve it."""
 
     tool: str
@@ -41,8 +41,7 @@ class Refusal:
         return f"--allow '{self.rule}'" if self.rule else ""
 
 
-@dataclass(slots=True)
-class Result:
+class Result(msgspec.Struct):
     session_id: str
     model: str
     outcome: events.Outcome = "failed"
@@ -52,11 +51,11 @@ class Result:
     """The value of the answer, with a schema."""
     misfit: str = ""
     """Why the answer does not match the schema."""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
     turns: int = 0
     """Model calls."""
     seconds: float = 0.0
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[Refusal] = msgspec.field(default_factory=list)
 
     def add(self, event: Event) -> None:
         """Take what belongs to the result out of an event of the turn."""

@@ -63,6 +63,7 @@ def run_tui(
         from ouro.frontends.tui.driver import TerminalDriver
 
         gc.freeze()  # imports stay for good: the garbage collector need not look at them again
+        gc.set_threshold(50_000, 20, 20)  # a longer collection would be seen
         driver = partial(TerminalDriver, frame=frame, output=terminal)
         return OuroApp(start, look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
 

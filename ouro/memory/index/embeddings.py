@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ouro.errors import LimitReached, ModelError, NoModelError
 from ouro.llm import Catalog
@@ -130,8 +130,6 @@ class RemoteEmbedder:
         self._asked_again_at = 0.0
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        import numpy as np
-
         if self._failure is not None and time.monotonic() < self._asked_again_at:
             raise self._failure
         try:
@@ -148,6 +146,7 @@ class RemoteEmbedder:
             log.info("%s gives vectors again", self.name)
         if self._budget:
             self._budget.pay(self.name, answer.usage)
+        np = LateNumpy()
         rows = np.array(answer.vectors, np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
@@ -189,19 +188,29 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
 
 
 def vectors_for(index: Index, embedder: Embedder) -> Vectors:
-    """The vectors of an index, made by `embedder`.
+    """The vectors of an index, made by `embedder`."""
+    from ouro.memory.index.vectors import Vectors
 
-    numpy gets one thread: with two, it took seven times as long on a busy machine. The environment variables are
+    return Vectors(index, embedder)
+
+
+class LateNumpy:
+    """numpy, imported when it is first used: that takes 25 ms and 9 MB, and a memory without notes needs none.
+
+    It gets one thread: with two, it took seven times as long on a busy machine. The environment variables are
     removed again, so that child processes do not inherit them.
     """
-    names = [name for name in _THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        from ouro.memory.index.vectors import Vectors
-    finally:
-        for name in names:
-            os.environ.pop(name, None)
-    return Vectors(index, embedder)
+
+    def __getattr__(self, name: str) -> Any:
+        names = [name for name in _THREADS if name not in os.environ]
+        os.environ.update(dict.fromkeys(names, "1"))
+        try:
+            import numpy as np
+        finally:
+            for variable in names:
+                os.environ.pop(variable, None)
+        self.__dict__ |= vars(np)
+        return getattr(np, name)
 
 
 def has_numpy() -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
+from asyncio.subprocess import DEVNULL
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, SearchUnavailable
-from ouro.memory.index.embeddings import Embedder, vectors_for
+from ouro.memory.index.embeddings import Embedder, LocalEmbedder, vectors_for
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -23,6 +25,13 @@ PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches what is there."""
 CLOSE_SECONDS = 2.0
 """Seconds at most for the vectors of new notes when a session is closed."""
+IDLE_SECONDS = 5.0
+"""Seconds after a turn before the local model is loaded: turns that follow each other need it once."""
+_FILL = (
+    "import os, sys; os.nice(10)\nfrom pathlib import Path\n"
+    "from ouro.memory.index import Index, local_embedder, vectors_for\n"
+    "vectors_for(Index(Path(sys.argv[1])), local_embedder()).fill_all()"
+)
 _BATCH = 16
 _PAUSE_SECONDS = 0.002
 """Seconds between two files, so that typing stays responsive."""
@@ -129,6 +138,26 @@ class Lookup:
             log.warning("the index is not up to date: %s", error)
 
     async def _fill(self) -> None:
+        if self._search and self._search.vectors and isinstance(self._search.vectors.embedder, LocalEmbedder):
+            await asyncio.sleep(IDLE_SECONDS)
+            if not self._is_asked_again and await asyncio.to_thread(self._search.vectors.are_missing):
+                await self._fill_apart()
+        else:
+            await self._fill_here()
+
+    async def _fill_apart(self) -> None:
+        """Make vectors by the local model, in a process of its own: it takes 100 MB, which its end returns."""
+        command = [sys.executable, "-P", "-c", _FILL, str(self._path)]
+        process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        try:
+            if code := await process.wait():
+                log.warning("vectors are made later: exit code %d", code)
+        finally:
+            if process.returncode is None:  # the session is closed; what is made is in the index
+                process.terminate()
+                await process.wait()
+
+    async def _fill_here(self) -> None:
         """Make vectors in small batches, with a pause after each as long as it took, to leave the CPU to the user."""
         while self._search and (vectors := self._search.vectors) and not self._stopped.is_set():
             started = time.monotonic()

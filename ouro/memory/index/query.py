@@ -10,6 +10,8 @@ from datetime import date, timedelta
 
 import msgspec
 
+from ouro.utils.late_pattern import late_pattern
+
 STOP_WORDS = frozenset((
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could",
     "d", "did", "do", "does", "doing", "don", "for", "from", "had", "has", "have", "having", "he", "her", "here", "him",
@@ -44,18 +46,18 @@ _IDEAS = (
 )
 """Chinese characters, and Katakana."""
 _HANGUL = "\u1100-\u11ff\uac00-\ud7a3"
-_SIGN = re.compile(f"[{_THAI}{_KANA}{_IDEAS}{_HANGUL}]")
-_WORD = re.compile(r"[^\W_]+")
-_RUN = re.compile(
+_SIGN = late_pattern(f"[{_THAI}{_KANA}{_IDEAS}{_HANGUL}]")
+_WORD = late_pattern(r"[^\W_]+")
+_RUN = late_pattern(
     f"(?P<thai>[{_THAI}]+)|(?P<kana>[{_KANA}]+)|(?P<signs>[{_IDEAS}]+|[{_HANGUL}]+)"
     f"|[^\\W_{_THAI}{_KANA}{_IDEAS}{_HANGUL}]+"
 )
-_CAMEL = re.compile(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CAMEL = late_pattern(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+_PART = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _MAX_NAME = 60
 """What is longer is no name, but data in letters."""
 _APART = r" \g<0> "
-_GRAMMAR = re.compile(
+_GRAMMAR = late_pattern(
     "[的了是在和与與及或吗嗎呢吧啊呀我你您他她它们們这這那哪有不就也都把被让讓请請很会會要能个個为為怎么麼什]+"
 )
 """Signs that hold a Chinese sentence together."""
@@ -141,19 +143,19 @@ MAX_WORDS = 48
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
            "november", "december")  # fmt: skip
 _MONTH = "|".join([*_MONTHS, "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept?", "oct", "nov", "dec"])
-_ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
-_NAMED = re.compile(
+_ISO = late_pattern(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
+_NAMED = late_pattern(
     rf"\b(?:(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<month>{_MONTH})\b\.?"
     r"(?: (?P<day>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?P<year>(?:19|20)\d\d)\b)?"
 )
-_SAID_AS_A_MONTH = re.compile(
+_SAID_AS_A_MONTH = late_pattern(
     r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?(?:st|nd|rd|th)?) (?:may|march)\b"
     r"|\b(?:may|march),? \d"
 )
 """Matches `may` and `march` as months, not verbs."""
-_YEAR = re.compile(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
-_AGO = re.compile(r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b")
-_RECENT = re.compile(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
+_YEAR = late_pattern(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
+_AGO = late_pattern(r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b")
+_RECENT = late_pattern(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
 _COUNTS = {"a": 1, "an": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "a few": 3, "a couple of": 2}
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 SPEAKERS = ("user", "assistant")

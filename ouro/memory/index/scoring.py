@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +14,10 @@ import msgspec
 
 from ouro.memory.index.query import ParsedQuery, phrase
 from ouro.memory.index.schema import SHIFT
+from ouro.utils.late_pattern import late_pattern
 
 _AFTER_DAYS = 14
-_ASKS = re.compile(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
+_ASKS = late_pattern(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
 """Ends with a question mark, possibly before a remark in brackets."""
 
 

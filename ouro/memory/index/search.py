@@ -151,7 +151,7 @@ class Search:
         """
         wanted = wanted or SearchFilter()
         question = question_of(query, self._speakers, today or datetime.now(UTC).date())
-        vectors, vector = self.vectors, None
+        vectors, vector = self.vectors if self.vectors and self.vectors.exist() else None, None
         try:
             vector = vectors and vectors.question(question.spoken)
         except ModelError:
@@ -182,7 +182,7 @@ class Search:
         Raises:
             ModelError: the embedding model did not answer.
         """
-        if self.vectors is None:
+        if self.vectors is None or not self.vectors.exist():
             return []
         best: dict[str, MemoryHit] = {}
         vectors = self.vectors.questions(texts)

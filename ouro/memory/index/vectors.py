@@ -18,18 +18,24 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.embeddings import Embedder
+from ouro.memory.index.embeddings import Embedder, LateNumpy
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import PassageFilter
 from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+else:
+    np = LateNumpy()
 
 TABLES = ("notes", "messages")
 BATCH = 64
@@ -40,8 +46,6 @@ _COUNTED_AT_ONCE = 1 << 16
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
 _MAX_QUESTIONS = 64
 _MAX_QUESTION = 2_000
-
-Floats = NDArray[np.float32]
 
 
 class _Bits(msgspec.Struct):
@@ -86,6 +90,18 @@ class Vectors:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.fill(tables=tables):
             pass
+
+    def exist(self) -> bool:
+        """Whether any text has a vector, of any model."""
+        with self._index.reading() as database:
+            return bool(database.execute("SELECT EXISTS (SELECT 1 FROM vectors)").fetchone()[0])
+
+    def are_missing(self) -> bool:
+        """Whether a text has no vector of the chosen model."""
+        self.choose_model()
+        with self._index.reading() as database:
+            found = (database.execute(f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1") for table in TABLES)
+            return any(rows.fetchone() for rows in found)
 
     def question(self, text: str) -> Floats:
         return self.questions([text])[0]
@@ -191,6 +207,8 @@ class Vectors:
                 "SELECT hash FROM vectors WHERE model = ? AND hash IN (SELECT value FROM json_each(?))",
                 (self._model(database, self._length)[0], json.dumps([hashed for _, hashed, _ in rows])),
             ).fetchall()
+        if not rows:
+            return 0
         new = {hashed: text for _, hashed, text in rows if (hashed,) not in known}
         vectors = self._embed(list(new.values())) if new else ()
         self.choose_model()  # the length of the vectors is known only now; it may have changed

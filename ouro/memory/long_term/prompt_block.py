@@ -18,6 +18,7 @@ from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
+from ouro.utils.late_pattern import late_pattern
 
 BAR = "| "
 MAX_CHANGES = 8_000
@@ -31,8 +32,8 @@ MARK = "mark"
 Texts = Mapping[str, str]
 """Category -> text."""
 ReceiptState = Literal["loaded", "cut", "skipped"]
-_BEGINS = re.compile(r"(?:[-*+]|\d+[.)])\s|#")
-_POSING = re.compile(
+_BEGINS = late_pattern(r"(?:[-*+]|\d+[.)])\s|#")
+_POSING = late_pattern(
     r"<(?=/?\s*(?:long_term|memory|system|environment|instruction|tool|function|user|assistant|human|developer))",
     re.IGNORECASE,
 )

@@ -25,6 +25,7 @@ import msgspec
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
 from ouro.utils.files import lock_descriptor, replace_file
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import is_running
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ FILE_NAME = "session.yaml"
 LOCK_NAME = "lock"
 START = b"---\n"
 END = b"\n...\n"
-_START_MARK = re.compile(rb"^---[ \t\r]*$", re.MULTILINE)
-_END_MARK = re.compile(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
-_KIND = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
-_NUMBER = re.compile(rb"^(?:message|compaction|drop): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
-_ROLE = re.compile(rb"^role:", re.MULTILINE)
-_BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
+_START_MARK = late_pattern(rb"^---[ \t\r]*$", re.MULTILINE)
+_END_MARK = late_pattern(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+_KIND = late_pattern(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
+_NUMBER = late_pattern(rb"^(?:message|compaction|drop): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
+_ROLE = late_pattern(rb"^role:", re.MULTILINE)
+_BLANK = late_pattern(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
 """Bytes per read when reading backwards: the first window is usually enough."""
 _READ_SIZE = 1 << 26

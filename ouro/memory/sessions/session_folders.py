@@ -28,13 +28,14 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Image
 from ouro.utils.files import sweep_temporary
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import ensure_private_dir, is_running
 
 OUTPUTS = "outputs"
 SUBAGENTS = "subagents"
 """In the folder of a session: the folders of its subagents' sessions, with an index of their own."""
 TRASH = ".trash"
-_OUTPUT_NAME = re.compile(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
+_OUTPUT_NAME = late_pattern(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
 _MAX_OUTPUT = 64 << 20
 """Bytes of one output that are read back."""
 _UNFINISHED = ".unfinished-"
@@ -44,7 +45,7 @@ _MAKING = 60.0
 """Seconds in which a session that is made gets its file, at most."""
 _SWEPT = 50
 """The newest sessions that are swept: older ones were by earlier starts."""
-_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+_ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
 
 
 class SessionFolders:
@@ -136,6 +137,8 @@ class SessionFolders:
             FILE_NAME not in names and time.time() - folder.stat().st_mtime < _MAKING  # it may just be made
         ):
             return
+        if FILE_NAME in names and len(split(read_file(folder))[0]) > 1:
+            return  # read without its lock, which writes to the disk: 1 ms for each short session at each start
         lock = SessionLock(folder)
         try:
             records, tail = split(read_file(folder)) if FILE_NAME in names else ([], b"")

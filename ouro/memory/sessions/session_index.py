@@ -50,6 +50,7 @@ from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
 from ouro.utils.json_types import amount, count
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line
 
 _ALWAYS_WHOLE = 8 << 20
@@ -67,10 +68,10 @@ _WORTH_WRITING = 1 << 20
 """Bytes of sessions that had to be looked at: below it the next list does so again, which costs less than to write."""
 _PROGRESS_EVERY = 50
 
-_AT = re.compile(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
-_MODEL = re.compile(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
-_USAGE = re.compile(rb"^usage: (\{[^\n]*\})", re.MULTILINE)
-_PAIR = re.compile(rb"\b(input|cached|cache_written|output|cost): *([0-9.]+(?:[eE][+-]?[0-9]+)?)")
+_AT = late_pattern(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
+_MODEL = late_pattern(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
+_USAGE = late_pattern(rb"^usage: (\{[^\n]*\})", re.MULTILINE)
+_PAIR = late_pattern(rb"\b(input|cached|cache_written|output|cost): *([0-9.]+(?:[eE][+-]?[0-9]+)?)")
 
 
 class SessionSurvey(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -58,6 +57,7 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.utils.late_pattern import late_pattern
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
@@ -74,7 +74,7 @@ MAX_BRANCH_BYTES = 4 << 20
 MIN_SHOWN = 40
 """Messages that a screen shows at once, where there are so many."""
 _HEADER_WITHIN = 1 << 20
-_FORMAT = re.compile(rb"\bformat: *[\"']?([^\s,}\"']+)")
+_FORMAT = late_pattern(rb"\bformat: *[\"']?([^\s,}\"']+)")
 _MAX_NOTICES = 3
 _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file and keeps the rest."
 

@@ -13,13 +13,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.yaml import load_yaml
+
 MAX_DEPTH = 64
 MAX_DIGITS = 100
 _FLOW_WIDTH = 110
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_NOT_PRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_PLAIN = re.compile(
+_SURROGATES = late_pattern("[\ud800-\udfff]")
+_NOT_PRINTABLE = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_PLAIN = late_pattern(
     r"[A-Za-z_/][\w./@+-]*(?: [\w./@+-]+){0,12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
@@ -32,8 +35,8 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INTEGER = re.compile(r"[-+]?[0-9]+")
-_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_INTEGER = late_pattern(r"[-+]?[0-9]+")
+_FLOAT = late_pattern(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 _SPECIAL_FLOATS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
 
 
@@ -186,8 +189,7 @@ def load(text: bytes) -> Any:
         BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
             more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
     """
-    import yaml
-
+    yaml = load_yaml()
     parser = yaml.CSafeLoader(text)
     try:
         return _build(parser, yaml)

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import sqlite3
+import subprocess
+import sys
 import weakref
 from contextlib import closing
 
@@ -26,7 +28,8 @@ from ouro.memory.index import (
     local_embedder,
     vectors_for,
 )
-from ouro.memory.index.embeddings import RemoteEmbedder
+from ouro.memory.index import lookup as lookup_module
+from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
 from ouro.memory.index.minilm import MiniLm, WordPieces
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -452,3 +455,28 @@ async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is
         assert missing(index) == 0
         with index.reading() as database:
             assert database.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
+
+
+@needs_weights
+async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
+    monkeypatch.setattr(lookup_module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(LocalEmbedder, "embed", None)  # not here
+    talk = Conversation(home / ".ouro" / "sessions")
+    talk.say(user("the parser drops a line"))
+    talk.end()
+    lookup = Lookup(home / "index.db", lambda: Sources(home / ".ouro" / "sessions"), local_embedder)
+    await lookup.keep_up()
+    vectors = lookup.search().vectors
+    assert vectors.exist()
+    assert not vectors.are_missing()
+    await lookup.close()
+
+
+def test_without_a_vector_in_the_index_a_search_imports_no_numpy(home):
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from ouro.memory.index import Index, Search, local_embedder, vectors_for\n"
+        "index = Index(Path(sys.argv[1])); vectors = vectors_for(index, local_embedder())\n"
+        "assert not Search(index, vectors).find('parser') and not vectors.fill(); assert 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, str(home / "index.db")], check=True)

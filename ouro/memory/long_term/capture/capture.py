@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -112,8 +111,7 @@ class _Excerpt(msgspec.Struct, frozen=True):
     sources: Sequence[str]
 
 
-@dataclass(eq=False)
-class Capture:
+class Capture(msgspec.Struct, eq=False):
     """Asks the classifier, and writes the notes."""
 
     notes: SessionNotes

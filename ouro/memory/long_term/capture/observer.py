@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from ouro.display import Question
@@ -42,8 +42,7 @@ _PAGE = 200
 """Messages read at one time."""
 
 
-@dataclass(eq=False)
-class CaptureObserver:
+class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     """For one session."""
 
     memory: MemoryManager
@@ -57,12 +56,12 @@ class CaptureObserver:
     """Turns between two captures, 1 to 10."""
     silent: bool = False
     """Emit no event for notes that are written; proposals are shown all the same."""
-    busy: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    busy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     """Held while a model is asked in the background: one at a time, captures first."""
-    _has_answered: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _wanted: Trigger | None = field(default=None, init=False)
-    _failures: int = field(default=0, init=False)
-    _skips: int = field(default=0, init=False)
+    _has_answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    _wanted: Trigger | None = None
+    _failures: int = 0
+    _skips: int = 0
 
     def start(self) -> None:
         """Begin to capture the backlog, after the first answer; returns at once."""

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
@@ -224,8 +223,7 @@ class BacklogSession(msgspec.Struct, frozen=True):
     parts: tuple[SessionPart, ...]
 
 
-@dataclass(eq=False)
-class CaptureBacklog:
+class CaptureBacklog(msgspec.Struct, eq=False):
     """Finds sessions that ended before everything in them was captured. One process at a time does so."""
 
     store: MemoryStore

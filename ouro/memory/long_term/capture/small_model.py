@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -89,8 +88,7 @@ class _Related(msgspec.Struct):
     relation: str
 
 
-@dataclass(eq=False)
-class SmallClassifier:
+class SmallClassifier(msgspec.Struct, eq=False):
     """Finds the operations in words of the user."""
 
     ask: Callable[[list[Message], Mapping[str, Any]], Awaitable[str]]

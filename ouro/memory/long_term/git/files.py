@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import time
 import unicodedata
@@ -16,6 +15,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.utils.files import replace_file, write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean
 
 ARCHIVE = "archive"
@@ -28,8 +28,8 @@ _MANY = 100
 """Files that were read at once, from which on their blobs are recorded: fewer are read again as fast."""
 _SETTLED_NS = 2_000_000_000
 """The coarsest clock of a disk: FAT counts in two seconds."""
-_USUAL_NAME = re.compile(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
-_NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
+_USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
+_NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -31,6 +31,7 @@ from ouro.memory.long_term.git.process import (
 )
 from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
@@ -40,12 +41,12 @@ _MAX_CACHED_TREES = 16
 _TRIES = 15
 _STALE_LOCK_SECONDS = 5.0
 """git holds a lock on a ref, and writes an object, in milliseconds."""
-_ID = re.compile(r"[0-9a-f]{40}")
+_ID = late_pattern(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
 """Objects that lie in files of their own, three a commit, before they are packed."""
-_SOME_ID = re.compile(r"[0-9a-f]{4,40}")
-_REF = re.compile(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
-_UNKNOWN_FORMAT = re.compile(
+_SOME_ID = late_pattern(r"[0-9a-f]{4,40}")
+_REF = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
+_UNKNOWN_FORMAT = late_pattern(
     r"repositoryformatversion\s*=\s*+(?![01]\s)|objectformat\s*=\s*+(?!sha1\s)|refstorage\s*=\s*+(?!files\s)",
     re.IGNORECASE,
 )

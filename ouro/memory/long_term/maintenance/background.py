@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +31,7 @@ _WIDTH = 80
 """Of the text of a note and the title of a session in a line."""
 
 
-@dataclass(eq=False)
-class MemoryMaintenance:
+class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it.
 
     What a user asks for raises UsageError if memory is off here or another process maintains it, and ModelError if the
@@ -58,8 +56,8 @@ class MemoryMaintenance:
     silent: bool
     carries_over: bool = False
     """A new session begins with the summary of the last one."""
-    _has_caught_up: bool = field(default=False, init=False)
-    _is_running: bool = field(default=False, init=False)
+    _has_caught_up: bool = False
+    _is_running: bool = False
 
     def start(self) -> None:
         """Show in the background, in one line, what the last session left open; returns at once."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -72,8 +71,7 @@ class CrystallizedPart(msgspec.Struct, frozen=True):
     captured: Captured
 
 
-@dataclass(eq=False)
-class Crystallizer:
+class Crystallizer(msgspec.Struct, eq=False):
     """For one session or command."""
 
     capture: Capture

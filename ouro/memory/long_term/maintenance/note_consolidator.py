@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import permutations
 
 import msgspec
@@ -76,8 +75,7 @@ class Merge(msgspec.Struct, frozen=True):
     """Why nothing was changed."""
 
 
-@dataclass(eq=False)
-class NoteConsolidator:
+class NoteConsolidator(msgspec.Struct, eq=False):
     """For one session or command."""
 
     ask: Callable[[list[Message]], Awaitable[str]]

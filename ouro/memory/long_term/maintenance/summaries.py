@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.errors import SaveFailed, SessionError
 from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
@@ -22,6 +23,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message, system, user
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut
 
@@ -38,8 +40,8 @@ _MAX_EARLIER = 6_000
 _MAX_EXCERPT = 24_000
 """Characters of a session that the model reads."""
 LABELS = ("Asked", "Done", "Open")
-_LINE = re.compile(r"^\W*(asked|done|open)\W*[::]\W*(.*?)[\s*_]*$", re.IGNORECASE)
-_NOTHING = re.compile(r"\W*(?:nothing|none|n/?a|no)?\W*(?:is )?(?:open)?\W*", re.IGNORECASE)
+_LINE = late_pattern(r"^\W*(asked|done|open)\W*[::]\W*(.*?)[\s*_]*$", re.IGNORECASE)
+_NOTHING = late_pattern(r"\W*(?:nothing|none|n/?a|no)?\W*(?:is )?(?:open)?\W*", re.IGNORECASE)
 INSTRUCTIONS = """\
 Summarize a session between a user and a coding agent in three lines, so that the user recognizes it weeks later and can
 continue. Answer with these lines and nothing else, each at most 20 words, in the language of the user. Keep names of
@@ -55,8 +57,7 @@ _CARRIED = (
 )
 
 
-@dataclass(eq=False)
-class Summaries:
+class Summaries(msgspec.Struct, eq=False):
     """Writes the summary of the open session, and of earlier sessions that have none."""
 
     memory: MemoryManager

@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
+from ouro.utils.late_pattern import late_pattern
+
 _KINDS = {"file", "cmd", "pkg", "symbol", "tool", "config"}
 """An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`, `tool:ruff`,
 `config:line-length`."""
@@ -15,21 +17,21 @@ _SYNONYMS = {
     "option": "config", "env": "config", "configuration": "config",
 }  # fmt: skip
 _MAX_NAME = 120
-_CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
-_FENCE = re.compile(r"```\w*")
-_PATH = re.compile(r"(?<![\w/.@:-])/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(]|\.\w)")
-_FOLDER = re.compile(r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[\w@+.-]+/)+(?=[\s,;:.!?)\"']|$)")
-_NOT_FILES = re.compile(r"\d+\.\w+|[ei]\.[ge]|[\w-]+\.(?:com|org|net|io|dev|ai)", re.IGNORECASE)
-_SYMBOL = re.compile(
+_CODE = late_pattern(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+_FENCE = late_pattern(r"```\w*")
+_PATH = late_pattern(r"(?<![\w/.@:-])/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(]|\.\w)")
+_FOLDER = late_pattern(r"(?<![\w/.@:-])(?:\.{0,2}/)?(?:[\w@+.-]+/)+(?=[\s,;:.!?)\"']|$)")
+_NOT_FILES = late_pattern(r"\d+\.\w+|[ei]\.[ge]|[\w-]+\.(?:com|org|net|io|dev|ai)", re.IGNORECASE)
+_SYMBOL = late_pattern(
     r"\b(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(\)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z][a-z0-9]*(?:_[a-z0-9]+)+)"
 )
-_SETTING = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*[^\s=({][^=({]*")
-_ENVIRONMENT = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-_INSTALLED = re.compile(
+_SETTING = late_pattern(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*[^\s=({][^=({]*")
+_ENVIRONMENT = late_pattern(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_INSTALLED = late_pattern(
     r"(?:pip3? install|uv add|uv pip install|poetry add|npm (?:i|install)|yarn add|pnpm add|cargo add|go get)"
     r"\s+([A-Za-z][\w.@/-]*)"
 )
-_IMPORTED = re.compile(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE)
+_IMPORTED = late_pattern(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE)
 _PLAIN_WORDS = {
     "bash",
     "black",
@@ -46,7 +48,7 @@ _PLAIN_WORDS = {
     "swift",
 }
 """Programs whose names are plain words: recognized in code only."""
-_WORD = re.compile(r"[a-z][\w-]+")
+_WORD = late_pattern(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(
     """
     alembic ansible bandit bash bazel black bun bundle cargo celery clang cmake composer curl deno django-admin

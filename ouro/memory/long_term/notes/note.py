@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.utils.late_pattern import late_pattern
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
 Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
@@ -30,8 +31,8 @@ CATEGORIES: Mapping[str, Scope] = {
 }
 """The built-in categories, each with its usual scope."""
 
-_FILE_NAME = re.compile(r"mem_[0-9a-f]{8,32}\.md")
-FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_FILE_NAME = late_pattern(r"mem_[0-9a-f]{8,32}\.md")
+FRONT_MATTER = late_pattern(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Edge(msgspec.Struct, frozen=True):

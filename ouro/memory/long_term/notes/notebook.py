@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -54,8 +53,7 @@ class Written(msgspec.Struct, frozen=True):
     """Undoing it undoes the change; empty when no commit could be made."""
 
 
-@dataclass(eq=False)
-class Notebook:
+class Notebook(msgspec.Struct, eq=False):
     """Reads and writes the notes of all scopes: the only writer of notes. Every method blocks on files.
 
     What writes raises SecretInMemory if a text holds a secret (nothing was written), and LongTermMemoryError or OSError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import stat
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.utils.git import Git, GitError
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
 MAX_ANCHORS = 8
@@ -25,8 +25,8 @@ _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
 _MAX_REFLOG = 2_000
 _MAX_MERGES = 500
-_CHECKOUT = re.compile(r"checkout: moving from (\S+) to ")
-_MERGE = re.compile(
+_CHECKOUT = late_pattern(r"checkout: moving from (\S+) to ")
+_MERGE = late_pattern(
     r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from [^/\s]+/(\S+)"
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.git import git_branch
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_command_ledger_dir
 from ouro.utils.text import plural
@@ -41,11 +41,11 @@ _NOT_KEPT = frozenset(
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
 )
 """Programs that look at files or move them: whether they passed says nothing about the project."""
-_PLAIN = re.compile(r"[\w./:=@+,%-]{1,60}")
-_FILE = re.compile(r".*(?:/|::|\.[A-Za-z]\w{0,4}$)")
-_WORD = re.compile(r"[a-z]{3,}")
-_TYPE_CHECK = re.compile(r"type[- ]?check\w*")
-_TASK = re.compile(r"\b(?:fix|repair|debug|bugs?|implement|refactor)\b")
+_PLAIN = late_pattern(r"[\w./:=@+,%-]{1,60}")
+_FILE = late_pattern(r".*(?:/|::|\.[A-Za-z]\w{0,4}$)")
+_WORD = late_pattern(r"[a-z]{3,}")
+_TYPE_CHECK = late_pattern(r"type[- ]?check\w*")
+_TASK = late_pattern(r"\b(?:fix|repair|debug|bugs?|implement|refactor)\b")
 """A task after which tests are run."""
 _SUBJECTS = {
     "test": "ava ctest jasmine jest karma mocha nose nose2 nox phpunit playwright pytest rspec tox unittest vitest",
@@ -94,8 +94,7 @@ class CommandRecord(msgspec.Struct, frozen=True):
         return f"{verb} {times}" + (f", last {how}" if self.last else "")
 
 
-@dataclass(eq=False)
-class CommandLedger:
+class CommandLedger(msgspec.Struct, eq=False):
     """A file of one project. Methods that read or write it block."""
 
     path: Path
@@ -103,10 +102,10 @@ class CommandLedger:
     """Returns which kind of secret a text holds: such a command is not kept."""
     branch: Callable[[], str]
     """Returns the branch that is checked out."""
-    _folders: dict[str, str] = field(default_factory=dict, init=False)
+    _folders: dict[str, str] = msgspec.field(default_factory=dict)
     """Call id of a running command -> the folder that it was given."""
-    _new: list[tuple[str, int, float]] = field(default_factory=list, init=False)
-    _own: set[str] = field(default_factory=set, init=False)
+    _new: list[tuple[str, int, float]] = msgspec.field(default_factory=list)
+    _own: set[str] = msgspec.field(default_factory=set)
     """What this session ran."""
 
     def observe(self, event: Event) -> None:

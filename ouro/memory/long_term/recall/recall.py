@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -77,15 +76,14 @@ class _Candidate(msgspec.Struct):
     """The version that was found, when it is not the last."""
 
 
-@dataclass(eq=False)
-class Recall:
+class Recall(msgspec.Struct, eq=False, dict=True):
     """Every method blocks on index and files, for some milliseconds. It raises SearchUnavailable."""
 
     search: Search
     notebook: Notebook
     mark: str
     """Surrounds quoted memory (`prompt_block.mark_of`)."""
-    settings: RecallSettings = field(default_factory=RecallSettings)
+    settings: RecallSettings = msgspec.field(default_factory=RecallSettings)
     anchors: Anchors | None = None
     usefulness: Callable[[str], float] = lambda _note_id: 1.0
     """Returns the weight of a note by what became of it when it was recalled before."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from msgspec.structs import replace
 
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.utils.files import lock_file, write_private
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
-_RECORD = re.compile(rb"^---\nrecalled: \d+\n(.*?)^\.\.\.$", re.DOTALL | re.MULTILINE)
-_LOADED = re.compile(rb"^- \{id: (mem_[0-9a-f]{8,32}), state: loaded", re.MULTILINE)
+_RECORD = late_pattern(rb"^---\nrecalled: \d+\n(.*?)^\.\.\.$", re.DOTALL | re.MULTILINE)
+_LOADED = late_pattern(rb"^- \{id: (mem_[0-9a-f]{8,32}), state: loaded", re.MULTILINE)
 _MAX_BYTES = 16 << 20
 """Of one session: its end."""
 _LOCK_TIMEOUT = 1.0
@@ -36,8 +36,7 @@ class RecallCounts(msgspec.Struct, frozen=True):
     """Those of them that used it, or found the anchored file unchanged."""
 
 
-@dataclass(eq=False)
-class RecallLog:
+class RecallLog(msgspec.Struct, eq=False, dict=True):
     """A file derived from the sessions; it may be deleted. Every method blocks."""
 
     path: Path

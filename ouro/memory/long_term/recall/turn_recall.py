@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
@@ -32,6 +30,7 @@ from ouro.memory.tokens import estimate
 from ouro.memory.transcript import is_turn
 from ouro.messages import Context, Message, system, user
 from ouro.utils.git import git_branch
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ RESERVED_TOKENS = 2_000
 _NO_REPOSITORY = "-"
 """As project, so that notes of a repository whose memory is off are not found."""
 _MAX_SENTENCE = 300
-_MARKS = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
+_MARKS = late_pattern(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
 _INSTRUCTIONS = """\
 A coding assistant has notes from earlier sessions: preferences, conventions, decisions with their reasons, facts,
 corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
@@ -90,8 +89,7 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     """One is chosen in the settings or models.yaml: then `auto` uses hypotheses."""
 
 
-@dataclass(eq=False)
-class NoteFinder:
+class NoteFinder(msgspec.Struct, eq=False, dict=True):
     """Finds notes in the scopes of a session. Every method but `has_notes` blocks."""
 
     lookup: Lookup
@@ -105,7 +103,7 @@ class NoteFinder:
     recall_log: RecallLog
     changed: frozenset[tuple[Scope, str]] = frozenset()
     """Notes that are not recalled, because memory is to be as it was before they changed."""
-    _followed: tuple[str, tuple[LoadedScope, ...]] | None = field(default=None, init=False)
+    _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
     """The index and the files it was brought up to date with."""
 
     @property
@@ -221,8 +219,7 @@ class NoteFinder:
         return Situation(project, branch, merged, sent, untrusted, self.changed)
 
 
-@dataclass(eq=False)
-class TurnRecall:
+class TurnRecall(msgspec.Struct, eq=False):
     """For one session."""
 
     memory: MemoryManager
@@ -233,11 +230,11 @@ class TurnRecall:
     """None when no model is configured for it."""
     commands: CommandLedger | None = None
     """None where no project has memory here, or by `memory.commands`."""
-    _receipts: dict[int, NotesRecalled] = field(default_factory=dict, init=False)
+    _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
     """Of this turn, by the number of the message that the notes went with."""
-    _unsaved: NotesRecalled | None = field(default=None, init=False)
+    _unsaved: NotesRecalled | None = None
     """The receipt of notes that go with the next message."""
-    _missing: str = field(default="", init=False)
+    _missing: str = ""
     """The setting that `hyde` lacks."""
 
     def hold(self, changed: frozenset[tuple[Scope, str]]) -> None:

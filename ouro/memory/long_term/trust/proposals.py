@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Literal
@@ -80,7 +80,7 @@ class Proposals:
         stored = self._stored()
         if not stored and len(self._history.own(_NAME)) > len("[]"):
             path = self._history.own_dir / _NAME
-            path.replace(path.with_name(f"{_NAME}-{secrets.token_hex(4)}.damaged"))
+            path.replace(path.with_name(f"{_NAME}-{os.urandom(4).hex()}.damaged"))
         found = ((raw, _read(raw)) for raw in stored)
         return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
 

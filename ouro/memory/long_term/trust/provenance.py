@@ -18,6 +18,7 @@ from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.memory.long_term.git.history import line_changes
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCall, ToolReply
 from ouro.utils.git import branch_in_note
+from ouro.utils.late_pattern import late_pattern
 
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
@@ -29,12 +30,12 @@ _READING = {"read", "grep", "glob", "memory_search"}
 _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
 _MAX_BRANCH_WORDS = 3
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
-_COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
-_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-_INSERTED = re.compile(r'^<(command|resource|summary) name="([^"]*)"', re.MULTILINE)
+_COMMITS = late_pattern(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
+_PATCHED = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+_INSERTED = late_pattern(r'^<(command|resource|summary) name="([^"]*)"', re.MULTILINE)
 """A custom command, a resource of a server, the summary of another session: the text is from a file, server, model."""
-_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n")
-_WORD = re.compile(r"[^\W_]+")
+_SENTENCE_END = late_pattern(r"(?<=[.!?;])\s+|\n")
+_WORD = late_pattern(r"[^\W_]+")
 _NEGATIONS = {
     "no", "not", "never", "dont", "without", "kein", "keine", "nicht", "nie", "niemals", "ne", "pas", "jamais",
 }  # fmt: skip
