@@ -13,7 +13,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy
 import pytest
 
 from ouro.memory.index.embeddings import LocalEmbedder
@@ -94,6 +93,8 @@ def rules_of_all_tests(tmp_path_factory):
 @pytest.fixture(scope="session", autouse=True)
 def vectors_of_all_tests():
     """The local model takes some 30 ms for a text; most tests ask for the same ones."""
+    import numpy  # not before the variable above is set
+
     embed, vectors = LocalEmbedder.embed, {}
 
     def known_or_embedded(self, texts):

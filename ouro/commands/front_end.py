@@ -11,6 +11,7 @@ from ouro.display import Choice
 from ouro.events import Event, Level
 from ouro.messages import Image
 from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
+from ouro.utils.text import one_line
 
 Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
 
@@ -28,7 +29,7 @@ class WayBack(msgspec.Struct, frozen=True):
 
 
 class FrontEnd(Protocol):
-    """What a command may call."""
+    """What a command may call. What needs a screen has a default for front ends without one."""
 
     @property
     def session(self) -> Session: ...
@@ -36,19 +37,20 @@ class FrontEnd(Protocol):
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
         """The keys and their actions, for help."""
-        ...
+        return ()
 
     @property
-    def theme(self) -> str: ...
+    def theme(self) -> str:
+        return ""
 
     @property
     def themes(self) -> Sequence[str]:
-        """Empty if the terminal sets the colours."""
-        ...
+        """Empty if the terminal or the editor sets the colours."""
+        return ()
 
-    def set_theme(self, name: str, *, save: bool = True) -> None:
+    def set_theme(self, name: str, *, save: bool = True) -> None:  # noqa: ARG002 (for screens)
         """Use one of `themes`, and save it."""
-        ...
+        return  # a default, not abstract
 
     def show(self, markdown: str) -> None:
         """Show Markdown in the transcript; it is not part of the session."""
@@ -74,7 +76,9 @@ class FrontEnd(Protocol):
         Args:
             undo: offer the last message, with its files. Only a screen asks then.
         """
-        ...
+        from ouro.commands.rewind import choose_from_list, last_message
+
+        return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, after it changed, with a draft in the prompt."""
@@ -104,12 +108,12 @@ class FrontEnd(Protocol):
         """Show events like a turn, which the user can interrupt. Raises UsageError: something is running."""
         ...
 
-    async def browse(self, page: Page) -> bool:
+    async def browse(self, page: Page) -> bool:  # noqa: ARG002 (for screens)
         """Open a tab of the memory browser (`notes` …), or `context`: the list of what is sent, to drop and restore.
 
         Returns whether there is a screen for it.
         """
-        ...
+        return False
 
     def copy(self, text: str) -> str:
         """Copy to the clipboard; returns what is known of it: `with wl-copy`."""
@@ -122,3 +126,9 @@ class FrontEnd(Protocol):
     def leave(self) -> None:
         """End the program."""
         ...
+
+
+def choice_line(choice: Choice, current: str) -> str:
+    """A choice on one line, for front ends without a screen."""
+    detail = f" — {choice.detail}" if choice.detail else ""
+    return one_line(f"{choice.label}{' (in use)' if current and choice.value == current else ''}{detail}")

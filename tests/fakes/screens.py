@@ -46,6 +46,13 @@ async def asked(pilot) -> QuestionPanel:
     return questions.panel
 
 
+async def type_text(pilot, text: str) -> None:
+    """Press the keys of a text."""
+    await pilot.press(
+        *({" ": "space", "/": "slash", "!": "exclamation_mark", "@": "at", "\\": "backslash"}.get(c, c) for c in text)
+    )
+
+
 def shown(app: OuroApp) -> str:
     """The conversation as plain text."""
     return app.conversation.transcript.tail(500)

@@ -10,15 +10,14 @@ from acp import schema as acp
 from acp.helpers import update_agent_message_text
 
 from ouro.commands.builtin import COMMANDS
-from ouro.commands.front_end import WayBack
-from ouro.commands.rewind import choose_from_list, last_message
+from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Event, Level
 from ouro.frontends.acp.updates import notice
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue
-from ouro.utils.text import clean, one_line
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.acp.editor_session import EditorSession
@@ -30,11 +29,7 @@ NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
 """Commands that an editor has its own way for: they are not offered."""
 
 
-class EditorFrontEnd:
-    theme = ""
-    themes: Sequence[str] = ()
-    keys: Sequence[tuple[str, str]] = ()
-
+class EditorFrontEnd(FrontEnd):
     def __init__(self, editor: EditorSession, turns: TurnQueue) -> None:
         self._editor = editor
         self._turns = turns
@@ -43,9 +38,6 @@ class EditorFrontEnd:
     @property
     def session(self) -> Session:
         return self._editor.session
-
-    def set_theme(self, name: str, *, save: bool = True) -> None:
-        """Do nothing: the editor sets the colours."""
 
     def show(self, markdown: str) -> None:
         self._editor.send([update_agent_message_text(f"{markdown}\n\n")])
@@ -65,7 +57,7 @@ class EditorFrontEnd:
             self.show(f"{clean(title)} Name one behind the command:\n\n{clean(names)}")
             return None
         options = [
-            acp.PermissionOption(option_id=str(at), name=_label(choice, current), kind="allow_once")
+            acp.PermissionOption(option_id=str(at), name=choice_line(choice, current), kind="allow_once")
             for at, choice in enumerate(choices)
         ]
         options.append(acp.PermissionOption(option_id="cancel", name="Cancel", kind="reject_once"))
@@ -73,9 +65,6 @@ class EditorFrontEnd:
         call = acp.ToolCallUpdate(tool_call_id=call_id, title=clean(title), kind="other", status="pending")
         chosen = await self._editor.request_choice(call, options)
         return next((choice.value for at, choice in enumerate(choices) if chosen == str(at)), None)
-
-    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
-        return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
         self.say("The agent goes on from the message that you went back to; what the editor shows below it is gone.")
@@ -104,9 +93,6 @@ class EditorFrontEnd:
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         await self._turns.run(events)
 
-    async def browse(self, page: str) -> bool:  # noqa: ARG002 (there are no screens)
-        return False
-
     def copy(self, text: str) -> str:  # noqa: ARG002 (as FrontEnd names it)
         raise UsageError("Copy it in the editor.")
 
@@ -130,8 +116,3 @@ def available_commands(session: Session) -> list[acp.AvailableCommand]:
         )
         for name, description, hint in named
     ]
-
-
-def _label(choice: Choice, current: str) -> str:
-    detail = f" — {choice.detail}" if choice.detail else ""
-    return one_line(f"{choice.label}{' (in use)' if current and choice.value == current else ''}{detail}")

@@ -7,8 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ouro.commands.front_end import WayBack
-from ouro.commands.rewind import choose_from_list, last_message
+from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Prompted
@@ -18,7 +17,6 @@ from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.frontends.welcome import is_first_start, welcome
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue, open_interactively
-from ouro.utils.text import one_line
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
@@ -40,10 +38,8 @@ KEYS = (
 )
 
 
-class ReplFrontEnd:
-    theme = ""
-    themes: Sequence[str] = ()
-    keys: Sequence[tuple[str, str]] = KEYS
+class ReplFrontEnd(FrontEnd):
+    keys = KEYS
 
     def __init__(
         self,
@@ -66,9 +62,6 @@ class ReplFrontEnd:
         assert self._turns.session is not None, "no session is open yet"
         return self._turns.session
 
-    def set_theme(self, name: str, *, save: bool = True) -> None:
-        """Do nothing: the terminal sets the colours."""
-
     def show(self, markdown: str) -> None:
         self._printer.markdown(markdown)
 
@@ -83,11 +76,8 @@ class ReplFrontEnd:
         preview: Callable[[str], None] = lambda _value: None,  # noqa: ARG002 (a line marks nothing)
     ) -> str | None:
         values = [choice.value for choice in choices]
-        self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
+        self._printer.choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
-
-    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
-        return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Print the end of the transcript, and put the draft into the prompt. Images cannot be sent again."""
@@ -145,9 +135,6 @@ class ReplFrontEnd:
             await self._turns.run(events)
         else:
             self._turns.start(events)
-
-    async def browse(self, page: str) -> bool:  # noqa: ARG002 (there are no screens)
-        return False
 
     def redraw(self) -> None:
         self._repl.redraw()
@@ -210,8 +197,3 @@ class ReplFrontEnd:
             self.say(f"{len(starts) - SHOWN_AGAIN} earlier messages are not shown. Use /export to write all.")
             events = events[starts[-SHOWN_AGAIN] :]
         self._printer.replay(events)
-
-
-def _label(choice: Choice, is_current: bool) -> str:
-    detail = f" — {choice.detail}" if choice.detail else ""
-    return one_line(f"{choice.label}{' (in use)' if is_current else ''}{detail}")

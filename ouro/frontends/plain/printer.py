@@ -216,9 +216,8 @@ OUTCOMES = {
 class Printer:
     """Prints events; keeps the titles of running tools for the status line."""
 
-    def __init__(self, output: PlainOutput, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, output: PlainOutput) -> None:
         self.output = output
-        self._clock = clock
         self._blocks = MarkdownBlocks()
         self._titles: dict[str, str] = {}
         self._seen: set[str] = set()
@@ -249,7 +248,7 @@ class Printer:
                 self._end_thought()
                 self._print_blocks(self._blocks.add(event.text))
             case events.ThinkingDelta():
-                self._thinking_since = self._thinking_since or self._clock()
+                self._thinking_since = self._thinking_since or time.monotonic()
             case events.Replied():
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
@@ -335,7 +334,7 @@ class Printer:
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
-            seconds = self._clock() - self._thinking_since
+            seconds = time.monotonic() - self._thinking_since
             self._thinking_since = None
             if seconds >= MIN_THINKING_SECONDS:
                 self.output.line(f"· thought for {seconds:.0f} s", "dim")

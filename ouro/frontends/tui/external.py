@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ async def clipboard_image() -> Image | None:
             image = _grab_png()
         except Exception as caught:  # noqa: BLE001 (raised in the loop)
             error = caught
-        loop.call_soon_threadsafe(finish, image, error)
+        with suppress(RuntimeError):  # the loop is closed: ouro has ended
+            loop.call_soon_threadsafe(finish, image, error)
 
     # A daemon: a clipboard owner that hangs must not keep ouro from ending, as a thread of the pool would.
     threading.Thread(target=work, daemon=True).start()

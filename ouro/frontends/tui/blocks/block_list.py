@@ -78,14 +78,14 @@ def estimate_text(text: str, width: int) -> int:
 class BlockList:
     """Blocks and their heights, estimated until they are drawn for the current width. Only shown blocks are drawn."""
 
-    def __init__(self, palette: Palette, width: int = 80) -> None:
+    def __init__(self, palette: Palette) -> None:
         self.blocks: list[TranscriptBlock] = []
         self._places: dict[TranscriptBlock, int] = {}
         self._heights = HeightIndex()
         self._measured: list[bool] = []
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
-        self._width = width
+        self._width = 80  # until it is drawn
 
     @property
     def total(self) -> int:

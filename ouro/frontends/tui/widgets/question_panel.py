@@ -133,7 +133,8 @@ class QuestionPanel(Vertical, can_focus=True):
                 body.styles.height = max(3, body.virtual_size.height)
             lines, room = body.virtual_size.height, int(body.styles.max_height.value)  # type: ignore[union-attr]
             hint = f"{self._page_keys} read on ({lines} lines) · " if lines > room else ""
-            self.query_one(".question--keys", Static).update(f"{hint}{self._keys}")
+            for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
+                keys.update(f"{hint}{self._keys}")
 
     @property
     def has_body(self) -> bool:

@@ -1,0 +1,124 @@
+"""How a session is opened on the screen: trust, no model, a session that is resumed."""
+
+import asyncio
+from pathlib import Path
+
+from fakes.fake_session import FakeSession, opener, says
+from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
+
+from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeeded
+from ouro.events import (
+    TextDelta,
+)
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.session import OpenRequest
+
+
+async def test_what_is_said_before_the_session_is_open_waits_for_it():
+    session, gate = FakeSession([says("first"), says("second")]), asyncio.Event()
+
+    async def open_session(request):
+        await gate.wait()
+        return session
+
+    async with screen_of(open_session=open_session, first_message="one").run_test() as pilot:
+        await type_text(pilot, "two")
+        await pilot.press("enter")
+        assert session.sent == []
+        gate.set()
+        await until(pilot, lambda: session.sent == ["one", "two"])
+
+
+async def test_a_resumed_session_shows_its_past_and_its_notices():
+    session = FakeSession()
+    session.shown_before = [TextDelta("what was said before")]
+    session.notices = ("a torn record was set aside",)
+    async with screen_of(session, request=OpenRequest("latest")).run_test() as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "a torn record was set aside" in shown(pilot.app))
+        assert "what was said before" in shown(pilot.app)
+
+
+async def test_trust_is_asked_before_anything_is_obeyed():
+    session, requests = FakeSession(), []
+
+    async def open_session(request):
+        requests.append(request)
+        if request.trust == "unknown":
+            raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+        return session
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
+        assert "AGENTS.md" in screen_text(pilot.app)
+        await pilot.press("down", "enter")
+        await opened(pilot)
+    assert [request.trust for request in requests] == ["unknown", "no"]
+
+
+async def test_e4_a_long_trust_question_can_be_read_to_its_end_above_its_answers():
+    summary = [f"mcpServers.s{number}: run {number}" for number in range(60)]
+
+    async def open_session(request):
+        raise TrustNeeded(Path("/project"), [Path("/project/.mcp.json")], summary)
+
+    async with screen_of(open_session=open_session).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "mcpServers.s0: run 0" in screen_text(pilot.app))
+        assert "trust this folder" in screen_text(pilot.app)
+        assert "mcpServers.s59" not in screen_text(pilot.app)
+        await pilot.press(*["pagedown"] * 10)
+        await until(pilot, lambda: "mcpServers.s59: run 59" in screen_text(pilot.app))
+        assert "trust this folder" in screen_text(pilot.app)
+
+
+async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
+    async def open_session(request):
+        raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+
+    screen = screen_of(open_session=open_session)
+    monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+    async with screen.run_test() as pilot:
+        await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
+        await pilot.press("enter")
+        assert "Do you trust /project?" in screen_text(pilot.app)
+
+
+async def test_a_session_that_cannot_be_opened_ends_the_program_with_its_code():
+    async def open_session(request):
+        raise SessionNotFound("No session `nope`.")
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: pilot.app._exit)
+    assert (pilot.app.return_value, str(pilot.app.failure)) == (2, "No session `nope`.")
+
+
+async def test_without_a_model_the_set_up_is_offered_and_quitting_says_why():
+    async def open_session(request):
+        raise NoModelError("No model is usable.", "Try `ouro demo`.")
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "No model is usable." in screen_text(pilot.app))
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: pilot.app._exit)
+    assert pilot.app.return_value == 3
+
+
+async def test_without_a_model_the_demo_can_be_chosen():
+    async def open_session(request):
+        raise NoModelError("No model is usable.")
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "see the demo" in screen_text(pilot.app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: pilot.app._exit)
+    assert isinstance(pilot.app.failure, DemoRequested)
+
+
+async def test_opening_another_session_shows_it_and_closes_the_first():
+    first, second = FakeSession(session_id="s-1"), FakeSession(session_id="s-2")
+    second.shown_before = [TextDelta("the second")]
+    async with screen_of(open_session=opener(first, second)).run_test() as pilot:
+        await opened(pilot)
+        await pilot.app.front_end.open(OpenRequest("s-2"))
+        await until(pilot, lambda: "the second" in shown(pilot.app))
+    assert (first.closed, pilot.app.turns.session) == (True, second)

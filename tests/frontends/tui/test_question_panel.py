@@ -1,0 +1,228 @@
+"""Permission questions and questions of the agent, key by key."""
+
+import asyncio
+from pathlib import Path
+
+from fakes.fake_session import FakeSession, Wait
+from fakes.screens import asked, opened, screen_of, screen_text, until
+
+from ouro.display import CommandOutput, Diff, Display, FileChange, Question
+from ouro.errors import TrustNeeded
+from ouro.events import (
+    PermissionAsked,
+    Permit,
+    QuestionAsked,
+    Reply,
+    ToolStarted,
+)
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.messages import ToolCall
+
+CALL = ToolCall("c1", "shell", {"command": "git push"})
+
+
+def permission(question_id="q1", command="git push", rule="shell(git push *)"):
+    return PermissionAsked(
+        question_id, CALL, command, Display(command, CommandOutput(command)), "reaches the network", rule
+    )
+
+
+async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment():
+    turn = [ToolStarted(CALL, "git push"), *(permission(f"q{n}") for n in range(5))]
+    session = FakeSession([turn])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        ways = (["y"], ["3"], ["down", "enter"], ["tab", "w", "h", "y", "enter"], ["up", "tab", "n", "o", "enter"])
+        for number, keys in enumerate(ways):
+            await until(pilot, lambda number=number: len(session.answers) == number)
+            await until(
+                pilot,
+                lambda number=number: (
+                    getattr(pilot.app.conversation.questions.panel, "question_id", "") == f"q{number}"
+                ),
+            )
+            await asked(pilot)
+            await pilot.press(*keys)
+        await until(pilot, lambda: len(session.answers) == 5)
+    assert session.answers == [
+        ("q0", Permit("yes")),
+        ("q1", Permit("no")),
+        ("q2", Permit("always")),
+        ("q3", Permit("yes", "why")),
+        ("q4", Permit("no", "no")),
+    ]
+
+
+async def test_always_is_offered_only_with_its_rule():
+    session = FakeSession([[permission(rule="")]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        assert "always" not in screen_text(pilot.app)
+        await pilot.press("a", "2")
+        await until(pilot, lambda: session.answers == [("q1", Permit("no"))])
+
+
+async def test_the_prompt_has_the_keys_again_and_its_draft_after_a_question():
+    gate = asyncio.Event()
+    session = FakeSession([[Wait(gate), permission()]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("d", "r")
+        gate.set()
+        await asked(pilot)
+        await pilot.press("y")
+        await until(pilot, lambda: pilot.app.conversation.questions.panel is None)
+        await until(pilot, lambda: pilot.app.focused is pilot.app.conversation.prompt)
+        await pilot.press("a")
+        assert pilot.app.conversation.prompt.text == "dra"
+
+
+async def test_a_question_of_the_agent_by_digit_in_own_words_several_and_waved_away():
+    questions = [
+        Question("Which?", ("red", "blue")),
+        Question("Which?", ("red", "blue")),
+        Question("Which?", ("red", "blue", "green"), several=True),
+        Question("Why?"),
+        Question("Which?", ("red",)),
+    ]
+    session = FakeSession([[QuestionAsked(f"q{n}", question) for n, question in enumerate(questions)]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        ways = (["2"], ["3", "p", "i", "n", "k", "enter"], ["1", "3", "5"], ["s", "o", "enter"], ["escape"])
+        for number, keys in enumerate(ways):
+            await until(
+                pilot,
+                lambda number=number: (
+                    getattr(pilot.app.conversation.questions.panel, "question_id", "") == f"q{number}"
+                ),
+            )
+            await asked(pilot)
+            await pilot.press(*keys)
+        await until(pilot, lambda: len(session.answers) == 5)
+    assert [answer for _, answer in session.answers] == [
+        Reply(("blue",)),
+        Reply(("pink",)),
+        Reply(("red", "green")),
+        Reply(("so",)),
+        Reply(()),
+    ]
+    assert session.interrupts == 0
+
+
+async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press(*"Do 1 thing", "enter")
+        await until(pilot, lambda: session.steered == ["Do 1 thing"])
+        assert session.answers == []
+        await asked(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
+
+
+async def test_a_message_at_a_question_keeps_a_first_letter_that_answers_permissions():
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press(*"no, go on", "enter")
+        await until(pilot, lambda: session.steered == ["no, go on"])
+        assert session.answers == []
+
+
+async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkeypatch):
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # every key comes right behind the one before it
+        await pilot.press(*"do it", "enter")
+        await until(pilot, lambda: session.steered == ["do it"])
+        pilot.app.conversation.questions.panel._listens_from = 0.0
+        await pilot.press("2")
+        await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
+
+
+async def test_x7_a_key_just_after_the_question_came_does_not_answer_it(monkeypatch):
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    screen = screen_of(session)
+    monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+    async with screen.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        questions = pilot.app.conversation.questions
+        await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < float("inf"))
+        await pilot.press("1")
+        assert session.answers == []
+
+
+async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
+    details = "\n".join(f"- line {number}" for number in range(60))
+    question = Question("Remember?", ("keep", "leave"), details=details)
+    session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: pilot.app.conversation.status.region.bottom == 24)
+        assert "line 0" in screen_text(pilot.app)
+        await pilot.press("pagedown")
+        await until(pilot, lambda: "line 0" not in screen_text(pilot.app))
+
+
+async def test_a_long_diff_is_shown_from_its_beginning_and_can_be_read_to_its_end():
+    after = "".join(f"line {number}\n" for number in range(200))
+    diff = Display("1 file", Diff((FileChange("long.txt", None, after),)))
+    session = FakeSession([[PermissionAsked("q1", CALL, "write long.txt", diff, "mode ask", "")]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "line 0" in screen_text(pilot.app))
+        for _ in range(60):
+            await pilot.press("pagedown")
+        await until(pilot, lambda: "line 199" in screen_text(pilot.app))
+    assert session.answers == []
+
+
+async def test_x5_ctrl_c_interrupts_also_while_a_permission_is_asked():
+    session = FakeSession([[permission()]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not session.running)
+        assert (session.interrupts, pilot.app._exit) == (1, False)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: pilot.app._exit)
+
+
+async def test_a_digit_chooses_from_a_short_list_and_letters_that_came_by_chance_do_not():
+    answers = []
+
+    async def open_session(request):
+        answers.append(request.trust)
+        if request.trust == "unknown":
+            raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+        return FakeSession()
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "2 no" in screen_text(pilot.app))
+        pilot.app.screen._accepts_from = 0.0
+        await pilot.press(*"say hi", "enter")
+        assert answers == ["unknown"]
+        pilot.app.screen._accepts_from = 0.0
+        await pilot.press("2")
+        await until(pilot, lambda: answers == ["unknown", "no"])
