@@ -55,7 +55,7 @@ class McpTool(Tool[McpArguments]):
 
     Args:
         tool: its name in the server.
-        definition: the approved one; None where the server has not been connected yet.
+        spec: what the model is told of it, as it was approved.
         outputs: the folder for results that are too long to show.
     """
 
@@ -92,7 +92,8 @@ class McpTool(Tool[McpArguments]):
         found = next((tool for tool in tools if tool.name == self._tool), None)
         lines = [escaped(json.dumps(args.values, indent=2, ensure_ascii=False))]
         if found is not None:
-            hints = [word for word, is_so in _hints(found) if is_so]
+            claims = {"read-only": found.read_only, "destructive": found.destructive}
+            hints = [word for word, is_so in claims.items() if is_so]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
             lines.append(f"{self._server} describes {self._tool}{claim}:\n{escaped(found.text)}")
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
@@ -107,10 +108,6 @@ class McpTool(Tool[McpArguments]):
         except ServerFailed as error:
             raise ToolError(str(error)) from error
         return await self._outputs.result(outcome)
-
-
-def _hints(tool: ToolDefinition) -> tuple[tuple[str, bool], ...]:
-    return (("read-only", tool.read_only), ("destructive", tool.destructive))
 
 
 class Outputs(msgspec.Struct, frozen=True):
