@@ -55,7 +55,7 @@ class McpTool(Tool[McpArguments]):
 
     Args:
         tool: its name in the server.
-        spec: what the model is told of it, as it was approved.
+        spec: its description and schema for the model, as they were approved.
         outputs: the folder for results that are too long to show.
     """
 
