@@ -21,6 +21,7 @@ class Asked:
     came: float
     """When it had arrived, by the monotonic clock."""
     body: dict[str, Any]
+    """Of the first request; those of a long session are 4 GB."""
     answered: float = 0.0
     """When all of the answer was written."""
 
@@ -75,7 +76,7 @@ def _handler(server: AnsweringServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-            asked = Asked(time.monotonic(), body)
+            asked = Asked(time.monotonic(), {} if server.asked else body)
             path = self.path.partition("/v1/")[2].partition("?")[0]
             wire = {"chat/completions": _chat, "responses": _responses, "messages": _messages}.get(path)
             if wire is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
 import os
 import re
 import resource
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +27,9 @@ the command, by start time (18 bits) and process (22), and then the command (12)
 _TAGGED = re.compile(rb"Max resident set +(\d+)")
 _BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
 """Sets the tag and the wall for processes, before the first process of the command is there (`-p`: in dash)."""
-_PIECE = 64 * 1024
-_LAST_PIECES = 64
+_PIECE = 1024 * 1024
+"""Bytes of a pipe, where that may be set, and of one read: with 64 KB a command that prints 1 GB waits 16,000 times."""
+_LAST_PIECES = 4
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
 _REPORTED = 4096
@@ -202,7 +205,7 @@ class Pump:
             return False
         self._capture.add(data)
         if self._report:
-            self._fresh = (self._fresh + data)[-_REPORTED:]
+            self._fresh = (self._fresh + data[-_REPORTED:])[-_REPORTED:]
             self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._tell)
         return True
 
@@ -233,6 +236,9 @@ async def start_shell(
     """
     argv, tag = bounded(line, cwd)
     reading, writing = os.pipe()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # the limit of the user is reached
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
     try:
         process = await asyncio.create_subprocess_exec(
             *wrap(argv),

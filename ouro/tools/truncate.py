@@ -49,16 +49,16 @@ class OutputCapture:
 
     def add(self, data: bytes) -> None:
         """One more piece of output."""
-        room = max(0, IN_MEMORY // 2 - len(self._head))
-        self._head += data[:room]
-        self._tail += data[room:]
-        if len(self._tail) > IN_MEMORY:
-            del self._tail[: -IN_MEMORY // 2]
         self.total += len(data)
+        if self._writer is None and self.total > SHOWN and not self.unsaved:
+            self._start_writer()
         if self._writer:
             self._save(data)
-        elif self.total > SHOWN and not self.unsaved:
-            self._start_writer()
+        room = max(0, IN_MEMORY // 2 - len(self._head))
+        self._head += data[:room]
+        self._tail += data[max(room, len(data) - IN_MEMORY) :]
+        if len(self._tail) > IN_MEMORY:
+            del self._tail[: -IN_MEMORY // 2]
 
     def close(self) -> None:
         if self._writer:
@@ -109,7 +109,7 @@ class OutputCapture:
         # A daemon does not block the exit of the program; the end of a long output may be missing then.
         self._writer = threading.Thread(target=self._write, args=(descriptor,), name="spool", daemon=True)
         self._writer.start()
-        self._save(bytes(self._head + self._tail))
+        self._save(bytes(self._head))  # all of it so far
 
     def _save(self, data: bytes) -> None:
         """Hand one more piece to the writer, up to the limit."""

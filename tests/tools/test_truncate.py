@@ -117,3 +117,17 @@ def test_a_slow_mask_keeps_nobody_waiting(tmp_path):
     gate.set()
     capture.settle(10)
     assert capture.file.read_bytes() == b"line\n" * SHOWN
+
+
+def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):
+    data = b"".join(b"line %d\n" % number for number in range(150_000))
+    whole, pieces = OutputCapture(tmp_path), OutputCapture(tmp_path)
+    whole.add(data)
+    for at in range(0, len(data), 1000):
+        pieces.add(data[at : at + 1000])
+    for capture in (whole, pieces):
+        capture.close()
+        capture.settle(10)
+    assert whole.text().replace(str(whole.file), "FILE") == pieces.text().replace(str(pieces.file), "FILE")
+    assert whole.since(len(data) - 50) == pieces.since(len(data) - 50)
+    assert whole.file.read_bytes() == pieces.file.read_bytes() == data
