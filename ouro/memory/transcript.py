@@ -27,12 +27,11 @@ from ouro.memory.backend import (
 )
 from ouro.memory.message_tree import (
     OUTPUT,
-    CurrentBranch,
     MessageTree,
     TranscriptBranch,
     TranscriptEntry,
     TreeItem,
-    branch_of,
+    is_turn,
 )
 from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
@@ -55,10 +54,6 @@ def title_of(text: str) -> str:
 
 ShownItem = TranscriptEntry | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
 """What a user is shown of a session, in its order."""
-
-
-def is_turn(message: Message) -> bool:
-    return message.role == "user" and bool(message.text)
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -114,7 +109,6 @@ class Transcript:
         self._marks: dict[int, list[_Mark]] = {}
         """By the number of the item before them."""
         self._tree = MessageTree(is_whole=is_whole)
-        self._branch = branch_of(self._tree)
         self._head: tuple[CompactionRecord | None, list[TranscriptEntry], list[Message]] = (None, [], [])
         """The compaction, the entries that it keeps, and both as messages."""
         self._shortened: tuple[frozenset[str], PerMessage[Message]] = (frozenset(), PerMessage(lambda said: said))
@@ -134,7 +128,7 @@ class Transcript:
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
         """The loaded messages of the current branch, oldest first."""
-        return self._current.entries
+        return self._tree.current.entries
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
@@ -144,7 +138,7 @@ class Transcript:
     @property
     def compaction(self) -> CompactionRecord | None:
         """The compaction in force."""
-        return next((item for item in reversed(self._current.compactions) if item.summary), None)
+        return next((item for item in reversed(self._tree.current.compactions) if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
@@ -154,13 +148,7 @@ class Transcript:
     @property
     def dropped_items(self) -> frozenset[str]:
         """What is not sent of the loaded branch, as a DropRecord names it."""
-        return self._current.dropped
-
-    @property
-    def _current(self) -> CurrentBranch:
-        if self._branch.version != self._tree.version:
-            self._branch = branch_of(self._tree)
-        return self._branch
+        return self._tree.current.dropped
 
     @property
     def last_number(self) -> int:
@@ -255,7 +243,12 @@ class Transcript:
     @property
     def turns(self) -> int:
         """The number of loaded turns on the branch."""
-        return self.turns_gone + sum(is_turn(entry.message) for entry in self.entries)
+        return self.turns_gone + self._tree.current.turns
+
+    @property
+    def last_prompt(self) -> int:
+        """The number of the message that began the last turn; 0 where none is loaded."""
+        return self._tree.current.last_prompt
 
     @property
     def kept_entries(self) -> list[TranscriptEntry]:

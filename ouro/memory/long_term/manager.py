@@ -173,12 +173,14 @@ class LongTermMemoryManager:
             changes = ""
         return "\n\n".join(filter(None, [changes, *notes]))
 
-    async def tool_ended(self, messages: Sequence[Message], is_whole: bool = True, said: int = 0) -> None:
-        """After a tool call: decide whether what it wrote into memory is trusted.
+    async def tool_ended(
+        self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0
+    ) -> None:
+        """After a tool call of turn number `turn` (0: count it): decide whether what it wrote into memory is trusted.
 
         `messages` is the transcript so far (`is_whole`: all of it), `said` the number of the user's last message.
         """
-        at = TurnRef(self._marks.session, _turns(messages) if is_whole else 0, said)
+        at = TurnRef(self._marks.session, (turn or _turns(messages)) if is_whole else 0, said)
 
         def approve() -> list[CoreChanged]:
             provenance = self._provenance(messages, is_whole)

@@ -23,8 +23,7 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.recall.turn_recall import TurnRecall
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.transcript import is_turn
+from ouro.memory.message_tree import TranscriptEntry, is_turn
 from ouro.utils.log import log
 from ouro.utils.text import local_time, plural
 
@@ -146,7 +145,8 @@ class SessionMemory:
         """
         if self.manager and tool in _WRITING_TOOLS:
             is_whole = not self._memory.pager.has_earlier
-            await self.manager.tool_ended(self._memory.known(), is_whole, self._last_prompt())
+            transcript = self._memory.transcript
+            await self.manager.tool_ended(self._memory.known(), is_whole, transcript.turns, transcript.last_prompt)
 
     async def touched(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them."""
@@ -159,8 +159,8 @@ class SessionMemory:
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
-            is_whole, turn = not self._memory.pager.has_earlier, self._memory.transcript.turns
-            self.manager.turn_ended(self._memory.known(), is_whole, turn, self._last_prompt())
+            is_whole, transcript = not self._memory.pager.has_earlier, self._memory.transcript
+            self.manager.turn_ended(self._memory.known(), is_whole, transcript.turns, transcript.last_prompt)
         if self._recall:
             self._recall.turn_ended()
         if self.capture:
@@ -217,10 +217,6 @@ class SessionMemory:
     async def close(self) -> None:
         if self.manager:
             await self.manager.close()
-
-    def _last_prompt(self) -> int:
-        prompts = (entry.number for entry in reversed(self._memory.transcript.entries) if is_turn(entry.message))
-        return next(prompts, 0)
 
 
 class LearnedChanges(msgspec.Struct, frozen=True):

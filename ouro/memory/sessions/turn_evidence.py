@@ -9,7 +9,8 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, RecalledItem
-from ouro.memory.transcript import Transcript, is_turn
+from ouro.memory.message_tree import is_turn
+from ouro.memory.transcript import Transcript
 from ouro.messages import Context
 
 _CHANGES = re.compile(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)

@@ -24,10 +24,9 @@ from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_m
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.message_tree import TranscriptEntry, is_turn
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
-from ouro.memory.transcript import is_turn
 from ouro.messages import Context, Message, system, user
 from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
