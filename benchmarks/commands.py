@@ -1,0 +1,105 @@
+"""Commands with few and many notes, and grep over many files: milliseconds by the clock and of CPU, with children.
+
+    python -m benchmarks.commands --notes 0,1000,10000,50000 --files 50000 --runs 5
+
+CPU is worth reading on a busy machine. The notes are written from outside and accepted once. `remember` makes vectors, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.programs import ouro
+from ouro.safety import Workspace
+from ouro.tools.grep import Grep, GrepArgs
+
+COMMANDS = ("sessions list", "doctor", "memory list", "memory stats", "memory search port 4711")
+NOTE = "The service number {0} of the mail queue listens on port {0}. " + "It was decided to keep this as it is. " * 9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--notes", default="0,1000,10000")
+    parser.add_argument("--files", type=int, default=50_000)
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    print("| what | ms | CPU ms |\n|---|---|---|")
+    for count in map(int, args.notes.split(",")):
+        commands(folder / str(count), count, args.runs)
+    searches(folder / "files", args.files, args.runs)
+    shutil.rmtree(folder)
+    print("\nLoad average at the end:", *(f"{average:.1f}" for average in os.getloadavg()))
+
+
+def commands(home: Path, count: int, runs: int) -> None:
+    """The commands, in a home with so many notes."""
+    (home / "work").mkdir(parents=True)
+    program = ouro(home, "http://127.0.0.1:9", Path())
+    notes = home / ".ouro/memory"
+    notes.mkdir()
+    for number in range(count):
+        (notes / f"mem_{number:08x}.md").write_text(NOTE.format(number) + "\n")
+
+    def run(line: str) -> None:
+        command, environment = [program.screen[0], *line.split()], program.full_environment()
+        done = subprocess.run(command, cwd=program.work, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode > 1:  # 1: nothing was found
+            raise SystemExit(f"{line}: {done.stderr}")
+
+    if count:
+        tell(f"memory accept, {count:,} notes", lambda: run("memory accept"), 1)
+    for line in COMMANDS:
+        tell(f"{line}, {count:,} notes", lambda line=line: run(line), runs)
+    numbers = iter(range(1000))
+    tell(f"memory remember, {count:,} notes", lambda: run(f"memory remember Queue {next(numbers)} is slow."), runs)
+
+
+def searches(root: Path, count: int, runs: int) -> None:
+    """grep with ripgrep and without, and ripgrep itself."""
+    chance, words = random.Random(1), "alpha beta gamma delta import return class self value".split()
+    for number in range(count):
+        place = root / f"d{number // 500}/f{number}.{('py', 'md', 'ts', 'txt')[number % 4]}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(
+            "\n".join(" ".join(chance.choices(words, k=8)) for _ in range(33)) + "\nneedle" * (number % 5000 == 0)
+        )
+    if program := shutil.which("rg"):
+        rg = [program, "--hidden", "--json", "needle", str(root)]
+        tell("rg, a rare word", lambda: subprocess.run(rg, capture_output=True, check=True), runs)
+    for ripgrep in filter(None, (program, "none")):
+        tool = Grep(Workspace(root), ripgrep=ripgrep.removeprefix("none"))
+        for arguments in (GrepArgs("needle"), GrepArgs("needle", glob="*.py"), GrepArgs("gamma")):
+            name = f"grep {arguments.pattern} {arguments.glob}" + " without ripgrep" * (ripgrep == "none")
+            tell(name, lambda tool=tool, arguments=arguments: asyncio.run(tool.run(arguments, None)), runs)
+
+
+def tell(name: str, do: Callable[[], object], runs: int) -> None:
+    """Medians; the first run warms the disk and is not counted where there are several."""
+    clock, cpu = [], []
+    for _ in range(runs + (runs > 1)):
+        began, used = time.perf_counter(), used_here()
+        do()
+        clock.append(1000 * (time.perf_counter() - began))
+        cpu.append(1000 * (used_here() - used))
+    skip = runs > 1
+    print(f"| {name} | {statistics.median(clock[skip:]):.0f} | {statistics.median(cpu[skip:]):.0f} |", flush=True)
+
+
+def used_here() -> float:
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+if __name__ == "__main__":
+    main()
