@@ -2,7 +2,7 @@
 
     python -m benchmarks.commands --notes 0,1000,10000,50000 --files 50000 --runs 5
 
-CPU is worth reading on a busy machine. The notes are written from outside and accepted once. `remember` makes vectors, too.
+CPU is worth reading on a busy machine. The notes are written from outside and accepted once; `remember` makes vectors.
 """
 
 from __future__ import annotations
