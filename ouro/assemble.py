@@ -77,6 +77,7 @@ from ouro.utils.runtime import (
     get_permissions_path,
     get_sessions_dir,
     get_trust_path,
+    limit_arenas,
 )
 
 Opener = Callable[[OpenRequest], Awaitable[Session]]
@@ -143,6 +144,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
 
 
 def _ground(options: Options, request: OpenRequest) -> Ground:
+    limit_arenas()
     trust = TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())

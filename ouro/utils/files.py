@@ -20,7 +20,7 @@ _RETRY_SECONDS = 0.02
 _TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Of `replace_file`, of the secret scanner (a UUID), and of earlier versions in session folders (no ending)."""
 _noted: set[str] = set()
-"""The folders of the user that this process has recorded."""
+"""The folders that this process has recorded."""
 
 
 def replace_file(
@@ -90,7 +90,7 @@ def sweep_temporary(folder: Path, of: str = "") -> None:
 
 
 def note_written_dir(folder: int) -> None:
-    """Record an open folder of the user before a file is replaced there: after a kill, the next start sweeps it."""
+    """Record an open folder before a file is replaced there: after a kill, the next start sweeps it."""
     with suppress(OSError):
         path = os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115
         if path not in _noted:
@@ -100,7 +100,7 @@ def note_written_dir(folder: int) -> None:
 
 
 def sweep_written_dirs(own: Iterable[Path]) -> None:
-    """Remove the temporary files that killed processes have left in folders of ouro (`own`) and of the user."""
+    """Remove the temporary files that killed processes have left in folders of ouro (`own`), and where they noted."""
     for folder in own:
         sweep_temporary(folder)
     for journal in get_written_journals().glob("*"):

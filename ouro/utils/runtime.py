@@ -8,6 +8,9 @@ from pathlib import Path
 
 from ouro.errors import ConfigError
 
+_M_ARENA_MAX = -8
+"""Of glibc's malloc.h."""
+
 
 def get_home() -> Path:
     """`~/.ouro`, or OURO_HOME. Creates nothing.
@@ -81,7 +84,7 @@ def get_checkpoints_dir() -> Path:
 
 
 def get_written_journals() -> Path:
-    """Where each process records the folders of the user in which it replaces files."""
+    """Where each process records folders of the user and of sessions in which it replaces files."""
     return get_home() / "cache" / "written"
 
 
@@ -115,6 +118,18 @@ def ensure_private_dir(folder: Path) -> Path:
         if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o077:
             parent.chmod(0o700)
     return folder
+
+
+def limit_arenas() -> None:
+    """Have the threads that come take memory from one place, where the C library can: glibc gives each its own.
+
+    What a thread frees stays in its own: after 200 turns a session held 285 MiB, with one place 170, as after 100.
+    """
+    import ctypes  # only here: 2 ms
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def trim_memory() -> None:

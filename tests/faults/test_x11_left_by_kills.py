@@ -72,20 +72,24 @@ async def test_x11_temporary_files_are_removed_unless_their_process_runs(home, t
 _WRITE = """
 import os, signal, sys
 from pathlib import Path
+from ouro.memory.sessions.session_file import replace
 from ouro.utils.files import open_folder
 from ouro.utils.text_files import save
 os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "session":
+    replace(Path(sys.argv[1]), "a.txt", b"text")
 with open_folder(Path(sys.argv[1])) as folder:
     save(folder, "a.txt", b"text", expected=None)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the path of an open folder is found by /proc")
-async def test_x11_what_a_kill_left_in_a_folder_of_the_project_is_removed_and_nothing_of_others(home, tmp_path):
+@pytest.mark.parametrize("by", ["tool", "session"])
+async def test_x11_what_a_kill_left_in_a_noted_folder_is_removed_and_nothing_of_others(home, tmp_path, by):
     folder = tmp_path / "src" / "deep"
     folder.mkdir(parents=True)
     (folder / ".theirs.4190000.0123abcd.tmp").touch()
-    done = subprocess.run([sys.executable, "-c", _WRITE, str(folder)], check=False)
+    done = subprocess.run([sys.executable, "-c", _WRITE, str(folder), by], check=False)
     assert done.returncode == -signal.SIGKILL
     assert len([*folder.iterdir()]) == 2
 

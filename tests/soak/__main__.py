@@ -9,6 +9,8 @@ writes into memory, and git pulls into the project. After each round the law is 
 - the transcript can be sent,
 - git finds no damage,
 - nothing is left behind: no temporary file, no unfinished folder, no process.
+
+`--turns 1000` runs one session of so many turns instead, and holds how its memory grows against a limit (Linux).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 from soak.campaign import Campaign  # noqa: E402 (found by the line above)
+from soak.growth import run  # noqa: E402
 
 
 def main() -> int:
@@ -28,7 +31,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=0, help="end after so many rounds")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--turns", type=int, default=0, help="measure how memory grows over so many turns instead")
     options = parser.parse_args()
+    if options.turns:
+        with tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder:
+            broken = run(Path(folder), options.turns)
+        print(*broken or ["memory grows within the limit"], sep="\n")
+        return bool(broken)
     with tempfile.TemporaryDirectory(prefix="ouro-soak-") as folder, Campaign(Path(folder), options.seed) as campaign:
         broken = campaign.run(options.minutes * 60, options.rounds)
         print(campaign.summary())

@@ -24,7 +24,7 @@ import msgspec
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
-from ouro.utils.files import lock_descriptor, replace_file
+from ouro.utils.files import lock_descriptor, note_written_dir, replace_file
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import is_running
 
@@ -360,6 +360,7 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
 def replace(folder: Path, name: str, data: bytes) -> None:
     """Replace a whole file, on disk when this returns. Raises as `opened`."""
     place = _open_folder(folder)
+    note_written_dir(place)  # an old session that is resumed is not among those that are swept
     try:
         replace_file(place, name, data)
     finally:

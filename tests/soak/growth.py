@@ -1,0 +1,63 @@
+"""Resident memory over the turns of one session, with long-term memory, tools and the index at work."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from pathlib import Path
+
+import yaml
+from fakes.model_server import Call, ModelServer, Reply, Request
+
+from ouro import Agent
+
+SETTLED = 200
+"""Turns until everything has been loaded, and what each thread keeps is there."""
+MAX_GROWTH = 0.12
+"""MiB a turn after that. The messages themselves are 0.02; it was 0.3 in a session of 1,000 turns."""
+_KEY = "sk-test-soak"
+
+
+def run(folder: Path, turns: int) -> list[str]:
+    """The breaches of the limit, one line each; prints the memory every 50 turns."""
+    home, project = folder / "ouro", folder / "project"
+    for place in (home, project):
+        place.mkdir(mode=0o700)
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    names = itertools.count()
+
+    def reply(_request: Request) -> Reply:
+        number = next(names)
+        if number % 2:
+            return Reply(f"Answer {number}: " + f"the parser of module {number} drops the last line; " * 30)
+        return Reply("Looking.", calls=[Call("shell", {"command": f"seq {number} {number + 500}"}, id=f"c_{number}")])
+
+    measured: list[tuple[int, float]] = []
+    with ModelServer(reply) as server:
+        models = {"openai/test-model": {"api_base": server.openai_url, "api_key": _KEY, "window": 100_000}}
+        (home / "models.yaml").write_text(yaml.safe_dump({"default": "openai/test-model", "models": models}))
+        (home / "models.yaml").chmod(0o600)
+        os.environ |= {"OURO_HOME": str(home), "OURO_SANDBOX_ENABLED": "false"}
+        with Agent(str(project), mode="auto") as agent:
+            for turn in range(1, turns + 1):
+                agent.run(f"Look at module {turn % 50}: the service {turn} uses port {4_000 + turn}.")
+                server.requests.clear()
+                if turn % 50 == 0:
+                    measured.append((turn, _resident()))
+                    print(f"turn {turn}: {measured[-1][1]:.0f} MiB", flush=True)
+    return _breaches(measured)
+
+
+def _breaches(measured: list[tuple[int, float]]) -> list[str]:
+    settled = [(turn, size) for turn, size in measured if turn >= SETTLED]
+    if len(settled) < 2:
+        return []
+    (first, before), (last, after) = settled[0], settled[-1]
+    slope = (after - before) / (last - first)
+    return [f"memory grows by {slope:.2f} MiB a turn, more than {MAX_GROWTH}"] if slope > MAX_GROWTH else []
+
+
+def _resident() -> float:
+    words = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()
+    return int(words[0]) / 1024
