@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import subprocess
 from pathlib import Path
 
 import yaml
-from fakes.model_server import Call, ModelServer, Reply, Request
+from fakes.model_server import Call, ModelServer, Reply, Request, Tokens
 
 from ouro import Agent
+from ouro.utils.runtime import trim_memory
 
 SETTLED = 200
 """Turns until everything has been loaded, and what each thread keeps is there."""
@@ -27,11 +29,13 @@ def run(folder: Path, turns: int) -> list[str]:
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     names = itertools.count()
 
-    def reply(_request: Request) -> Reply:
-        number = next(names)
+    def reply(request: Request) -> Reply:
+        number, tokens = next(names), Tokens(input=len(request.raw) // 4, output=300)
         if number % 2:
-            return Reply(f"Answer {number}: " + f"the parser of module {number} drops the last line; " * 30)
-        return Reply("Looking.", calls=[Call("shell", {"command": f"seq {number} {number + 500}"}, id=f"c_{number}")])
+            words = f"the parser of module {number} drops the last line; " * 30
+            return Reply(f"Answer {number}: {words}", tokens=tokens)
+        call = Call("shell", {"command": f"seq {number} {number + 500}"}, id=f"c_{number}")
+        return Reply("Looking.", calls=[call], tokens=tokens)
 
     measured: list[tuple[int, float]] = []
     with ModelServer(reply) as server:
@@ -59,5 +63,7 @@ def _breaches(measured: list[tuple[int, float]]) -> list[str]:
 
 
 def _resident() -> float:
+    gc.collect()
+    trim_memory()  # as ouro does some seconds after a turn
     words = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()
     return int(words[0]) / 1024

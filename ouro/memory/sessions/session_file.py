@@ -27,6 +27,7 @@ from ouro.memory.backend import timestamp
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import is_running
+from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
     from aiofiles.threadpool.binary import AsyncFileIO
@@ -444,5 +445,5 @@ def _in_use(holder: str) -> SessionInUse:
     pid, _, since = holder.partition(" ")
     if pid == str(os.getpid()):
         return SessionInUse("This session is already open in this ouro.", "Continue there, or close it first.")
-    who = f"process {pid} since {since}" if since else "another process"
+    who = f"process {pid} since {local_time(since) or since}" if since else "another process"
     return SessionInUse(f"This session is in use by {who}.", "Continue there, close it, or open a copy with `--fork`.")
