@@ -28,7 +28,6 @@ from ouro.memory.long_term import (
     MemoryScopes,
     NoteFinder,
     RecallLog,
-    RecallSettings,
     ScopeMemory,
     SessionMemory,
     Summaries,
@@ -50,7 +49,7 @@ from ouro.session.budget import VectorBudget
 from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, get_sessions_dir, home_secret
+from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, home_secret
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Capture, Crystallizer, NoteConsolidator, SessionNotes
@@ -104,28 +103,18 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         if self.lookup is None or not self.scopes.opened:
             return None
         settings = self.settings.memory
-
-        recall = RecallSettings(
-            settings.retrieval_top_k,
-            settings.retrieval_hop_depth,
-            settings.injection_token_budget,
-            settings.half_life_days,
-            settings.history_versions,
-        )
-        recall_log = RecallLog(get_recall_log_path(), get_sessions_dir())
-        finder = NoteFinder(self.lookup, self.scopes.opened, self._root, self._mark, recall, recall_log)
+        recall_log = RecallLog(get_recall_log_path())
+        finder = NoteFinder(self.lookup, self.scopes.opened, self._root, self._mark, settings, recall_log)
         has_model = self.models.is_given("retrieve")
         hypotheses = HypothesisModel(
             self._ask("retrieve", "recall"),
             lambda: self.models.role("retrieve")[0].spec.window,
-            settings.retrieval_hypothesis_count,
             has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
         )
         repo = next((scope for scope in self.scopes.opened if scope.scope == "repo"), None)
         is_recorded = repo is not None and settings.commands and not self.memory.read_only
         commands = ledger_of(repo, self.finds_secret, self.cwd) if repo and is_recorded else None
-        way = settings.retrieval
-        return TurnRecall(self.memory, finder, self.channel, way, hypotheses if has_model else None, commands)
+        return TurnRecall(self.memory, finder, self.channel, hypotheses if has_model else None, commands)
 
     def _capture(self, manager: LongTermMemoryManager) -> CaptureObserver | None:
         memory, settings = self.memory, self.settings.memory

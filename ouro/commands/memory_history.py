@@ -98,7 +98,7 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     found = await catalog.turn(session_id, turn)
 
     def work(memory: MemoryAccess) -> tuple[dict[str, int], Mapping[str, str]]:
-        texts = memory.timeline.texts_of([item.id for item in found.recalled])
+        texts = memory.editor.notebook.texts([item.id for item in found.recalled])
         return _core_tokens(memory.timeline, found.began_with), texts
 
     core, texts = await context.memory(work)

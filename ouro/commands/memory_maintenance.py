@@ -17,6 +17,7 @@ from ouro.commands.render import line, table
 from ouro.errors import UsageError
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
+from ouro.settings import MemorySettings
 from ouro.utils.runtime import get_history_dir, get_memory_dir
 from ouro.utils.text import one_line, plural
 
@@ -151,7 +152,7 @@ def _recall_in(search: Search, project: str) -> long_term.Recall:
     stores: dict[Any, Any] = {"user": long_term.user_store(get_memory_dir(), histories, str)}
     if project:
         stores["repo"] = long_term.repo_store(Path(project), histories, str)
-    settings = long_term.RecallSettings(memory_index.MAX_HITS, budget=sys.maxsize)
+    settings = MemorySettings(retrieval_top_k=memory_index.MAX_HITS, injection_token_budget=sys.maxsize)
     return long_term.Recall(search, long_term.Notebook(stores), "memory", settings)
 
 

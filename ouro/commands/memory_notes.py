@@ -18,7 +18,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_recall_log_path, get_sessions_dir, tilde
+from ouro.utils.runtime import get_recall_log_path, tilde
 from ouro.utils.text import local_time, one_line, plural
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
 
 
 async def stats(context: ActionContext) -> Answer:
-    recall_log = long_term.RecallLog(get_recall_log_path(), get_sessions_dir())
+    recall_log = long_term.RecallLog(get_recall_log_path())
     found = await context.memory(lambda memory: long_term.memory_stats(memory.editor, recall_log))
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
         ("Core lines", found.core),

@@ -334,9 +334,7 @@ class MemoryStore(ABC):
         """Create a copy of a session, which may be open; the copy is not open afterwards.
 
         Args:
-            source_id: of the session that is copied.
             number: of the last message that is copied; 0: none, None: all. Raises SessionNotFound if it has none such.
-            header: of the copy.
             title: of the copy; empty: the same as the source.
         """
 

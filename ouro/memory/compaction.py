@@ -65,8 +65,6 @@ def plan_compaction(
 
     Args:
         sent: the entries that are sent now, oldest first.
-        before: the compaction in force.
-        pins: numbers of messages to keep.
         words: tokens for messages that are kept word for word.
         tail: tokens at the end that stay unchanged.
         last: tokens of the last round; a round up to this size always stays unchanged.

@@ -105,12 +105,8 @@ class MemoryManager:
         """A new session. Nothing is written before its first message.
 
         Args:
-            store: of the session.
-            project: the current folder.
-            model: its full name.
             commits: of long-term memory, by scope.
             on_notice: called with notices that come later.
-            session_id: by default a new one.
         """
         return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
 
@@ -129,9 +125,6 @@ class MemoryManager:
         """Resume the session of this full id. A copy made by hand is opened as a fork. Raises SessionError.
 
         Args:
-            store: of the session.
-            session_id: of the session.
-            project: the current folder.
             read_only: the session may be open elsewhere; nothing is saved.
             fork: open a copy, which belongs to `project`; the session itself may be open elsewhere.
             keeps_memory: a fork begins with the versions of long-term memory that the session began with.

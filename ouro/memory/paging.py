@@ -21,9 +21,6 @@ class TranscriptPager:
     """Where the loaded part of a session begins, and the part that a screen shows.
 
     Args:
-        store: of the session.
-        session_id: of the session.
-        transcript: returns the current transcript.
         notify: called with a notice if the rest of a session cannot be read.
     """
 

@@ -98,7 +98,6 @@ def checked(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tupl
     left out. Older versions wrote what a provider sent without a check.
 
     Args:
-        data: of the record.
         kind: of its fields.
         numbers: the fields in which every number must be finite and not negative: the index and sums hold no other.
 

@@ -40,9 +40,7 @@ class SessionRemote:
     """A copy of the branch in `folder`, and its remote. Everything blocks.
 
     Args:
-        folder: for the git directory.
         key_file: holds the key, if blobs are sealed.
-        address: of the remote.
     """
 
     def __init__(self, folder: Path, key_file: Path, address: str) -> None:

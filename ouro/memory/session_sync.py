@@ -141,10 +141,7 @@ class SessionSync:
     """One synchronization. Everything blocks; safe to kill at any moment: the next one continues.
 
     Args:
-        root: the folder of the sessions.
-        remote: the branch.
         projects: folders of this machine; a session of the same repository belongs to one of them.
-        progress: called with what is being done.
     """
 
     def __init__(self, root: Path, remote: SessionRemote, projects: Sequence[Path], progress: Progress) -> None:

@@ -70,7 +70,7 @@ def test_m3_what_ouro_writes_later_does_not_make_it_trusted(store, home):
     (store.folder / "mem_2.md").write_text("evil\n")
 
     store.save_and_commit({"preferences.md": "- tabs\n"}, "Learn")
-    store.rewrite("preferences.md", lambda text: text + "- dark\n", "Learn")
+    store.save_and_commit({"preferences.md": "- tabs\n- dark\n"}, "Learn", seen={"preferences.md": "- tabs\n"})
     store.commit_changes("The rest")
 
     assert [each.name for each in open_store(home).outside_edits()] == ["mem_2.md"]
@@ -87,7 +87,8 @@ def test_m3_what_ouro_puts_in_place_of_it_is_trusted(store):
 def test_m3_a_line_that_is_added_to_it_does_not_make_it_trusted(store):
     (store.folder / "facts.md").write_text("- one\n- evil\n")
 
-    store.rewrite("facts.md", lambda text: text + "- two\n", "Learn two")
+    seen = {"facts.md": "- one\n- evil\n"}
+    store.save_and_commit({"facts.md": "- one\n- evil\n- two\n"}, "Learn two", seen=seen)
 
     assert store.outside_edits() == (FileEdit("facts.md", "- one\n", "- one\n- evil\n- two\n"),)
 

@@ -17,7 +17,10 @@ store = GitMemoryStore(Path(folder), "repo", Path(git_dir))
 for number in range(int(count)):
     line = f"- fact {who}.{number}\\n"
     if way == "lines":
-        commit = store.rewrite("facts.md", lambda text: text + line, f"Learn {who}.{number}")
+        store.ensure_repo()
+        with store.repository.alone():
+            seen = {"facts.md": store.find("facts.md") or ""}
+            commit = store.save_and_commit({"facts.md": seen["facts.md"] + line}, f"Learn {who}.{number}", seen=seen)
     else:
         commit = store.save_and_commit({f"mem_{who}x{number}.md": line}, f"Learn {who}.{number}")
     assert commit and not store.obstacle, store.obstacle

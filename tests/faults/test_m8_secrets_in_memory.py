@@ -62,13 +62,6 @@ def test_m8_what_holds_a_secret_is_not_written(store, secret, place):
     assert secret.encode() not in every_byte(store)
 
 
-def test_m8_a_change_that_brings_a_secret_is_not_made(store):
-    with pytest.raises(SecretInMemory):
-        store.rewrite("facts.md", lambda text: text + f"- {OWN}\n", "Learn")
-
-    assert OWN.encode() not in every_byte(store)
-
-
 def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
     (store.folder / "preferences.md").write_text(f"- log in with {SHAPED}\n")
     (store.folder / "mem_1.md").write_text("fine\n")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.errors import SearchUnavailable
-from ouro.memory.index.note_indexer import MemoryFolder, NoteStore, changed_files, feed_file, remove_file
+from ouro.errors import SearchUnavailable, SessionError
+from ouro.memory.index.note_indexer import MemoryFolder, changed_files, feed_file, remove_file
 from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
-from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session, session_files
+from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session
+from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.store import GitMemoryStore
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
@@ -27,7 +33,7 @@ class Sources(msgspec.Struct, frozen=True):
     memories: tuple[MemoryFolder, ...] = ()
 
     @classmethod
-    def of_notes(cls, stores: Iterable[NoteStore]) -> Sources:
+    def of_notes(cls, stores: Iterable[GitMemoryStore]) -> Sources:
         """The memory folders of these stores, without sessions."""
         return cls(memories=tuple(map(MemoryFolder.of, stores)))
 
@@ -135,7 +141,7 @@ class Index:
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
         """The folders of sessions that changed since they were read."""
-        found = session_files(root)  # before the lock: others can read meanwhile
+        found = _session_files(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
             return frozenset(changed_sessions(database, found)[0])
 
@@ -166,9 +172,7 @@ class Index:
 
     def _steps(self, sources: Sources) -> Iterator[_Step]:
         """What to do for each changed file, one transaction each."""
-        found = (
-            session_files(sources.sessions) if sources.sessions else {}
-        )  # before the lock: others can read meanwhile
+        found = _session_files(sources.sessions)  # before the lock: others can read meanwhile
         with self.reading() as database:
             if root := sources.sessions:
                 changed, gone = changed_sessions(database, found)
@@ -194,6 +198,12 @@ class Index:
                 set_aside(self._path)
         except OSError as trouble:
             log.warning("the index cannot be set aside: %s", trouble)
+
+
+def _session_files(root: Path | None) -> dict[str, os.stat_result]:
+    with suppress(SessionError):  # the list of sessions reports it
+        return session_files(root) if root else {}
+    return {}
 
 
 def _inode(path: Path) -> int:

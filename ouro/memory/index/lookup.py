@@ -45,8 +45,6 @@ class Lookup:
     """One per session. Nothing is imported or opened before the first search or the end of the first turn.
 
     Args:
-        path: of the index.
-        sources: the files to index.
         embedder: returns the model for vectors, None for words alone; called once, in a thread.
     """
 

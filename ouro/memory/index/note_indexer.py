@@ -9,36 +9,31 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.index.query import content_hash
+from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.sessions.session_file import opened, read_range
 from ouro.utils.log import log
 
-CORE_FILES = ("decisions.md", "preferences.md", "facts.md")
+if TYPE_CHECKING:
+    from ouro.memory.long_term.store import GitMemoryStore
+
+CORE_FILES = tuple(f"{category}.md" for category in CORE)
 MAX_FILE = 1 << 20
 """Bytes. Longer core files and notes are not indexed."""
 _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
-class NoteStore(Protocol):
-    @property
-    def scope(self) -> Literal["user", "repo"]: ...
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def core(self) -> tuple[str, ...]: ...
-
-
 class MemoryFolder(msgspec.Struct, frozen=True):
     """One scope of long-term memory, as a folder of files."""
 
-    scope: Literal["user", "repo"]
+    scope: Scope
     project: str
     """The root of its repository; empty for the user's memory."""
     path: Path
@@ -46,7 +41,7 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     """The names of its core files."""
 
     @classmethod
-    def of(cls, store: NoteStore) -> MemoryFolder:
+    def of(cls, store: GitMemoryStore) -> MemoryFolder:
         core = tuple(f"{name}.md" for name in store.core)
         return cls(store.scope, project_of(store.folder) if store.scope == "repo" else "", store.folder, core)
 

@@ -99,10 +99,6 @@ class SearchFilter(msgspec.Struct, frozen=True):
     """The roots of the repositories whose notes may be found beside the user's own; None: of each."""
 
 
-Weigh = Callable[[MemoryHit], float]
-"""A factor for a note's score, from its confidence, age and branch."""
-
-
 class _Request(msgspec.Struct, frozen=True):
     database: sqlite3.Connection
     question: ParsedQuery
@@ -142,7 +138,6 @@ class Search:
         query: str,
         k: int = 5,
         wanted: SearchFilter | None = None,
-        weigh: Weigh | None = None,
         today: date | None = None,
     ) -> list[MemoryHit]:
         """The `k` best hits of the given kinds, best first, without duplicates.
@@ -161,7 +156,7 @@ class Search:
         with self.index.reading() as database:
             request = _Request(database, question, vector, vectors, wanted)
             if {"note", "core"} & kinds:
-                hits += _find_notes(request, weigh)
+                hits += _find_notes(request)
             if {"message", "output"} & kinds:
                 _choose_sessions(request)
             if "message" in kinds:
@@ -198,21 +193,14 @@ class Search:
 
 def note_hits(database: sqlite3.Connection, condition: str, values: Sequence[object]) -> list[MemoryHit]:
     """The notes and core lines that fit an SQL condition, as hits without a score."""
-    columns = (
-        "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,"
-        " supersedes, path, archived"
+    rows = database.execute(
+        "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn) AS number, path,"
+        f" scope, category, confidence, source, branch, supersedes, archived FROM notes WHERE {condition}",
+        values,
     )
-    found = []
-    for row in database.execute(f"SELECT {columns} FROM notes WHERE {condition}", values):
-        (place, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,
-         supersedes, path, archived) = row  # fmt: skip
-        hit = MemoryHit(
-            note, kind, text, 0.0, {}, place, at=at, session=session, project=project, number=line or turn, path=path,
-            scope=scope, category=category, confidence=confidence, source=source, branch=branch, supersedes=supersedes,
-            archived=bool(archived),
-        )  # fmt: skip
-        found.append(hit)
-    return found
+    names = [column[0] for column in rows.description]
+    fields = ({**dict(zip(names, row, strict=True)), "score": 0.0, "parts": {}} for row in rows)
+    return [MemoryHit(**(row | {"archived": bool(row["archived"])})) for row in fields]
 
 
 _IN_LIST = "id IN (SELECT value FROM json_each(?))"
@@ -222,7 +210,7 @@ def _listed(ids: Iterable[int]) -> tuple[str]:
     return (json.dumps(sorted(ids)),)
 
 
-def _find_notes(request: _Request, weigh: Weigh | None) -> list[MemoryHit]:
+def _find_notes(request: _Request) -> list[MemoryHit]:
     """Notes and core lines relevant to the query, unordered."""
     within = _range_of_notes(request)
     shares = request.words("notes", within)
@@ -237,10 +225,8 @@ def _find_notes(request: _Request, weigh: Weigh | None) -> list[MemoryHit]:
             parts["vectors"] = max(0.0, cosines.get(hit.place, average))
         if fit := days_fit(hit.at, request.question):
             parts["days"] = DAYS * fit
-        scored = replace(hit, parts=parts, score=sum(parts.values()))
-        factor = weigh(scored) if weigh else 1.0
-        if scored.score * factor > 0:
-            hits.append(replace(scored, score=scored.score * factor))
+        if (score := sum(parts.values())) > 0:
+            hits.append(replace(hit, parts=parts, score=score))
     return hits
 
 

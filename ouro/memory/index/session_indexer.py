@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,15 +15,13 @@ from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, Title
 from ouro.memory.index.query import content_hash, passages
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.record_fields import BadRecordError
-from ouro.memory.serialization import UnknownRecordError, header_from, record_from
-from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
+from ouro.memory.serialization import header_from
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, kind_of, opened, read_range, read_records
+from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
 
-_KIND = re.compile(rb"(?:\s|#[^\n]*\n)*(\w+):")
-_WINDOW = 8 << 20
-_MAX_RECORD = 32 << 20
 _HASHED_WHOLE = 8 << 20
 _HASHED_END = 64 << 10
 _MAX_PLACES = (1 << SHIFT) - 2
@@ -59,27 +55,12 @@ class IndexedSession(msgspec.Struct):
 _COLUMNS = IndexedSession.__struct_fields__
 
 
-def changed_sessions(database: sqlite3.Connection, found: Mapping[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
+def changed_sessions(database: sqlite3.Connection, found: Mapping[str, os.stat_result]) -> tuple[list[str], list[str]]:
     """The folders of `session_files` to index, oldest first, and the deleted ones."""
     rows = database.execute("SELECT folder, size, mtime FROM sessions")
     known = {folder: (size, mtime) for folder, size, mtime in rows}
-    changed = sorted(folder for folder, signs in found.items() if known.get(folder) != signs)
+    changed = sorted(folder for folder, file in found.items() if known.get(folder) != (file.st_size, file.st_mtime_ns))
     return changed, [folder for folder in known if folder not in found]
-
-
-def session_files(root: Path) -> dict[str, tuple[int, int]]:
-    """The folders of sessions below `root`, each with size and time of its file."""
-    found: dict[str, tuple[int, int]] = {}
-    try:
-        with os.scandir(root) as entries:
-            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
-    except OSError:
-        return found
-    for name in names:
-        with suppress(OSError):
-            file = os.stat(f"{root}/{name}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
-            found[name] = (file.st_size, file.st_mtime_ns)
-    return found
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> None:
@@ -106,7 +87,7 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> None:
     if session is not None and not (found.st_size >= session.read and _hash(descriptor, session.read) == session.hash):
         remove_session(database, folder)
         session = None
-    for block in _blocks(descriptor, session.read if session else 0, found.st_size):
+    for block in read_records(descriptor, session.read if session else 0, found.st_size):
         if session is None:
             session = _begin(database, folder, block)
         else:
@@ -144,32 +125,11 @@ def _hash(descriptor: int, end: int) -> bytes:
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 
 
-def _blocks(descriptor: int, start: int, end: int) -> Iterator[RawRecord]:
-    """Yield the records from `start` on, with little of the file in memory."""
-    window = _WINDOW
-    while start < end:
-        blocks, _ = split(read_range(descriptor, start, min(end, start + window)), start)
-        yield from blocks
-        if blocks:
-            start = blocks[-1].offset + blocks[-1].size
-            window = _WINDOW
-        elif start + window < end and window < 1 << 30:
-            window *= 8
-        else:
-            return
-
-
-_INDEXED = (b"message", b"title", b"summary", b"model")
+_INDEXED = ("message", "title", "summary", "model")
 
 
 def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    kind = _KIND.match(block.data)
-    if not kind or not block.is_whole or kind[1] not in _INDEXED or len(block.data) > _MAX_RECORD:
-        return
-    try:
-        record = record_from(load(block.data), lambda _image: b"").record
-    except (BadYamlError, BadRecordError, UnknownRecordError):
-        return  # opening the session reports it
+    record = parsed_record(block) if kind_of(block) in _INDEXED else None  # opening the session reports a damaged one
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.command_ledger import CommandLedger, CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
-    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, RecallSettings, TurnRecall
+    from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, TurnRecall
     from ouro.memory.long_term.remember import (
         RememberResult,
         archive_note,

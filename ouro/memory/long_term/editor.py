@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused
-from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, Scope, TurnRef
+from ouro.memory.long_term.git.values import ORIGIN, Origin, Scope, TurnRef
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
@@ -24,7 +24,6 @@ class MemoryEditor:
     """Made for one action of the user. Everything blocks: use from a thread, while nothing else writes memory.
 
     Args:
-        scopes: those in use, user before repo.
         index: returns the search index, for fast listing; None: read the files.
         moment: the session and turn of the action.
     """
@@ -81,26 +80,6 @@ class MemoryEditor:
             events = found.write(changes, subject, self.moment, origin, seen=seen)
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
-        self.events += events
-        return events[0] if events else None
-
-    def rewrite(
-        self, scope: Scope, name: str, change: Callable[[str], str], subject: str, origin: Origin = "person"
-    ) -> CoreChanged | None:
-        """As `write`, for one file, which is locked from reading to writing."""
-        found = self._trusted(scope, [name])
-        base, edits = found.store.accepted, list[FileEdit]()
-
-        def changed(before: str) -> str:
-            after = change(before)
-            edits.append(FileEdit(name, before or None, after))
-            return after
-
-        try:
-            found.store.rewrite(name, changed, subject, self.moment.trailers(origin))
-        except FileRefused as error:
-            raise UsageError(f"{name} cannot be written: {error}.") from error
-        events = found.reload(edits, origin, base)
         self.events += events
         return events[0] if events else None
 

@@ -16,9 +16,9 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.long_term.git.files import FileRefused, decode_text
 from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
-from ouro.memory.long_term.notes.note import FRONT_MATTER, Note, is_note_name, parse_note
-from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.safety import TrustStore, acting_files
+from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
 
@@ -42,7 +42,6 @@ _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
 _NOTE = re.compile(r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->", re.DOTALL)
-_FIELD = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)$", re.MULTILINE)
 _INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
 """A paragraph that only names files to include."""
 _INCLUDE_LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
@@ -211,7 +210,7 @@ def _pieces(path: Path, text: str) -> Iterator[ImportPiece]:
         return iter([_whole_note(path, parse_note(path.name, text).note)])
     if MARK in text[:400]:
         return _from_export(path, text)
-    front, body = _front_matter(text)
+    front, body = split_front_matter(text)
     if _is_codex(path.parent):
         return _from_codex(path, body)
     metadata = front.get("metadata")
@@ -271,8 +270,7 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
     """Yield list items and paragraphs; short ones with their heading, items of a rule with its file patterns."""
-    given = front.get("globs") or front.get("paths") or ""
-    rule = ", ".join(map(str, given)) if isinstance(given, list) else str(given).strip()
+    rule = ", ".join(words_in(front.get("globs") or front.get("paths")))
     if str(front.get("alwaysApply", "")).lower() == "true":
         rule = ""
     about = str(front.get("description") or "").strip()
@@ -323,18 +321,6 @@ def _blocks(text: str) -> Iterator[str]:
         elif not is_blank:
             block.append(bullet[2] if bullet else line)
     yield "\n".join(block).strip()
-
-
-def _front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The front matter and the body. Cursor writes `globs: *.py`, which is not YAML: then read line by line."""
-    found = FRONT_MATTER.match(text)
-    if found is None:
-        return {}, text
-    try:
-        front = load(found[1].encode())
-    except BadYamlError:
-        front = {name: value.strip("'\" ") for name, value in _FIELD.findall(found[1])}
-    return (front if isinstance(front, dict) else {}), text[found.end() :]
 
 
 def _is_codex(folder: Path) -> bool:

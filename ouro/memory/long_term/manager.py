@@ -43,11 +43,6 @@ class LongTermMemoryManager:
     """Long-term memory for one session. First `load_and_format`, then `start`.
 
     Args:
-        scopes: those in use.
-        prompt: formats memory for the model.
-        cwd: the folder in which the session works.
-        channel: shows events and questions to the user.
-        consolidator: compresses the core of a scope.
         marks: records which sessions run a turn.
         write: what the user sees of each write: an event with undo, a question first, or nothing.
     """

@@ -117,8 +117,6 @@ class MemoryPrompt:
     changes are computed against the versions in the messages already sent.
 
     Args:
-        scopes: those in use.
-        session_id: the id of the session.
         began_with: scope -> version at the start of the session, and the source of its mark.
         threshold: tokens of a scope above which it is consolidated.
         price: returns the price of cached tokens, in US dollars; None if not known.

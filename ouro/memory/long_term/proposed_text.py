@@ -10,7 +10,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
+from ouro.memory.long_term.git.values import FileEdit, TurnRef
 from ouro.memory.long_term.notes.note import note_text
 from ouro.memory.long_term.remember import appended, checked, note_of, place, same_as
 from ouro.memory.long_term.trust.proposals import by_agent
@@ -26,19 +26,17 @@ class ProposedText(msgspec.Struct, frozen=True):
     """Of the proposal that is pending."""
 
 
-def propose_text(
-    editor: MemoryEditor, text: str, client: str, scope: Scope | None = None, *, is_allowed: bool = False
-) -> ProposedText:
+def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False) -> ProposedText:
     """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the client.
 
     Returns whether it is pending, kept or known already, and where.
 
     Raises:
-        UsageError: it is empty or too long, or that scope is not in use.
+        UsageError: it is empty or too long.
         SecretInMemory: it holds a secret; nothing was written.
         LongTermMemoryError, OSError: it could not be written.
     """
-    chosen = place(checked(text), editor.names, scope)
+    chosen = place(checked(text), editor.names)
     if not chosen.text:
         raise UsageError("Nothing to remember: the text is empty.")
     own = editor.scope(chosen.scope)

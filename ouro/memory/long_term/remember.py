@@ -338,16 +338,12 @@ def appended(text: str, lines: Sequence[str]) -> str:
 
 def _add_line(editor: MemoryEditor, chosen: Placement, origin: Origin = "person") -> tuple[str, str, int, str]:
     """Add a line to the core. Returns its id, file and number, and the commit."""
-    name = f"{chosen.category}.md"
-    number = 0
-
-    def with_line(before: str) -> str:
-        nonlocal number
-        text = appended(before, [chosen.text])
-        number = len(text.splitlines())
-        return text
-
-    done = editor.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}", origin)
+    name, scope = f"{chosen.category}.md", editor.scope(chosen.scope)
+    scope.store.ensure_repo()
+    with scope.alone():
+        text = appended(editor.text(chosen.scope, name), [chosen.text])
+        done = editor.write(chosen.scope, {name: text}, f"Remember: {one_line(chosen.text, 80)}", origin)
+    number = len(text.splitlines())
     return f"{chosen.scope}/{name}:{number}", name, number, done.undo if done else ""
 
 

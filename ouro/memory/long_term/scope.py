@@ -125,7 +125,7 @@ class ScopeMemory:
         if self.store.accepted == self.loaded.head and is_known:
             self.texts = self.loaded.core
             return
-        with self._alone():
+        with self.alone():
             with suppress(OSError):
                 self._writes.end()
             self._reload()
@@ -179,7 +179,7 @@ class ScopeMemory:
         note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        with suppress(BlockingIOError), self._alone(PATIENCE):  # else the end of the turn decides
+        with suppress(BlockingIOError), self.alone(PATIENCE):  # else the end of the turn decides
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
@@ -205,7 +205,7 @@ class ScopeMemory:
             self._approved_in_turn = {}
             return []
         self.store.ensure_repo()
-        with self._alone():
+        with self.alone():
             return self._decide(provenance, at, asks, is_rest_of_user)
 
     def _decide(self, provenance: Provenance, at: TurnRef, asks: bool, is_rest_of_user: bool) -> list[CoreChanged]:
@@ -248,7 +248,7 @@ class ScopeMemory:
         answered_elsewhere = self._foreign and self.store.accepted != self._accepted  # in another window
         if not (answered_elsewhere or self._undecided) and not self.store.has_changed_since_load(self.loaded):
             return []
-        with self._alone():
+        with self.alone():
             return self._read_changes(agent_was_idle=agent_was_idle)
 
     def _read_changes(self, *, agent_was_idle: bool) -> list[CoreChanged]:
@@ -280,7 +280,7 @@ class ScopeMemory:
 
     def propose(self, proposal: Proposal) -> None:
         """Store a change that is not in the files, for the user to accept or reject."""
-        self.store.repository.create()
+        self.store.ensure_repo()
         self._proposals.add(proposal)
 
     def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
@@ -291,7 +291,7 @@ class ScopeMemory:
             SecretInMemory: it holds a secret.
         """
         at = msgspec.structs.replace(at, client=proposal.client)
-        with self._alone():
+        with self.alone():
             base = self.store.accepted
             if proposal.origin == "outside":
                 self._demand_unchanged(proposal)
@@ -309,7 +309,7 @@ class ScopeMemory:
         if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
             return
-        with self._alone():
+        with self.alone():
             self._demand_unchanged(proposal)
             before, subject = {edit.name: edit.before for edit in proposal.edits}, subject_of(proposal.edits)
             self.store.commit_changes(subject, {ORIGIN: "outside"}, before)
@@ -318,7 +318,7 @@ class ScopeMemory:
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
         """Undo a commit (by its whole id) with all of its turn, or one hunk; UsageError where nothing is left."""
-        with self._alone():
+        with self.alone():
             before = self.store.accepted
             done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
             if not done.edits:
@@ -338,7 +338,7 @@ class ScopeMemory:
 
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was `seen` (UsageError).
         """
-        with self._alone():
+        with self.alone():
             base = self.store.accepted
             edits = [FileEdit(name, text_or_none(self.store, name), text) for name, text in changes.items()]
             done = [edit for edit in edits if edit.before != edit.after]
@@ -349,7 +349,7 @@ class ScopeMemory:
 
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
         """Read trusted edits that were written to the store. Returns the events to show."""
-        with self._alone():
+        with self.alone():
             self._reload()
         return [self._event(edits, origin, base)] if edits else []
 
@@ -365,7 +365,7 @@ class ScopeMemory:
         return self.store.edits_since(self.store.accepted, new)
 
     @contextmanager
-    def _alone(self, timeout: float | None = None) -> Iterator[None]:
+    def alone(self, timeout: float | None = None) -> Iterator[None]:
         """While inside, no other ouro writes here; a memory that cannot be written is read without that.
 
         Raises BlockingIOError after `timeout` seconds.
@@ -390,9 +390,8 @@ class ScopeMemory:
         self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
     ) -> CoreChanged:
         edits = [change.edit for change in changes]
-        self._proposals.add(
-            found := by_agent(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
-        )
+        found = by_agent(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
+        self._proposals.add(found)
         names = [edit.name for edit in edits]
         written.note(names, subject_of(edits), at.trailers("agent"))
         written.withdraw(names, f"Leave pending: {subject_of(edits)}", at.trailers("undo"))

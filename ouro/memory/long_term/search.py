@@ -46,12 +46,7 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core
 
 
 def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None) -> SearchMemory:
-    """The search function of the tool. It finds notes of the user and of this repository, and only approved ones.
-
-    Args:
-        scopes: long-term memory in use.
-        root: the root of the current repository.
-    """
+    """The search function of the tool. It finds notes of the user and of this repository, and only approved ones."""
     from ouro.memory.index import project_of
 
     own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")

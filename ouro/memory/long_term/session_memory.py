@@ -44,10 +44,8 @@ class SessionMemory:
     """Connects a session with its long-term memory, also if memory is off.
 
     Args:
-        memory: the messages of the session.
         manager: None where long-term memory is off.
         lookup: searches sessions and memory; None where memory is off.
-        recall: finds notes before a turn.
         capture: makes notes of the session; None if it is not interactive or capture is off.
         maintenance: summaries, merging and crystallizing; None if the session is not saved.
         half_life_days: after which the confidence in an inferred note halves.

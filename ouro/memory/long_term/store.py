@@ -48,7 +48,6 @@ class GitMemoryStore:
         state_dir: where ouro keeps what it has approved, outside of `folder`.
         finds_secret: returns which kind of secret is in a text; empty where there is none.
         is_shared: the host repository contains the folder: no `.git` there, the history is in `state_dir`.
-        remote: the remote of the settings.
         core_files: additional core files (`memory.core`).
     """
 
@@ -174,7 +173,8 @@ class GitMemoryStore:
         """Write files (None: remove them), approve them, and commit them; returns the commit.
 
         The files are written also where no commit can be made: then "" is returned, and `obstacle` says why.
-        `seen` holds the files that they were made from: what was written there since is not lost.
+        `seen` holds the files that they were made from: what was written there since is not lost, and where it was not
+        approved, they are not approved either.
 
         Raises:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
@@ -185,24 +185,8 @@ class GitMemoryStore:
         with self.repository.alone():
             if other := next((name for name, text in (seen or {}).items() if (self.find(name) or "") != text), ""):
                 raise UsageError(f"{other} has changed meanwhile; nothing was written.", "Try again.")
-            return self._commit(self._put(changes), subject, trailers or {})
-
-    def rewrite(
-        self, name: str, change: Callable[[str], str], subject: str, trailers: Mapping[str, str] | None = None
-    ) -> str:
-        """As `save_and_commit`, of one file that is read, changed and written while no other ouro may write it.
-
-        Where its old text was not approved, the new one is not approved either.
-        """
-        self.ensure_repo()
-        with self.repository.alone():
-            is_approved = self._are_approved([name])
-            try:
-                text = change(self._files.read(name))
-            except FileNotFoundError:
-                text = change("")
-            self.demand_no_secret([subject, *(trailers or {}).values(), name, text])
-            return self._commit(self._put({name: text}, approved=is_approved), subject, trailers or {})
+            encoded = self._put(changes, approved=not seen or self._are_approved(seen))
+            return self._commit(encoded, subject, trailers or {})
 
     def join(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
         """Merge the history that ends with `commit`, which was fetched already; returns the new head.

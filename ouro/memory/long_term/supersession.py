@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ouro.memory.index import question_of, stem
+from ouro.memory.long_term.entries import MemoryEntry
+from ouro.memory.long_term.notes.note import Note
 
 _MIN_SHARED = 0.5
 """Share of the words of the shorter statement from which on two statements have one subject."""
@@ -45,17 +47,8 @@ _CUES = """
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
 
-class _Statement(Protocol):
-    """A note or an entry."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-
-
 _Item = TypeVar("_Item")
-_Entry = TypeVar("_Entry", bound=_Statement)
+_Entry = TypeVar("_Entry", Note, MemoryEntry)
 
 
 def without_introduction(text: str) -> str:
@@ -96,7 +89,7 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
     if not ranked:
         return []
     best = ranked[0][1]
-    copies = {entry.id for _, entry in _ranked(best.text, pairs, _MIN_COPY)}
+    copies: set[str] = {entry.id for _, entry in _ranked(best.text, pairs, _MIN_COPY)}
     is_unclear = any(share == ranked[0][0] and entry.id not in {*copies, best.id} for share, entry in ranked[1:])
     return [] if is_unclear else [entry for _, entry in ranked if entry.id in {*copies, best.id}]
 

@@ -52,10 +52,8 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     """Commit a note or core line as a shared note on a new branch of the repository; nothing is checked out.
 
     Args:
-        editor: of the scopes in use.
         named: a note of the user, a note of one branch, or a core line of the user.
         owner: who is asked when it expires; by default git's `user.email`.
-        days: until it expires.
 
     Raises:
         UsageError: the memory of the repository is not shared, the entry is shared already, or git refuses.
@@ -102,9 +100,9 @@ def expired_notes(editor: MemoryEditor, owner: str, today: str) -> list[Note]:
     return [note for note in notes if note.extra.get(OWNER) == owner and "" < str(note.extra.get(EXPIRES, "")) < today]
 
 
-def renew(editor: MemoryEditor, note: Note, days: int = DAYS) -> None:
+def renew(editor: MemoryEditor, note: Note) -> None:
     """Record that an expired note still holds, until a new day of expiry."""
-    expires = (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
+    expires = (datetime.now(UTC) + timedelta(days=DAYS)).date().isoformat()
     kept = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
     editor.write("repo", {note.file_name: note_text(kept)}, f"Keep until {expires}: {note.text[:60]}")
 

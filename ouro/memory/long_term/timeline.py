@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import MemoryUnusable, NoteError, UsageError
+from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.notes.note import is_note_name, parse_note
-from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 
@@ -172,15 +171,6 @@ class Timeline:
 
     def _planned(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
         return plan_undo(store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, ""))
-
-    def texts_of(self, note_ids: Sequence[str]) -> dict[str, str]:
-        """Note id -> its text now; a deleted note is left out."""
-        book = Notebook({store.scope: store for store in self.stores})
-        found: dict[str, str] = {}
-        for note_id in note_ids:
-            with suppress(NoteError):  # deleted since
-                found[note_id] = book.find(note_id).note.text
-        return found
 
     def _difference(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
         return MemoryDiff(store.scope, before, after, tuple(history.hunks_between(store.repository, before, after)))

@@ -35,7 +35,7 @@ from ouro.memory.long_term.remember import (
     note_of,
     place,
 )
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, change_of, proposal_id
+from ouro.memory.long_term.trust.proposals import by_agent, change_of
 from ouro.memory.tokens import estimate
 
 AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
@@ -299,13 +299,9 @@ def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
 
 
 def _propose(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
-    edits = tuple(FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items())
-    number, moment, store = proposal_id(scope, edits), editor.moment, editor.scope(scope).store
-    reason = "it comes from a repository that you do not trust"
-    named = tuple(str(path) for path in sources[:5])
-    store.ensure_repo()
-    Proposals(store.repository).add(
-        Proposal(number, scope, "agent", edits, reason, named, moment.session, moment.turn, timestamp())
-    )
-    editor.events.append(change_of(scope, edits, "import", proposal=number))
-    return number
+    edits = [FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()]
+    reason, named = "it comes from a repository that you do not trust", [str(path) for path in sources]
+    found = by_agent(scope, edits, reason, named, editor.moment.session, editor.moment.turn, timestamp())
+    editor.scope(scope).propose(found)
+    editor.events.append(change_of(scope, edits, "import", proposal=found.id))
+    return found.id

@@ -61,8 +61,6 @@ class OpenFile:
 
         Args:
             records: of the session that are in memory, oldest first; all of them were saved.
-            encode: returns the bytes of a record.
-            header: the bytes of the first record.
 
         Returns:
             The file to which what was there was moved; None where there was nothing else.

@@ -17,15 +17,16 @@ from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
     Progress,
-    Record,
     SessionInfo,
     SummaryRecord,
     TitleRecord,
+    WholeSession,
     timestamp,
 )
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.turn_evidence import TurnEvidence, turn_evidence
+from ouro.memory.transcript import Transcript
 from ouro.utils.git import same_project
 from ouro.utils.log import log
 from ouro.utils.text import cut
@@ -33,8 +34,6 @@ from ouro.utils.text import cut
 SEARCH_LIMIT = 200
 """Sessions that a search through messages returns at most."""
 _LAST_MESSAGES = 6
-_EDGE = 256 << 10
-"""Bytes that are read from each end of a session for its first and last messages."""
 _SEARCHED = 8 << 20
 """Bytes of one session that are searched, from its end."""
 _ROLE = re.compile(rb"^role: *(\w+)", re.MULTILINE)
@@ -68,8 +67,6 @@ class SessionCatalog:
     """The sessions of a store.
 
     Args:
-        store: of the sessions.
-        project: the current folder.
         root: the folder with the files of the store; None: it has none, and messages are not searched.
         index: where the messages can be searched, if it exists.
     """
@@ -106,18 +103,15 @@ class SessionCatalog:
         return [*titles, *(info for info in rest if info.id in ids)]
 
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
-        """What a session was about. Reads only its ends. Raises SessionError and OSError."""
-        if self._root is None:
-            records: Sequence[Record] = (await self.store.load_session(info.id, read_only=True)).records
-        else:
-            records = await asyncio.to_thread(read_ends, self._root / info.folder, _LAST_MESSAGES)
-        messages = (record.message for record in records if isinstance(record, MessageRecord))
-        texts = [
-            (item.role, item.text) for item in messages if item.role in ("user", "assistant") and item.text.strip()
-        ]
-        first = next((text for role, text in texts if role == "user"), "")
-        summaries = [record.summary for record in records if isinstance(record, SummaryRecord)]
-        last = texts[1:] if texts and texts[0] == ("user", first) else texts
+        """What a session was about. Reads its first message and its end. Raises SessionError and OSError."""
+        whole = await self.store.read_whole(info.id)
+        loaded = await self.store.load_session(info.id, read_only=True, reach="screen")
+        first = await asyncio.to_thread(_first_words, whole)
+        entries = Transcript.of(loaded).entries
+        texts = [(item.message.role, item.message.text) for item in entries if item.message.text.strip()]
+        last = [text for text in texts if text[0] in ("user", "assistant")]
+        last = last[1:] if last[:1] == [("user", first)] else last
+        summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
         return SessionExcerpt(summaries[-1] if summaries else "", first, tuple(last[-_LAST_MESSAGES:]))
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
@@ -190,7 +184,6 @@ def find_session(
     """The session that `query` names.
 
     Args:
-        sessions: all sessions, last used first.
         query: an id, the start of one, the name of its folder, `latest` of this project, or words of a title or of
             messages.
         project: the current folder; sessions of other worktrees of its repository count as its own.
@@ -237,28 +230,9 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
     )
 
 
-def read_ends(folder: Path, count: int) -> list[Record]:
-    """The first user message and the last `count` messages with text, with other records between the last."""
-    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        size = os.fstat(descriptor).st_size
-        tail = max(0, size - _EDGE)
-        first, _ = split(read_range(descriptor, 0, min(size, _EDGE)))
-        last, _ = split(read_range(descriptor, tail, size), tail)
-    beginning = next((message for block in first[1:] if (message := _message_in(block, b"user"))), None)
-    seen = beginning.number if beginning else 0
-    ending: list[Record] = []
-    messages = 0
-    for block in reversed(last[1:]):  # the first one is the header, or incomplete
-        record = None if _role_of(block) == b"tool" else parsed_record(block)
-        if isinstance(record, MessageRecord):
-            if not record.message.text.strip() or record.number <= seen:
-                continue
-            messages += 1
-        if record is not None:
-            ending.append(record)
-        if messages == count:
-            break
-    return [*([beginning] if beginning else []), *reversed(ending)]
+def _first_words(whole: WholeSession) -> str:
+    messages = (record.message for record in whole.records() if isinstance(record, MessageRecord))
+    return next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
 
 
 def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:

@@ -183,7 +183,6 @@ async def append(
     Three hops to a worker thread in all: each costs as much as the write itself.
 
     Args:
-        folder: of the session.
         encode: returns the record that begins at an offset; called in a worker thread.
         create: the file must not exist yet.
         known: the file that the session has open. Raises SessionLost if it is no longer that one.

@@ -185,6 +185,30 @@ def folder_names(root: Path) -> list[str]:
         return []
 
 
+def session_files(root: Path) -> dict[str, os.stat_result]:
+    """The status of each session file below `root`, by the name of its folder, sorted.
+
+    Raises:
+        SessionError: the folder cannot be read.
+    """
+    try:
+        with os.scandir(root) as found:
+            shown = (item for item in found if not item.name.startswith("."))
+            names = sorted(item.name for item in shown if item.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SessionError(
+            f"The sessions in {root} cannot be read: {error.strerror}.",
+            "Put a folder of yours there, or set OURO_HOME.",
+        ) from error
+    files: dict[str, os.stat_result] = {}
+    for name in names:
+        with suppress(OSError):
+            files[name] = os.stat(f"{root}/{name}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
+    return files
+
+
 def keep_image(folder: Path, image: Image) -> str:
     """Write an image, unless it exists; returns its path relative to the session's folder."""
     return _write_output(folder, image_name(image), image.data)

@@ -44,7 +44,7 @@ from ouro.memory.sessions.session_file import (
     replace,
     split,
 )
-from ouro.memory.sessions.session_folders import is_named_after
+from ouro.memory.sessions.session_folders import is_named_after, session_files
 from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
@@ -223,31 +223,22 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     """The current entry of each session below `root`; updates the index if it is writable.
 
     Args:
-        root: the folder of the sessions.
         anew: ignore the index.
         progress: called with the number of sessions read so far, and the total.
     """
     known = {} if anew else _read(root)
     current: dict[str, SessionSurvey] = {}
-    names: list[str] = []
-    looked_at = 0
-    with _opened_root(root) as place:
-        if place is not None:
-            with os.scandir(place) as found_items:
-                shown = (item for item in found_items if not item.name.startswith("."))
-                names = sorted(item.name for item in shown if item.is_dir(follow_symlinks=False))
-        for count, name in enumerate(names):
-            found = _stat(f"{name}/{FILE_NAME}", place)
-            if found is not None:
-                entry = known.get(name)
-                if entry is None or not _is_current(entry, found):
-                    entry = survey(root / name, found, entry)
-                    looked_at += entry.info.size
-                current[name] = entry
-            if progress is not None and count % _PROGRESS_EVERY == 0:
-                progress(count, len(names))
+    files, looked_at = session_files(root), 0
+    for number, (name, found) in enumerate(files.items()):
+        entry = known.get(name)
+        if entry is None or not _is_current(entry, found):
+            entry = survey(root / name, found, entry)
+            looked_at += entry.info.size
+        current[name] = entry
+        if progress is not None and number % _PROGRESS_EVERY == 0:
+            progress(number, len(files))
     if progress is not None:
-        progress(len(names), len(names))
+        progress(len(files), len(files))
     if anew or looked_at > _WORTH_WRITING or current.keys() != known.keys():
         _write(root, current)
     return list(current.values())
@@ -255,10 +246,11 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
 
 def info_of(root: Path, folder: str) -> SessionInfo | None:
     """The current entry of a session; None if it does not exist."""
-    with _opened_root(root) as place:
-        known, found = _line_of(root, folder), _stat(f"{folder}/{FILE_NAME}", place)
-    if found is None:
+    try:
+        found = (root / folder / FILE_NAME).lstat()
+    except OSError:
         return None
+    known = _line_of(root, folder)
     return known.info if known and _is_current(known, found) else survey(root / folder, found, known).info
 
 
@@ -339,29 +331,3 @@ def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
     except (OSError, SessionError):
         # The folder is not writable: the next list reads the files again.
         return
-
-
-@contextmanager
-def _opened_root(root: Path) -> Iterator[int | None]:
-    """A descriptor of the folder: paths relative to it are opened faster. None: it does not exist."""
-    try:
-        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield None
-        return
-    except OSError as error:
-        raise SessionError(
-            f"The sessions in {root} cannot be read: {error.strerror}.",
-            "Put a folder of yours there, or set OURO_HOME.",
-        ) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _stat(name: str, place: int | None) -> os.stat_result | None:
-    try:
-        return None if place is None else os.stat(name, dir_fd=place, follow_symlinks=False)
-    except OSError:
-        return None

@@ -42,7 +42,6 @@ def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> Tur
     """Find a turn; 0: the last one.
 
     Args:
-        loaded: the session, loaded whole.
         turn: its number on the current branch.
         message: the number of one of its messages, to find it also on a branch that a rewind left.
 

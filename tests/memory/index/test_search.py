@@ -87,14 +87,6 @@ def test_filters_narrow(search):
     assert found(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
 
 
-def test_a_note_is_weighed(search):
-    wanted = SearchFilter(kinds=("note",))
-    [whole] = search.find("optimistic locking", 1, wanted, today=TODAY)
-    [half] = search.find("optimistic locking", 1, wanted, lambda hit: 0.5 if hit.confidence == 0.9 else 1, TODAY)
-    assert half.score == pytest.approx(whole.score / 2)
-    assert search.find("optimistic locking", 1, wanted, lambda _: 0.0, TODAY) == []
-
-
 def test_a_copy_of_a_session_is_not_told_twice(search, home):
     root = home / ".ouro" / "sessions"
     talk = Conversation(root, 3, "/a")

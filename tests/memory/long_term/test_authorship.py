@@ -50,7 +50,7 @@ async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_comm
 async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
     conversation = await taught(home)
     await conversation.end()
-    conversation.scopes["user"].store.rewrite("facts.md", lambda _text: "- Tea.\n", "By hand", {})
+    conversation.scopes["user"].store.save_and_commit({"facts.md": "- Tea.\n"}, "By hand")
     (conversation.folder / "facts.md").write_text("- Tea. And cake.\n")
     conversation.scopes["user"].store.approve("facts.md")
 

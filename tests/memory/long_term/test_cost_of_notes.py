@@ -161,5 +161,5 @@ async def test_a_note_that_a_command_wrote_in_place_is_found_at_the_end_of_the_t
 async def test_a_line_is_committed_without_listing_the_folder(session, monkeypatch):
     monkeypatch.setattr(os, "listdir", None)
     store = session.scopes["user"].store
-    assert store.rewrite("facts.md", lambda text: f"{text}- Two.\n", "Learn")
+    assert store.save_and_commit({"facts.md": "- One.\n- Two.\n"}, "Learn")
     assert store.accepted == store.get_current_head()

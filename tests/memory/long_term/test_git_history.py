@@ -33,7 +33,6 @@ def test_the_log_tells_subject_trailers_and_files_newest_first(store):
     assert (oldest.origin, newest.origin, oldest.parent) == ("agent", "outside", "")
     assert store.log(path="mem_1.md") == (newest,)
     assert store.log(limit=1) == (newest,)
-    assert git_history.log(store.repository, 9, since=first) == (newest,)
 
 
 def test_a_trailer_in_the_middle_of_a_message_is_none(store):
@@ -67,7 +66,6 @@ def test_blame_leads_from_a_line_to_the_commit_and_the_turn(store):
         (2, "- 2", second, "7"),
         (3, "- three", second, "7"),
     ]
-    assert [each.text for each in git_history.blame(store.repository, "facts.md", first)] == ["- one", "- two"]
 
 
 def test_the_changes_of_a_commit_are_numbered_hunks(store):

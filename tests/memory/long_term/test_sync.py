@@ -396,7 +396,7 @@ def test_fifty_edits_on_each_of_two_machines_are_all_on_both_at_the_end(machines
         store, entry = machines[place], f"- Entry {step} of machine {place}."
         wanted.add(entry)
         name = drawn.choice(["facts", "preferences", "decisions"])
-        store.rewrite(f"{name}.md", lambda text, entry=entry: f"{text}{entry}\n", "Add", {})
+        store.save_and_commit({f"{name}.md": f"{store.find(f'{name}.md') or ''}{entry}\n"}, "Add")
         if drawn.random() < 0.15:
             synchronise(store, remote)
     for store in (*machines, *machines):

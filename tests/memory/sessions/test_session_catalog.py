@@ -7,9 +7,9 @@ from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Index, Sources
-from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, read_ends
+from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Message, Text, ToolReply, assistant, user
+from ouro.messages import Message, ToolReply, assistant, user
 
 AT = "2026-11-21T20:14:{:02}.000Z"
 PROJECT = "/home/me/app"
@@ -130,14 +130,6 @@ def test_a_preview_has_the_summary_the_first_and_the_last_words(store, catalog):
         "Much was asked.", "question 1", last
     )
     assert wait(catalog.preview(wait(catalog.store.get_session_stats(session_id(2))))) == SessionExcerpt("", "why?", ())
-
-
-def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
-    long = Message("assistant", (Text("word " * 40_000),))
-    add(store, 4, "long", user("begin"), *[long] * 20, user("the end"))
-    records = read_ends(root / f"2026-11-21_{session_id(4)[:8]}", 2)
-    said = [each.message.text[:7] for each in records if isinstance(each, MessageRecord)]
-    assert (said[0], said[-1]) == ("begin", "the end")
 
 
 def test_renaming_and_deleting_leave_what_is_open_alone(catalog, store):

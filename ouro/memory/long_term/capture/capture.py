@@ -154,7 +154,7 @@ class Capture(msgspec.Struct, eq=False):
         """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
         own = [message for message in spoken if message.is_own]
         if self.small and self.small.applies():
-            outcomes = await self._read_small(self.small, own, moment)
+            outcomes = await self._read(own, own, moment, ())
         elif sources:
             outcomes = await self._read(own, own, moment, ())
             if _is_enough([message for message in spoken if message not in own]):
@@ -173,25 +173,20 @@ class Capture(msgspec.Struct, eq=False):
         if not _is_enough(spoken):
             return []
         shown = await asyncio.to_thread(self._shown, spoken, moment)
-        answer = await self.ask(capture_request(spoken, shown, self.categories, self.mark))
-        if not is_answer(answer):
-            raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
-        operations, refused = read_operations(answer, limits)
+        refused: tuple[RefusedOperation, ...] = ()
+        if self.small and self.small.applies():
+            operations = await self.small.operations(own, limits)
+        else:
+            answer = await self.ask(capture_request(spoken, shown, self.categories, self.mark))
+            if not is_answer(answer):
+                raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
+            operations, refused = read_operations(answer, limits)
         if own == list(spoken):
             operations = tuple(replace(operation, source="user") for operation in operations)
         user_words = {word for message in own for word in stems(message.text)}
         excerpt = _Excerpt(spoken, user_words, moment, sources)
         return [*refused, *await self.alone(lambda: self._do_all(operations, excerpt))]
-
-    async def _read_small(self, small: SmallClassifier, own: Sequence[Spoken], moment: CaptureMoment) -> list[_Outcome]:
-        if not _is_enough(own):
-            return []
-        shown = await asyncio.to_thread(self._shown, own, moment)
-        limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
-        operations = await small.operations(own, limits)
-        excerpt = _Excerpt(own, {word for message in own for word in stems(message.text)}, moment, ())
-        return await self.alone(lambda: self._do_all(operations, excerpt))
 
     def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
         found: dict[str, Note] = {}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory, UsageError
+from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.git.files import ARCHIVE
@@ -18,7 +18,7 @@ from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
-from ouro.memory.long_term.trust.proposals import Proposals, by_agent
+from ouro.memory.long_term.trust.proposals import by_agent
 from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -99,16 +99,11 @@ class SessionNotes:
 
     def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
         """Write a note as a pending proposal; `sources` came into the session before. Raises SecretInMemory."""
-        store, text = self._scopes[note.scope].store, note_text(note)
-        if kind := store.secret_in(text):
-            raise SecretInMemory(f"This holds a secret ({kind}) and is not proposed.")
-        store.ensure_repo()
-        edits = (FileEdit(note.file_name, None, text),)
-        shown = cut(note.text, _REASON_WIDTH)
+        scope, text = self._scopes[note.scope], note_text(note)
+        scope.store.demand_no_secret([text])
+        edit, shown = FileEdit(note.file_name, None, text), cut(note.text, _REASON_WIDTH)
         reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
-        Proposals(store.repository).add(
-            by_agent(note.scope, edits, reason, sources, session_id, note.turn, note.created_at)
-        )
+        scope.propose(by_agent(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at))
 
     def keep_in_core(self, note: Note, said: str, message: int) -> Written | None:
         """As `keep_in_core` of remember.py; None also where the core has a change that waits for approval."""

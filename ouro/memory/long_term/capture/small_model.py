@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ouro.memory.long_term.capture.capture import stems
 from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, Operation, OperationLimits, plain
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
@@ -26,7 +27,6 @@ _MIN_WORDS, _MAX_SENTENCE = 3, 400
 _MIN_OWN = 0.7
 """Share of a note's words that the sentence must have; else the sentence itself is the note."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_WORD = re.compile(r"[^\W_]{3,}")
 _QUESTION = re.compile(
     r"\?\s*$|^\W*(?:can|could|would|will) you\b"
     r"|^\W*(?:what|how|why|where|which|who|when|is|are|does|did|shall|should) ",
@@ -114,7 +114,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
         if answer is None or not answer.keep:
             return ""
         note = " ".join(clean(answer.note).split())
-        own, said = _words(note), _words(rule)
+        own, said = stems(note), stems(rule)
         is_said = len(own & said) >= max(_MIN_OWN * len(own), len(said) / 2) and bool(own)
         return note if is_said and _numbers(note) == _numbers(rule) and len(note) <= MAX_NOTE else rule
 
@@ -158,10 +158,6 @@ def _decoded(answer: str, kind: type[Any]) -> Any:
         return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
-
-
-def _words(text: str) -> set[str]:
-    return {word[:5] for word in _WORD.findall(text.casefold())}
 
 
 def _numbers(text: str) -> set[str]:

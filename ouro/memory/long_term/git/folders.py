@@ -16,7 +16,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.files import write_private
+from ouro.utils.files import open_regular, write_private
 from ouro.utils.log import log
 
 MEMORY = Path(".ouro") / "memory"
@@ -233,11 +233,7 @@ def _identity(folder: Path) -> str:
 def read_text(path: Path) -> str:
     """The text of a regular file, up to 16 MB; empty where there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_regular(path, os.O_NOFOLLOW) as file:
+            return os.fsdecode(file.read(_MAX_BYTES))
     except OSError:
         return ""
-    try:
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.fsdecode(os.read(descriptor, _MAX_BYTES)) if is_file else ""
-    finally:
-        os.close(descriptor)

@@ -34,10 +34,8 @@ def message(subject: str, trailers: Trailers) -> str:
     return f"{line}\n\n{named}" if named else f"{line}\n"
 
 
-def log(
-    repo: GitRepository, limit: int = 50, path: str = "", *, before: str = "", since: str = ""
-) -> tuple[Commit, ...]:
-    """The latest commits, newest first: that changed a file, up to a date, or after another commit.
+def log(repo: GitRepository, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
+    """The latest commits, newest first: that changed a file, or up to a date.
 
     Like all functions here it raises MemoryUnusable where the history cannot be read.
     """
@@ -45,7 +43,7 @@ def log(
     if not head:
         return ()
     chosen = [f"--before={before}"] if before else []
-    return _log(repo, [f"--max-count={limit}", *chosen, f"{since}..{head}" if since else head], path)
+    return _log(repo, [f"--max-count={limit}", *chosen, head], path)
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
@@ -75,10 +73,10 @@ def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
     return None if blob is None else repo.blobs([blob])[blob].decode(errors="replace")
 
 
-def blame(repo: GitRepository, name: str, commit: str = "") -> tuple[BlamedLine, ...]:
-    """Each line of a file in a commit (empty: the latest) with the commit that it is from."""
-    at = commit or repo.head().commit
-    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", at, "--", name).decode(errors="replace")
+def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
+    """Each line of a file in the last commit, with the commit that it is from."""
+    head = repo.head().commit
+    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", head, "--", name).decode(errors="replace")
     owners: list[tuple[str, str]] = []
     owner = ""
     for line in output.split("\n"):

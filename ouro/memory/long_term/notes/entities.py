@@ -32,21 +32,7 @@ _INSTALLED = late_pattern(
     r"\s+([A-Za-z][\w.@/-]*)"
 )
 _IMPORTED = late_pattern(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE)
-_PLAIN_WORDS = {
-    "bash",
-    "black",
-    "bundle",
-    "composer",
-    "go",
-    "helm",
-    "just",
-    "make",
-    "node",
-    "perl",
-    "rake",
-    "sh",
-    "swift",
-}
+_PLAIN_WORDS = frozenset("bash black bundle composer go helm just make node perl rake sh swift".split())  # noqa: SIM905
 """Programs whose names are plain words: recognized in code only."""
 _WORD = late_pattern(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(

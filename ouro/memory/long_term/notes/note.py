@@ -32,7 +32,7 @@ CATEGORIES: Mapping[str, Scope] = {
 """The built-in categories, each with its usual scope."""
 
 _FILE_NAME = late_pattern(r"mem_[0-9a-f]{8,32}\.md")
-FRONT_MATTER = late_pattern(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = late_pattern(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ def parse_note(name: str, text: str) -> ParsedNote:
     """
     note_id = name.removesuffix(".md")
     text = _plain(text)
-    front = FRONT_MATTER.match(text)
+    front = _FRONT_MATTER.match(text)
     if front is None:
         problem = "its front matter has no end" if text.startswith("---") else "it has no front matter"
         return ParsedNote(Note(id=note_id, text=text.strip("\n")), (problem,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -81,6 +82,14 @@ class Notebook(msgspec.Struct, eq=False):
                     continue
                 if found := self._read(scope, name):
                     yield found
+
+    def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
+        """Note id -> its text now; a deleted note is left out."""
+        found: dict[str, str] = {}
+        for note_id in note_ids:
+            with suppress(NoteError):
+                found[note_id] = self.find(note_id).note.text
+        return found
 
     def find(self, note_id: str) -> NoteFile:
         """The note of that id, in any scope, also an archived one.

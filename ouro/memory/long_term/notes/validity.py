@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import stat
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Note
+from ouro.utils.files import open_regular
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
@@ -20,7 +20,6 @@ MAX_ANCHORS = 8
 MIN_CONFIDENCE = 0.3
 """Below this, a note belongs in the archive."""
 _MAX_FILE_BYTES = 1 << 20
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
 _MAX_REFLOG = 2_000
@@ -58,9 +57,9 @@ class Anchors:
             found = place.stat(follow_symlinks=False)
             fingerprint = (found.st_mtime_ns, found.st_size, found.st_ino)
             if path not in self._hashes or self._hashes[path][0] != fingerprint:
-                if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+                if found.st_size > _MAX_FILE_BYTES:
                     return ""
-                with os.fdopen(os.open(place, _READ), "rb") as file:
+                with open_regular(place, os.O_NOFOLLOW) as file:
                     self._hashes[path] = fingerprint, blob_id(file.read(_MAX_FILE_BYTES + 1))
         except (OSError, ValueError):  # deleted, unreadable, or not a file name
             return ""

@@ -25,8 +25,8 @@ from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
 from ouro.memory.long_term.notes.validity import MIN_CONFIDENCE, Anchors, confidence_now, is_visible
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.recall.relevance import questions_in, relevant
-from ouro.memory.long_term.recall.turn_recall import RecallSettings
 from ouro.memory.tokens import estimate
+from ouro.settings import MemorySettings
 from ouro.utils.text import one_line, plural
 
 MIN_HYPOTHESIS_COSINE = 0.3
@@ -83,7 +83,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     notebook: Notebook
     mark: str
     """Surrounds quoted memory (`prompt_block.mark_of`)."""
-    settings: RecallSettings = msgspec.field(default_factory=RecallSettings)
+    settings: MemorySettings = msgspec.field(default_factory=MemorySettings)
     anchors: Anchors | None = None
     usefulness: Callable[[str], float] = lambda _note_id: 1.0
     """Returns the weight of a note by what became of it when it was recalled before."""
@@ -98,7 +98,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         Each sentence of the message is a question of its own.
         """
         began = time.perf_counter()
-        limit, wanted = 3 * self.settings.top_k, SearchFilter(kinds=("note",), project=situation.project)
+        limit, wanted = 3 * self.settings.retrieval_top_k, SearchFilter(kinds=("note",), project=situation.project)
         named = self._graph.naming(entities_in(text))
         by_name = sorted(named, key=lambda note_id: -named[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
@@ -130,7 +130,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
         candidates = [
             _Candidate(hit.id, hit.score, f"{hit.score:.2f} close to a hypothesis")
-            for hit in self.search.nearest_notes(hypotheses, self.settings.top_k, filters)
+            for hit in self.search.nearest_notes(hypotheses, self.settings.retrieval_top_k, filters)
             if hit.score >= MIN_HYPOTHESIS_COSINE
         ]
         return self._recalled(candidates, situation, "hyde", began)
@@ -149,16 +149,16 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _recalled(self, candidates: Sequence[_Candidate], situation: Situation, way: str, began: float) -> Recalled:
         chosen = self._latest([*candidates, *self._neighbours(candidates)])
-        items, texts = self._fitted(self._weighed(chosen, situation), situation, self.settings.budget)
+        items, texts = self._fitted(self._weighed(chosen, situation), situation, self.settings.injection_token_budget)
         block = self._block(items, texts, _ABOUT_MESSAGE) if texts else ""
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
     def _neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        best = _best(candidates, self.settings.top_k)
+        best = _best(candidates, self.settings.retrieval_top_k)
         if not best:
             return []
         present = {candidate.note_id for candidate in candidates}
-        near = self._graph.neighbours([candidate.note_id for candidate in best], self.settings.hops)
+        near = self._graph.neighbours([candidate.note_id for candidate in best], self.settings.retrieval_hop_depth)
         return [
             _Candidate(
                 neighbour.note_id,
@@ -171,7 +171,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _latest(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
         """The last version of each, with the best score of any version."""
-        chosen = _best(candidates, 4 * self.settings.top_k)
+        chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self._graph.latest_of(candidate.note_id for candidate in chosen)
         best: dict[str, _Candidate] = {}
         for candidate in chosen:
@@ -184,7 +184,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         """With scores weighted by confidence, age, use and stale anchors, best first; read from the files."""
         now = datetime.now(UTC)
         found: list[tuple[_Candidate, NoteFile]] = []
-        for candidate in _best(candidates, 2 * self.settings.top_k):
+        for candidate in _best(candidates, 2 * self.settings.retrieval_top_k):
             trusted = self._trusted(candidate.note_id, situation) or self._trusted(candidate.earlier, situation)
             if file := trusted or self._find(candidate.note_id):
                 found.append((candidate, file))
@@ -216,8 +216,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             item = replace(weighed_item, tokens=estimate(text), chain=len(earlier) + 1)
             if is_loaded and _mark(note.id, note.text) in situation.sent:
                 item = replace(item, state="skipped", reason="already in the request")
-            elif is_loaded and len(texts) == self.settings.top_k:
-                item = replace(item, state="cut", reason=f"not among the {self.settings.top_k} best")
+            elif is_loaded and len(texts) == self.settings.retrieval_top_k:
+                item = replace(item, state="cut", reason=f"not among the {self.settings.retrieval_top_k} best")
             elif is_loaded and item.tokens > room:
                 item, room = replace(item, state="cut", reason="no room in the budget"), 0
             elif is_loaded:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
@@ -13,13 +12,8 @@ from msgspec.structs import replace
 
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.utils.files import lock_file, write_private
-from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 
-_RECORD = late_pattern(rb"^---\nrecalled: \d+\n(.*?)^\.\.\.$", re.DOTALL | re.MULTILINE)
-_LOADED = late_pattern(rb"^- \{id: (mem_[0-9a-f]{8,32}), state: loaded", re.MULTILINE)
-_MAX_BYTES = 16 << 20
-"""Of one session: its end."""
 _LOCK_TIMEOUT = 1.0
 _SPAN = 0.1
 """A note that is always used weighs at most that much more, one that never is at most that much less."""
@@ -37,11 +31,9 @@ class RecallCounts(msgspec.Struct, frozen=True):
 
 
 class RecallLog(msgspec.Struct, eq=False, dict=True):
-    """A file derived from the sessions; it may be deleted. Every method blocks."""
+    """Every method blocks."""
 
     path: Path
-    sessions: Path
-    """The folder of sessions, counted when the file does not exist."""
 
     def usefulness(self, note_id: str) -> float:
         """The weight of a note in ranking, around 1, as known when this session first asked."""
@@ -68,10 +60,6 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
 
         self._change(counted)
 
-    def counts(self) -> RecallCounts:
-        """What is known by now."""
-        return self._read() or RecallCounts(recall_counts(self.sessions))
-
     def _change(self, change: Callable[[RecallCounts], RecallCounts]) -> None:
         try:
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):
@@ -82,29 +70,14 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
 
     @cached_property
     def _latest(self) -> RecallCounts:
-        return self._read() or RecallCounts()
+        return self.counts()
 
-    def _read(self) -> RecallCounts | None:
+    def counts(self) -> RecallCounts:
+        """What is known by now."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=RecallCounts)
         except FileNotFoundError:
-            return None
+            return RecallCounts()
         except (OSError, msgspec.DecodeError) as error:
-            log.warning("%s cannot be read, the sessions are counted: %s", self.path, error)
-            return None
-
-
-def recall_counts(sessions: Path) -> dict[str, int]:
-    """By note id: with how many messages of the sessions in this folder it went. Reads their files."""
-    counted: Counter[str] = Counter()
-    for path in sorted(sessions.glob("*/session.yaml")):
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _MAX_BYTES))
-                data = file.read(_MAX_BYTES)
-        except OSError as error:
-            log.warning("%s is not counted: %s", path, error)
-            continue
-        for record in _RECORD.findall(data):
-            counted.update(note_id.decode() for note_id in _LOADED.findall(record))
-    return dict(counted)
+            log.warning("%s cannot be read, recalls are counted from zero: %s", self.path, error)
+            return RecallCounts()

@@ -122,7 +122,6 @@ def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> b
     """Whether what was done in a turn shows a note: a name of it, or half of its words, that are not in the prompt.
 
     Args:
-        note: its text.
         done: what the assistant said, and what it gave to tools.
         is_of_file: the note came because a file was used, whose name shows nothing.
     """

@@ -19,15 +19,16 @@ from ouro.memory.backend import RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
 from ouro.memory.long_term.git.values import LoadedScope, Scope
+from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry, is_turn
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
+from ouro.settings import MemorySettings
 from ouro.utils.git import git_branch
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
@@ -62,17 +63,6 @@ A coding assistant has notes from earlier sessions: preferences, conventions, de
 corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
 existed: one short, concrete sentence each, in the language of the user. No questions, no introduction.
 Answer with {count} lines, one sentence a line."""
-Retrieval = Literal["auto", "local", "hyde", "off"]
-
-
-class RecallSettings(msgspec.Struct, frozen=True):
-    top_k: int = 10
-    hops: int = 1
-    budget: int = 1_500
-    """Tokens of notes that go with one message."""
-    half_life_days: float = 30
-    history_versions: int = 2
-    """Earlier versions that go with a note; 0: all."""
 
 
 class HypothesisModel(msgspec.Struct, frozen=True):
@@ -82,8 +72,6 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     """Raises ModelError."""
     window: Callable[[], int]
     """Returns its window, in tokens."""
-    count: int
-    """Hypotheses to ask for."""
     has_embedding_model: bool
     """One is chosen in the settings or models.yaml: then `auto` uses hypotheses."""
 
@@ -98,7 +86,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     """Of the repository."""
     mark: str
     """Surrounds quoted memory."""
-    settings: RecallSettings
+    settings: MemorySettings
     recall_log: RecallLog
     changed: frozenset[tuple[Scope, str]] = frozenset()
     """Notes that are not recalled, because memory is to be as it was before they changed."""
@@ -190,19 +178,17 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         used = {note.id for note in notes if is_used(note.text, prompt, done, is_of_file=ABOUT_FILE in note.reason)}
         self.recall_log.judge({note.id: 1.0 for note in notes}, used)
 
-    def texts(self, note_ids: Sequence[str]) -> dict[str, str]:
-        """The texts of these notes as of now; a deleted note is left out."""
-        return Timeline([scope.store for scope in self.scopes]).texts_of(note_ids)
+    @cached_property
+    def notebook(self) -> Notebook:
+        return Notebook({scope.scope: scope.store for scope in self.scopes})
 
     @cached_property
     def recall(self) -> Recall:
-        from ouro.memory.long_term.notes.notebook import Notebook
         from ouro.memory.long_term.notes.validity import Anchors
         from ouro.memory.long_term.recall.recall import Recall
 
-        notebook = Notebook({scope.scope: scope.store for scope in self.scopes})
         search, anchors = self.lookup.search(), Anchors(self.root)
-        return Recall(search, notebook, self.mark, self.settings, anchors, self.recall_log.usefulness)
+        return Recall(search, self.notebook, self.mark, self.settings, anchors, self.recall_log.usefulness)
 
     def situation(self, sent: frozenset[str]) -> Situation:
         from ouro.memory.index import project_of
@@ -224,7 +210,6 @@ class TurnRecall(msgspec.Struct, eq=False):
     memory: MemoryManager
     finder: NoteFinder
     channel: SessionChannel
-    retrieval: Retrieval
     hypotheses: HypothesisModel | None
     """None when no model is configured for it."""
     commands: CommandLedger | None = None
@@ -242,7 +227,7 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def start(self) -> None:
         """Warn when `hyde` is chosen and not configured; returns at once."""
-        if self.retrieval == "hyde":
+        if self.finder.settings.retrieval == "hyde":
             self.channel.start("check recall", self._check())
 
     @property
@@ -258,7 +243,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         record = self.memory.transcript.recalled.get(number)
         if record is None or number in self._receipts:
             return self._receipts.get(number)
-        texts = self.finder.texts([item.id for item in record.items])
+        texts = self.finder.notebook.texts([item.id for item in record.items])
         items = (
             Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)
             for item in record.items
@@ -296,7 +281,7 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def touched(self, paths: Sequence[str]) -> str:
         """What goes to the model with the results of tools that used these files: notes about them, each once."""
-        room = self.finder.settings.budget - sum(item.tokens for item in self._loaded())
+        room = self.finder.settings.injection_token_budget - sum(item.tokens for item in self._loaded())
         if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return ""
         try:
@@ -365,10 +350,10 @@ class TurnRecall(msgspec.Struct, eq=False):
             _begin(self.finder.recall_log.add, loaded)
 
     def _way(self) -> Literal["local", "hyde", "off"]:
-        if self.retrieval == "auto":
+        if self.finder.settings.retrieval == "auto":
             return "hyde" if self.hypotheses and self.hypotheses.has_embedding_model else "local"
-        is_off = self._missing or (self.retrieval == "hyde" and self.hypotheses is None)
-        return "off" if is_off else self.retrieval
+        is_off = self._missing or (self.finder.settings.retrieval == "hyde" and self.hypotheses is None)
+        return "off" if is_off else self.finder.settings.retrieval
 
     async def _check(self) -> None:
         if self.hypotheses is None:
@@ -392,12 +377,13 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def _by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
         model, transcript = self.hypotheses, self.memory.transcript
+        count = self.finder.settings.retrieval_hypothesis_count
         assert model is not None
         await asyncio.wait({_begin(self.finder.follow)}, timeout=INDEX_TIMEOUT)
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
-        answer = await model.ask(hypotheses_request(spoken, text, model.count, self.finder.mark, model.window()))
-        return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, model.count), sent)
+        answer = await model.ask(hypotheses_request(spoken, text, count, self.finder.mark, model.window()))
+        return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, count), sent)
 
     async def _commands(self, text: str) -> tuple[tuple[Remembered, ...], str]:
         """The commands of the project that bear on a message and are not in the request, and the text about them."""

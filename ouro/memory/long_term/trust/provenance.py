@@ -57,7 +57,6 @@ class Provenance:
     """Finds in a transcript the source of words that were written into memory.
 
     Args:
-        messages: the transcript up to now.
         is_memory: whether a path that a tool was given is in a memory folder of which all is trusted.
         is_whole: the messages are all there are; the words of a summary are not the user's.
         cwd: the paths of tools are relative to it.

@@ -12,8 +12,9 @@ from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.recall.relevance import is_used
-from ouro.memory.long_term.recall.turn_recall import RecallSettings, hypotheses_request
+from ouro.memory.long_term.recall.turn_recall import hypotheses_request
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.settings import MemorySettings
 
 NOW = datetime.now(UTC)
 MARK = "memory-0123456789abcdef"
@@ -43,7 +44,7 @@ def recall_of(tmp_path):
         vectors = vectors_for(index, embedder) if embedder else None
         if vectors:
             vectors.fill()
-        own = RecallSettings(**settings)
+        own = MemorySettings(**settings)
         return Recall(Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), usefulness)
 
     make.project = project
@@ -136,7 +137,7 @@ def test_neighbours_come_along_the_edges_as_far_as_is_wanted(recall_of):
     question = "optimistic locking with row locks?"
 
     assert states(recall_of(LOCKS, second, third).local(question, recall_of.here)) == {"1": "loaded", "4": "loaded"}
-    two = recall_of(LOCKS, second, third, hops=2).local(question, recall_of.here)
+    two = recall_of(LOCKS, second, third, retrieval_hop_depth=2).local(question, recall_of.here)
     assert [item.id[-1] for item in two.items] == ["1", "4", "5"]
 
 
@@ -184,7 +185,7 @@ def test_notes_of_other_projects_are_not_told(recall_of):
 def test_the_budget_cuts_from_the_least_similar_up(recall_of):
     notes = [note(number, f"Optimistic locking, case {number}. " + "word " * 40 * number) for number in range(1, 6)]
 
-    found = recall_of(*notes, budget=250).local("optimistic locking case", recall_of.here)
+    found = recall_of(*notes, injection_token_budget=250).local("optimistic locking case", recall_of.here)
 
     order = [item.state for item in found.items]
     assert order == sorted(order, key=["loaded", "cut"].index)
@@ -195,7 +196,7 @@ def test_the_budget_cuts_from_the_least_similar_up(recall_of):
 def test_no_more_than_the_best_are_told(recall_of):
     notes = [note(number, f"Optimistic locking, case {number}.") for number in range(1, 6)]
 
-    found = recall_of(*notes, top_k=2).local("optimistic locking case", recall_of.here)
+    found = recall_of(*notes, retrieval_top_k=2).local("optimistic locking case", recall_of.here)
 
     assert [item.state for item in found.items].count("loaded") == 2
 
@@ -225,7 +226,7 @@ def test_hypotheses_ask_by_vectors_alone_and_are_united_by_their_best(recall_of)
 def test_both_stores_are_asked_for_the_best(recall_of):
     own = [note(number, f"Green tea, cup {number}.", scope="user") for number in range(3, 8)]
     here = note(8, "Green tea, a cup for this project.")
-    recall = recall_of(*own, here, embedder=WordEmbedder(), top_k=2)
+    recall = recall_of(*own, here, embedder=WordEmbedder(), retrieval_top_k=2)
 
     found = recall.by_hypotheses(["Green tea, cup"], recall_of.here)
 
@@ -275,7 +276,7 @@ def test_of_two_equally_relevant_notes_the_one_that_was_used_comes_first(recall_
     notes = [note(1, "The api listens on port 8080."), note(2, "The api port is behind a proxy.")]
     asked = ("which port has the api?", recall_of.here)
     first, second = [item.id for item in recall_of(*notes).local(*asked).items]
-    log = RecallLog(tmp_path / "recalled.json", tmp_path / "sessions")
+    log = RecallLog(tmp_path / "recalled.json")
     for _ in range(3):
         log.judge({first: 1.0, second: 1.0}, [second])
 
@@ -299,16 +300,12 @@ def test_a_note_was_used_if_its_words_are_in_what_was_done(prompt, done, is_show
     assert is_used(text, prompt, done) is is_shown
 
 
-def test_recalls_are_counted_with_their_time_and_begin_with_those_of_the_sessions(tmp_path):
-    session = tmp_path / "sessions" / "one"
-    session.mkdir(parents=True)
-    (session / "session.yaml").write_text("---\nrecalled: 3\nitems:\n- {id: mem_00000001, state: loaded}\n...\n")
-    log = RecallLog(tmp_path / "recalled.json", tmp_path / "sessions")
-    assert (log.counts().counts, log.counts().last) == ({"mem_00000001": 1}, {})
-
+def test_recalls_are_counted_with_their_time(tmp_path):
+    log = RecallLog(tmp_path / "recalled.json")
+    log.add(["mem_00000001"])
     log.add(["mem_00000001", "mem_00000002"])
 
-    found = RecallLog(tmp_path / "recalled.json", tmp_path / "nothing").counts()
+    found = RecallLog(tmp_path / "recalled.json").counts()
     assert found.counts == {"mem_00000001": 2, "mem_00000002": 1}
     assert list(found.last) == ["mem_00000001", "mem_00000002"]
 
