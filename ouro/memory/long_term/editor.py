@@ -80,6 +80,7 @@ class MemoryEditor:
             events = found.write(changes, subject, self.moment, origin, seen=seen)
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
+        self._seen |= {(scope, name): text or "" for name, text in changes.items()}
         self.events += events
         return events[0] if events else None
 
