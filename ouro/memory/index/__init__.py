@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         made_embedder,
         vectors_for,
     )
-    from ouro.memory.index.graph import Graph, NoteVersion
+    from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Sources
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of

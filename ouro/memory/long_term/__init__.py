@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_parts import CaptureBacklog
     from ouro.memory.long_term.capture.small_model import SmallClassifier
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-    from ouro.memory.long_term.doctor import Finding, MemoryStats, diagnose, memory_stats
+    from ouro.memory.long_term.doctor import diagnose, memory_stats
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.entries import (
         EntryDetails,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         CRYSTALLIZE_INSTRUCTIONS,
         CrystallizedPart,
         Crystallizer,
-        OldSession,
     )
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
     from ouro.memory.long_term.maintenance.summaries import Summaries
@@ -48,12 +47,11 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
     from ouro.memory.long_term.proposed_text import ProposedText, propose_text
-    from ouro.memory.long_term.recall.command_ledger import CommandLedger, CommandRecord, ledger_of
+    from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, TurnRecall
     from ouro.memory.long_term.remember import (
-        RememberResult,
         archive_note,
         confirm_note,
         find_to_forget,
@@ -79,10 +77,9 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.session_memory import SessionMemory
     from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
     from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
-    from ouro.memory.long_term.team import PromotedNote, ask_owner, promote
-    from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, Timeline, TimelineEntry, undo_commit
+    from ouro.memory.long_term.team import promote
+    from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, Timeline, TimelineEntry, undo_commit
     from ouro.memory.long_term.transfer import (
-        AGENT_FILES,
         Import,
         as_json,
         as_markdown,
