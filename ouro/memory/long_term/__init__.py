@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
-    from ouro.memory.long_term.proposed_text import ProposedText, propose_text
     from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
@@ -81,11 +80,13 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, Timeline, TimelineEntry, undo_commit
     from ouro.memory.long_term.transfer import (
         Import,
+        ProposedText,
         as_json,
         as_markdown,
         carry_out,
         compare_with_agent,
         plan_import,
+        propose_text,
         texts_for_agent,
     )
     from ouro.memory.long_term.trust.proposals import Proposal

@@ -1,4 +1,4 @@
-"""Export of all memory as Markdown or JSON, and import of that and of the memory of other agents."""
+"""Export of all memory as Markdown or JSON, import of that and of other agents' memory, and what they propose."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, provenance
-from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile
+from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile, TurnRef
 from ouro.memory.long_term.import_files import (
     FORMAT,
     MARK,
@@ -34,6 +34,7 @@ from ouro.memory.long_term.remember import (
     note_category,
     note_of,
     place,
+    same_as,
 )
 from ouro.memory.long_term.trust.proposals import by_agent, change_of
 from ouro.memory.tokens import estimate
@@ -55,6 +56,7 @@ _AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
     "gemini": (),
 }
 """What else an agent reads by itself."""
+_WANTED = "another program wants it to be remembered"
 
 
 class MemoryComparison(msgspec.Struct, frozen=True):
@@ -243,6 +245,47 @@ def carry_out(editor: MemoryEditor, found: Import) -> Imported:
         elif changes and (event := editor.write(scope, changes, subject, "import")):
             undo[scope] = event.undo
     return Imported(count, undo, tuple(proposals))
+
+
+class ProposedText(msgspec.Struct, frozen=True):
+    state: Literal["pending", "kept", "known"]
+    place: str
+    """The file, or the entry that says the same."""
+    id: str = ""
+    """Of the proposal that is pending."""
+
+
+def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False) -> ProposedText:
+    """Propose a text for `client`; with `is_allowed` it is remembered at once. The commit names the client.
+
+    Returns whether it is pending, kept or known already, and where.
+
+    Raises:
+        UsageError: it is empty or too long.
+        SecretInMemory: it holds a secret; nothing was written.
+        LongTermMemoryError, OSError: it could not be written.
+    """
+    chosen = place(checked(text), editor.names)
+    if not chosen.text:
+        raise UsageError("Nothing to remember: the text is empty.")
+    own = editor.scope(chosen.scope)
+    if known := same_as(chosen.text, [entry for entry in all_entries(editor) if entry.scope == chosen.scope]):
+        return ProposedText("known", known.id)
+    own.store.demand_no_secret([chosen.text])
+    if chosen.is_note:
+        note = note_of(editor, chosen)
+        edit = FileEdit(note.file_name, None, note_text(note))
+    else:
+        name = f"{chosen.category}.md"
+        before = editor.text(chosen.scope, name)
+        edit = FileEdit(name, before or None, appended(before, [chosen.text]))
+    proposal = by_agent(chosen.scope, [edit], _WANTED, (client,), "", 0, timestamp())
+    proposal = replace(proposal, client=client)
+    if not is_allowed:
+        own.propose(proposal)
+        return ProposedText("pending", f"{chosen.scope}/{edit.name}", proposal.id)
+    own.accept(proposal, TurnRef("", 0))
+    return ProposedText("kept", f"{chosen.scope}/{edit.name}")
 
 
 def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
