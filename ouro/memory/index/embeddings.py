@@ -65,6 +65,7 @@ class LocalEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         with self._loading:
             if self._model is None:
+                import_numpy()
                 from ouro.memory.index.minilm import MiniLm
 
                 self._model = MiniLm(self._folder)
@@ -195,22 +196,26 @@ def vectors_for(index: Index, embedder: Embedder) -> Vectors:
 
 
 class LateNumpy:
-    """numpy, imported when it is first used: that takes 25 ms and 9 MB, and a memory without notes needs none.
-
-    It gets one thread: with two, it took seven times as long on a busy machine. The environment variables are
-    removed again, so that child processes do not inherit them.
-    """
+    """numpy, imported when it is first used: that takes 25 ms and 9 MB, and a memory without notes needs none."""
 
     def __getattr__(self, name: str) -> Any:
-        names = [name for name in _THREADS if name not in os.environ]
-        os.environ.update(dict.fromkeys(names, "1"))
-        try:
-            import numpy as np
-        finally:
-            for variable in names:
-                os.environ.pop(variable, None)
-        self.__dict__ |= vars(np)
-        return getattr(np, name)
+        self.__dict__ |= vars(import_numpy())
+        return self.__dict__[name]
+
+
+def import_numpy() -> Any:
+    """numpy with one thread: with two, it took seven times as long on a busy machine.
+
+    The environment variables are removed again, so that child processes do not inherit them.
+    """
+    names = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        import numpy as np
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+    return np
 
 
 def has_numpy() -> bool:
