@@ -131,8 +131,12 @@ class Judge:
         self._base, self.root, self._home = base, base / "app", home
         self._permissions = {mode: Permissions(Workspace(self.root), mode) for mode in ("ask", "plan")}
         folders = (option for folder in (base, home) for option in ("--bind", str(folder), str(folder)))
-        self._keeper = ["bwrap", *_KEEPER, *folders] if shutil.which("bwrap") else []
+        self.keeper = ["bwrap", *_KEEPER, *folders] if shutil.which("bwrap") else []
+        """What starts a line; empty where bubblewrap does not work."""
         self._inotify = ctypes.CDLL(None).inotify_init1(_IN_NONBLOCK) if sys.platform == "linux" else -1
+        self.renew()
+        if not self.effect("> made"):
+            self.keeper = []
         self.renew()
 
     def allows(self, line: str, mode: str = "ask") -> bool:
@@ -147,7 +151,7 @@ class Judge:
         with output.open("wb") as file:
             done = subprocess.run(
                 [
-                    *("timeout", "-s", "KILL", str(_LINE_TIMEOUT * len(lines))), *self._keeper,
+                    *("timeout", "-s", "KILL", str(_LINE_TIMEOUT * len(lines))), *self.keeper,
                     *("/bin/sh", "-c", _RUN, _BASH, *lines),
                 ],
                 cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False,
@@ -363,7 +367,7 @@ def main() -> int:
         base = Path(folder).resolve()
         os.environ["HOME"] = str(base / "home")
         judge = Judge(base / "scratch", base / "home")
-        idle = without_effect(judge) if options.battery else []
+        idle = without_effect(judge) if options.battery and judge.keeper else []
         found, ran = fuzz(judge, options.seconds, options.seed, options.holes)
     for line in idle:
         print(f"allowed, or without an effect: {line!r}")
