@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -26,7 +27,7 @@ from select import select
 
 from benchmarks.programs import Program, programs, report
 from benchmarks.server import AnsweringServer
-from benchmarks.terminal import Terminal, resident, used_cpu
+from benchmarks.terminal import Terminal, processes_of, resident, used_cpu
 
 KEYS = "qwzjx"
 LFLAG = 3
@@ -85,16 +86,16 @@ def memory(program: Program, server: AnsweringServer) -> None:
     with opened(program) as terminal:
         terminal.after(lambda screen: bool(screen.strip()), 30)
         wait(terminal, 3.0)
-        program.note("memory at the prompt MiB", terminal.memory())
+        program.note("memory at the prompt MiB", resident(program.home))
         for name, text in (("one answer", "hello"), ("20 kB", LONG_TEXT)):
             server.begin()
             terminal.send(f"\x1b[200~{text}\x1b[201~")
             wait(terminal, 0.5)
             enter(terminal, server)
             wait(terminal, 1.5)
-            program.note(f"after {name} MiB", terminal.memory())
+            program.note(f"after {name} MiB", resident(program.home))
             wait(terminal, 15.0)
-            program.note(f"15 s after {name} MiB", terminal.memory())
+            program.note(f"15 s after {name} MiB", resident(program.home))
 
 
 def keys(program: Program, server: AnsweringServer) -> None:
@@ -108,7 +109,7 @@ def keys(program: Program, server: AnsweringServer) -> None:
         wait(terminal, 0.5)
         enter(terminal, server)
         terminal.after(lambda screen: "word3" in screen, 10)
-        before = used_cpu(terminal.pid)
+        before = used_cpu(program.home)
         while len(took) < 100 and server.asked and not server.asked[0].answered:
             key = chr(0x4E00 + len(took))  # is nowhere else on the screen
             seen, began = len(terminal.raw), time.monotonic()
@@ -121,7 +122,7 @@ def keys(program: Program, server: AnsweringServer) -> None:
             read_raw(terminal, 0.03)
         while server.asked and not server.asked[0].answered:
             read_raw(terminal, 0.05)
-        program.note("CPU of the stream s", used_cpu(terminal.pid) - before)
+        program.note("CPU of the stream s", used_cpu(program.home) - before)
     if took:
         program.note("key while streaming, median ms", statistics.median(took))
         program.note("key while streaming, highest ms", max(took))
@@ -206,7 +207,7 @@ def headless(program: Program, server: AnsweringServer, commands: list[str]) -> 
 
     def look() -> None:
         if len(server.asked) in (1, len(commands) + 1):
-            figures.append((resident(process.pid) if commands else 0.0, used_cpu(process.pid)))
+            figures.append((resident(program.home) if commands else 0.0, used_cpu(program.home)))
 
     server.begin(commands, before_answer=look)
     started = time.monotonic()
@@ -270,6 +271,9 @@ def main() -> None:
                     if number == 0 and row not in ONCE:
                         program.figures = {}
             report(measured)
+        for pid in [pid for program in measured for pid in processes_of(program.home)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     shutil.rmtree(homes, ignore_errors=True)
 
 

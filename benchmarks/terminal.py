@@ -12,7 +12,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes import terminal
-from fakes.terminal import descendants
 
 SIZE = (40, 120)
 
@@ -44,23 +43,29 @@ class Terminal(terminal.Terminal):
                 return (self.arrived - self.started) * 1000
         return None
 
-    def memory(self) -> float:
-        """MiB of resident memory, the program and its descendants."""
-        return resident(self.pid)
+
+def processes_of(home: Path) -> list[int]:
+    """All processes with this home, also those that have left the tree of the program: codex leaves a server."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"\0HOME={home}\0".encode() in b"\0" + path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
-def used_cpu(pid: int) -> float:
-    """Seconds of CPU that a process and all below it have used; those that have ended are not counted."""
+def used_cpu(home: Path) -> float:
+    """Seconds of CPU that the processes with this home have used; those that have ended are not counted."""
     used = 0
-    for process in descendants(pid):
+    for process in processes_of(home):
         with contextlib.suppress(OSError):
             used += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
     return used / os.sysconf("SC_CLK_TCK")
 
 
-def resident(pid: int) -> float:
-    """MiB of resident memory, a process and all below it."""
-    return sum(map(_resident, descendants(pid))) / 1024
+def resident(home: Path) -> float:
+    """MiB of memory of the processes with this home."""
+    return sum(map(_resident, processes_of(home))) / 1024
 
 
 def _resident(pid: int) -> int:
