@@ -275,7 +275,7 @@ async def test_what_steers_and_what_is_queued_look_different_and_are_counted():
         await pilot.press("g", "o", "enter")
         await until(pilot, lambda: session.running)
         await pilot.press("n", "o", "w", "enter", "l", "a", "t", "e", "r", "tab")
-        await until(pilot, lambda: "2 queued" in screen_text(pilot.app))
+        await until(pilot, lambda: "· 1 queued" in screen_text(pilot.app))
         assert "→ steers: now" in screen_text(pilot.app)
         assert "⋯ next turn: later" in screen_text(pilot.app)
         busy.until.set()
