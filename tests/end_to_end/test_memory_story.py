@@ -191,7 +191,7 @@ def test_what_a_turn_wrote_is_committed_after_its_end_and_told_before_its_result
     talk.end()
 
 
-@pytest.mark.parametrize("is_vouched_for", [True, False])
+@pytest.mark.parametrize("is_trusted", [True, False])
 def test_killed_between_the_end_of_a_turn_and_its_commit_nothing_is_lost(ouro, folder, remembered, is_trusted):
     (ouro.folder / "README.md").write_text("Something from outside.\n")
     steps = [Call("write", {"path": str(folder / "preferences.md"), "content": "- Use ruff.\n"})]
