@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Answer
-from ouro.commands.render import columns, line
+from ouro.commands.render import line, table
 from ouro.errors import UsageError
 from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.runtime import get_checkpoints_dir
@@ -23,7 +23,7 @@ async def list_checkpoints(_context: ShellContext) -> Answer:
         for one in found
     ]
     value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
-    return Answer(value, [line(text) for text in columns(rows)] or [line("No checkpoints are stored.")])
+    return Answer(value, table(rows) or [line("No checkpoints are stored.")])
 
 
 async def clean(context: ShellContext, days: int | None) -> Answer:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Answer, confirm
-from ouro.commands.render import columns, line
+from ouro.commands.render import line, table
 from ouro.errors import UsageError
 from ouro.extensions import (
     Plugin,
@@ -39,7 +39,7 @@ async def add(context: ShellContext, source: str, path: str, ref: str, yes: bool
 async def list_plugins(_context: ShellContext) -> Answer:
     found = installed_plugins()
     rows = [(name, plugin.version or "-", _place(plugin)) for name, plugin in found.items()]
-    return Answer(found, [line(text) for text in columns(rows)] or [line(NONE)])
+    return Answer(found, table(rows) or [line(NONE)])
 
 
 async def update(context: ShellContext, name: str, yes: bool) -> Answer:

@@ -226,3 +226,12 @@ async def test_a_digit_chooses_from_a_short_list_and_letters_that_came_by_chance
         pilot.app.screen._accepts_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: answers == ["unknown", "no"])
+
+
+async def test_a_question_that_is_laid_out_while_it_goes_away_ends_nothing():
+    async with screen_of(FakeSession([[permission()]])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        panel = await asked(pilot)
+        await panel.query(".question--keys").remove()
+        panel._fit()
