@@ -21,7 +21,7 @@ from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
 from ouro.session.opening import OpenRequest
-from ouro.utils.text import clean, local_time
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo
@@ -194,7 +194,7 @@ class SessionPicker(Browser):
         if match is None or self._session_catalog is None:
             return page
         info = match.info
-        facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {local_time(info.created_at)}"]
+        facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
         facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.id[:8]]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page.add(title(info), "title")
