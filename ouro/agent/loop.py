@@ -36,12 +36,17 @@ from ouro.events import (
 from ouro.llm import PATIENT_ATTEMPTS, Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
+from ouro.utils.late_pattern import late_pattern
 
 WARN_AFTER = 3
 STOP_AFTER = 6
 CONTINUE = "Continue"
 SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
+
+
+_DURATION = late_pattern(r", [0-9.]+ s\]")
+"""In the last line of a command's output: it differs each time."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -64,8 +69,9 @@ class Repetition:
 
         Raises LimitReached where the same batch came STOP_AFTER times.
         """
-        pairs = zip(calls, results, strict=True)
-        batch = json.dumps([[call.name, dict(call.arguments), result.text] for call, result in pairs])
+        answers = (_DURATION.sub("", result.text) for result in results)
+        pairs = zip(calls, answers, strict=True)
+        batch = json.dumps([[call.name, dict(call.arguments), answer] for call, answer in pairs])
         self._times = self._times + 1 if batch == self._last else 1
         self._last = batch
         if self._times >= STOP_AFTER:

@@ -36,3 +36,12 @@ def test_repetition_warns_then_stops():
 def test_the_same_call_with_another_answer_is_no_repetition():
     seen = Repetition()
     assert not any(seen.observe([CALL], reply(f"line {number}")) for number in range(STOP_AFTER * 2))
+
+
+def test_the_duration_of_a_command_makes_no_other_answer():
+    seen = Repetition()
+    answers = [reply(f"(no output)\n[exit code 0, {number}.0 s]") for number in range(STOP_AFTER)]
+    warnings = [seen.observe([CALL], answer) for answer in answers[:-1]]
+    assert warnings[-1]
+    with pytest.raises(LimitReached, match="same call"):
+        seen.observe([CALL], answers[-1])
