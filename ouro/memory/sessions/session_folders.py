@@ -185,6 +185,11 @@ def folder_names(root: Path) -> list[str]:
         return []
 
 
+def not_a_folder(root: Path, error: OSError) -> SessionError:
+    reason = f"The sessions in {root} cannot be read: {error.strerror}."
+    return SessionError(reason, "Put a folder of yours there, or set OURO_HOME.")
+
+
 def session_files(root: Path) -> dict[str, os.stat_result]:
     """The status of each session file below `root`, by the name of its folder, sorted.
 
@@ -198,10 +203,7 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise SessionError(
-            f"The sessions in {root} cannot be read: {error.strerror}.",
-            "Put a folder of yours there, or set OURO_HOME.",
-        ) from error
+        raise not_a_folder(root, error) from error
     files: dict[str, os.stat_result] = {}
     for name in names:
         with suppress(OSError):

@@ -44,7 +44,7 @@ from ouro.memory.sessions.session_file import (
     replace,
     split,
 )
-from ouro.memory.sessions.session_folders import is_named_after, session_files
+from ouro.memory.sessions.session_folders import is_named_after, not_a_folder, session_files
 from ouro.memory.sessions.session_reader import parsed_record
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
@@ -245,11 +245,15 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
 
 
 def info_of(root: Path, folder: str) -> SessionInfo | None:
-    """The current entry of a session; None if it does not exist."""
+    """The current entry of a session; None if it does not exist. Raises SessionError: `root` is not a folder."""
     try:
         found = (root / folder / FILE_NAME).lstat()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        if root.is_dir():
+            return None
+        raise not_a_folder(root, error) from error
     known = _line_of(root, folder)
     return known.info if known and _is_current(known, found) else survey(root / folder, found, known).info
 
