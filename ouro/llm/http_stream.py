@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +18,6 @@ from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.model import Endpoint, Timeouts
 from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, error_from_stream, reason_of
-from ouro.utils.late_pattern import late_patterns
 
 if TYPE_CHECKING:
     import httpx
@@ -291,9 +289,6 @@ def load_httpx() -> Any:
     hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules and "httpx" not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
-        with late_patterns():  # not httpx itself: it gives its patterns to `re.finditer`
-            for name in ("h11", "http.cookiejar"):
-                import_module(name)
         import httpcore
         import httpx
     finally:

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
-from ouro.utils.late_pattern import late_patterns
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -83,7 +82,8 @@ def parse_yaml(text: str, name: str) -> Node:
     """
     if not text.strip():
         return Scalar("")
-    yaml = load_yaml()
+    import yaml
+
     try:
         return _Builder(_events(text, yaml), name).document()
     except yaml.YAMLError as error:
@@ -91,13 +91,6 @@ def parse_yaml(text: str, name: str) -> Node:
         line = f":{min(mark.line + 1, len(text.splitlines()))}" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         raise ConfigError(f"{name}{line}: not YAML: {problem}.") from error
-
-
-def load_yaml() -> Any:
-    """PyYAML; of its patterns the largest alone takes 4 ms, and the parser in C needs none."""
-    with late_patterns():
-        import yaml
-    return yaml
 
 
 def plain_values(node: Node) -> Any:

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.yaml import load_yaml
 
 MAX_DEPTH = 64
 MAX_DIGITS = 100
@@ -189,7 +188,8 @@ def load(text: bytes) -> Any:
         BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
             more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
     """
-    yaml = load_yaml()
+    import yaml
+
     parser = yaml.CSafeLoader(text)
     try:
         return _build(parser, yaml)
