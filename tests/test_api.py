@@ -288,7 +288,7 @@ def results_of(model):
     return [part.text for message in model.requests[-1].messages if message.role == "tool" for part in message.parts]
 
 
-def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository):
+def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository, tmp_path):
     script = [call("stamp", path="a.txt", words=["x"]), "Done."]
     for options, outcome in (
         ({"mode": "plan"}, "Plan mode is on"),
@@ -300,7 +300,7 @@ def test_a_tool_of_a_file_follows_mode_and_rules(agent_of, repository):
             agent.run("go")
         assert outcome in results_of(model)[0]
     assert (repository / "a.txt").read_text() == "x"
-    stamp_file("b.txt", ["it", "stays", "a", "function"])
+    stamp_file(str(tmp_path / "b.txt"), ["it", "stays", "a", "function"])
 
 
 def test_a_tool_that_asks_is_refused_in_every_mode_where_nothing_decides(agent_of):

@@ -93,7 +93,7 @@ def told(place, tmp_path) -> OuroHome:
     (place.path / "history").write_text(f'"first"\n"say {FORMS[5]}"\n')
     (place.path / "logs").mkdir()
     (place.path / "logs" / "ouro.log").write_text(f"INFO before\nINFO {SECRET}\nINFO behind\n")
-    (place.path / "cache").mkdir()
+    (place.path / "cache").mkdir(exist_ok=True)
     for ending in ("", "-wal", ".aside"):
         (place.path / "cache" / f"index.db{ending}").write_bytes(b"\0\xff" + SECRET.encode())
     return place
