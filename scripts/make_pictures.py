@@ -129,6 +129,8 @@ def _memory(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
     terminal = ouro.screen(size=(ROWS, COLUMNS))
     terminal.send("\x1bOS")  # F4
     _settle(terminal, 1.5)
+    terminal.send("\x1b[C")  # the core, where these facts are
+    _settle(terminal, 1.0)
     yield "memory", still(terminal)
     terminal.send("\x1b\x1b")
     _settle(terminal)
