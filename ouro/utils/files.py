@@ -104,9 +104,9 @@ def sweep_written_dirs(own: Iterable[Path]) -> None:
     for folder in own:
         sweep_temporary(folder)
     for journal in get_written_journals().glob("*"):
-        if not is_running(int(journal.name)):
+        if journal.name.isdecimal() and not is_running(int(journal.name)):
             with suppress(OSError):
-                for written in journal.read_text().split("\0")[:-1]:
+                for written in os.fsdecode(journal.read_bytes()).split("\0")[:-1]:
                     sweep_temporary(Path(written), of=journal.name)
                 journal.unlink()
 
@@ -160,8 +160,8 @@ def append_private(path: Path, text: str) -> None:
     """Add `text` to a file (0600, created where it is missing); on disk when this returns."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-            file.write(text)
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            file.write(os.fsencode(text))  # a path may not be UTF-8
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -1,9 +1,12 @@
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
-from ouro.utils.files import lock_file, only_one, write_private
+from ouro.utils.files import lock_file, only_one, sweep_written_dirs, write_private
+from ouro.utils.runtime import get_written_journals
+from ouro.utils.text_files import save
 
 
 def mode(path):
@@ -53,3 +56,23 @@ def test_a_lock_is_waited_for_up_to_the_timeout(tmp_path):
             assert not is_mine
     with lock_file(tmp_path / "lock", timeout=0):
         pass
+
+
+def test_a_kill_in_a_folder_whose_name_is_not_utf8_is_swept_and_other_files_are_left(home, tmp_path):
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/f\xff"))
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        save(descriptor, "a.txt", b"x")
+    finally:
+        os.close(descriptor)
+    gone = 4_194_303  # above every process id
+    journals = get_written_journals()
+    (journals / str(os.getpid())).rename(journals / str(gone))
+    (journals / ".DS_Store").write_text("x")
+    (folder / f".a.txt.{gone}.01234567.tmp").write_text("half")
+    sweep_written_dirs([])
+    assert ([path.name for path in folder.iterdir()], [path.name for path in journals.iterdir()]) == (
+        ["a.txt"],
+        [".DS_Store"],
+    )
