@@ -59,6 +59,11 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
             names = [name for command in listed_commands(front_end.session) for name in command.names]
             starting = [name for name in names if name.startswith(word)]
             near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+            server = front_end.session.workbench.extensions.servers.servers.get(word.partition(":")[0])
+            if ":" in word and server and server.state != "ready":
+                raise UsageError(
+                    f"The MCP server {server.name} has no commands now: its state is `{server.state}`. /mcp"
+                )
             hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
             raise UsageError(f"There is no command /{word}. {hint}")
         await run_command(front_end, command, argument)

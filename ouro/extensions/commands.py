@@ -50,6 +50,8 @@ class CustomCommand(msgspec.Struct, frozen=True):
     """The file or the server that it is from, as it is shown."""
     prompt: Callable[[str], Awaitable[CommandPrompt]]
     """Returns the prompt for what was typed after the name; raises OuroError if there is none."""
+    is_off: bool = False
+    """It is not listed, and `prompt` raises why."""
 
     @property
     def usage(self) -> str:
@@ -72,12 +74,14 @@ class CommandRegistry:
         """All of them, sorted by name."""
         found: dict[str, CustomCommand] = {}
         for command in self._all():
-            if command.name.casefold() not in self._reserved:
+            if not command.is_off and command.name.casefold() not in self._reserved:
                 found.setdefault(command.name.casefold(), command)
         return [found[name] for name in sorted(found)]
 
     def find(self, name: str) -> CustomCommand | None:
-        return next((command for command in self.commands() if command.name.casefold() == name.casefold()), None)
+        """The command of a name; one that is off if no other has it."""
+        candidates = [*self.commands(), *(command for command in self._all() if command.is_off)]
+        return next((command for command in candidates if command.name.casefold() == name.casefold()), None)
 
     def called_by(self, text: str) -> tuple[CustomCommand, str] | None:
         """The command that a typed `/name …` calls, and its arguments; None if it calls none."""
@@ -91,6 +95,8 @@ class CommandRegistry:
         lines: list[str] = []
         for command in self._all():
             name = command.name.casefold()
+            if command.is_off:
+                continue
             if name in self._reserved:
                 lines.append(f"{command.place} is not used: /{command.name} is a command of ouro. Rename it.")
             elif (other := first.setdefault(name, command)) is not command:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -104,6 +105,8 @@ class Skills:
             ToolError: there is no such skill or file, or it may not be used.
         """
         skill = self._skills.get(name)
+        if skill is not None and not skill.is_on:
+            raise ToolError(f"The user has switched the skill {name} off.")
         if skill is None or not skill.is_offered:
             names = ", ".join(skill.name for skill in self.all() if skill.is_offered)
             raise ToolError(f"There is no skill `{name}`. There are: {names}.")
@@ -119,12 +122,8 @@ class Skills:
         return skill.file.body.replace("${CLAUDE_SKILL_DIR}", str(skill.folder))
 
     def commands(self) -> list[CustomCommand]:
-        """`/NAME` for each that is on."""
-        return [
-            self._commands[skill.name]
-            for skill in self.all()
-            if skill.is_on and str(skill.file.meta.get("user-invocable", "")).lower() != "false"
-        ]
+        """`/NAME` for each."""
+        return [self._command(skill) for skill in self.all()]
 
     def switch(self, name: str, *, on: bool) -> None:
         """Switch a skill on or off, now and later; the system prompt changes with the next session.
@@ -139,6 +138,18 @@ class Skills:
         self._skills[name] = replace(skill, is_on=on)
         self._off = self._off - {name} if on else self._off | {name}
         self._save(tuple(sorted(self._off)))
+
+    def _command(self, skill: Skill) -> CustomCommand:
+        command, reason = self._commands[skill.name], ""
+        if str(skill.file.meta.get("user-invocable", "")).lower() == "false":
+            reason = f"Only the model uses the skill {skill.name}: user-invocable is false in {command.place}."
+        elif not skill.is_on:
+            reason = f"The skill {skill.name} is switched off. Switch it on: /skills on {skill.name}"
+
+        async def refuse(_arguments: str) -> NoReturn:
+            raise UsageError(reason)
+
+        return replace(command, is_off=True, prompt=refuse) if reason else command
 
     def _files(self, skill: Skill) -> list[Path]:
         return [path for path in files_below(skill.folder, "skills") if self._may_read(skill, path)]

@@ -6,10 +6,10 @@ import asyncio
 import base64
 import time
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp import Client
@@ -37,6 +37,8 @@ MAX_EVENTS = 1_000
 """Events that wait; log lines and progress beyond are dropped."""
 LIST_PAUSE = 0.3
 """Seconds in which several notices of a changed list count as one."""
+PROBE_SECONDS = 5.0
+"""Time to answer a ping, for a server that had not answered when its last request was cancelled."""
 REPORT_PAUSE = 0.1
 """Seconds between two progress events of one call; the last step is always told."""
 _LISTS = {
@@ -51,6 +53,7 @@ _LIST_CHANGES = (
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
 )
+_Result = TypeVar("_Result")
 _PROMPT_FIELDS = {"name": True, "description": True, "arguments": {"__all__": {"name", "required"}}}
 
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
@@ -75,6 +78,9 @@ class Connection:
         """What of its lists is not valid, as lines."""
         self._is_refused = False
         """The server has answered 401."""
+        self._requests = 0
+        self._is_doubtful = False
+        """A request was cancelled before it was answered, so the server may hang."""
 
     async def events(self) -> AsyncGenerator[Line, None]:
         """What happens until the generator is closed, which disconnects."""
@@ -115,7 +121,9 @@ class Connection:
 
         async def run() -> types.CallToolResult:
             try:
-                return await self.client.call_tool(tool, arguments, progress_callback=on_progress)
+                return await self._answer_to(
+                    lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
+                )
             finally:
                 for event in (*withheld, None):
                     events.put_nowait(event)
@@ -134,12 +142,51 @@ class Connection:
             await asyncio.gather(task, return_exceptions=True)
 
     async def read(self, uri: str) -> Line:
-        return _contents((await self.client.read_resource(uri)).contents)
+        return _contents((await self._answer_to(lambda: self.client.read_resource(uri))).contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
-        result = await self.client.get_prompt(name, arguments)
+        result = await self._answer_to(lambda: self.client.get_prompt(name, arguments))
         texts = [_block_text(message.content) for message in result.messages]
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
+
+    async def _answer_to(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
+        """What the server answers to a request; one that hangs is noticed first, so that nothing waits behind it.
+
+        Raises:
+            LookupError: the server has ended, and can be started again.
+            ServerEnded: it does not answer, and is not ours to end.
+            MCPError: it answered with an error.
+        """
+        if self._ended.done():
+            raise LookupError(self._ended.result())
+        if self._is_doubtful and not self._requests:
+            await self._probe()
+        task = asyncio.ensure_future(request())
+        self._requests += 1
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._is_doubtful = True
+            raise
+        finally:
+            self._requests -= 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _probe(self) -> None:
+        try:
+            async with asyncio.timeout(min(PROBE_SECONDS, self._request["timeout"] / 2)):
+                with suppress(MCPError):  # an error is an answer
+                    version = self.client.protocol_version
+                    # The protocol of 2026 has no ping.
+                    await (self.client.session.send_discover(version) if version > "2026" else self.client.send_ping())
+        except TimeoutError:
+            reason = "it does not answer since a call was cancelled"
+            if not self._request["command"]:
+                raise ServerEnded(f"The server cannot be used: {reason}.") from None
+            self._end(reason)
+            raise LookupError(reason) from None
+        self._is_doubtful = False
 
     async def _run(self) -> None:
         try:

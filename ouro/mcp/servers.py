@@ -210,20 +210,14 @@ class McpServers:
             ServerFailed: an error of the protocol, or no answer in time.
             ToolError: the server has ended, and cannot be started again.
         """
-        request = {"tool": tool, "arguments": arguments}
-        try:
-            return await self._ask(server, "call", request, report)
-        except NotConnected:
-            if task := self._tasks.get(server.name):
-                await asyncio.wait({task})  # its end is on the way here
-            return await self._ask(await self.ready(server.name), "call", request, report)
+        return await self._ask(server, "call", {"tool": tool, "arguments": arguments}, report)
 
     async def read(self, server: McpServer, uri: str) -> Outcome:
-        """The content of a resource. Raises ServerFailed."""
+        """The content of a resource. Raises as `call` does."""
         return await self._ask(server, "read", {"uri": uri})
 
     async def prompt(self, server: McpServer, name: str, arguments: Mapping[str, str]) -> Outcome:
-        """The text of a prompt. Raises ServerFailed."""
+        """The text of a prompt. Raises as `call` does."""
         return await self._ask(server, "prompt", {"name": name, "arguments": dict(arguments)})
 
     async def close(self) -> None:
@@ -344,6 +338,14 @@ class McpServers:
     async def _ask(
         self, server: McpServer, name: str, request: Line, report: Callable[[str], None] = lambda _text: None
     ) -> Outcome:
+        try:
+            return await self._answer_of(server, name, request, report)
+        except NotConnected:
+            if server.state == "ready" and (task := self._tasks.get(server.name)):
+                await asyncio.wait({task})  # its end is on the way here
+            return await self._answer_of(await self.ready(server.name), name, request, report)
+
+    async def _answer_of(self, server: McpServer, name: str, request: Line, report: Callable[[str], None]) -> Outcome:
         limit = server.settings.timeout_seconds
         event: Line = {}
         try:

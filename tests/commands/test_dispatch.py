@@ -1,6 +1,7 @@
 import argparse
 import inspect
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
@@ -111,6 +112,9 @@ async def test_a_custom_command_is_sent_listed_and_explained():
     assert front_end.said == []
     assert await dispatch(front_end, "/git:sip")
     assert front_end.said == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
+    bench.extensions.servers.servers["git"] = SimpleNamespace(name="git", state="off")
+    assert await dispatch(front_end, "/git:sip")
+    assert front_end.said[1] == ("error", "The MCP server git has no commands now: its state is `off`. /mcp")
     assert await dispatch(front_end, "/help /git:ship")
     assert front_end.shown == ["`/git:ship [version]` Ship it\n\nFrom `~/.claude/commands/git/ship.md`"]
     assert listed_commands(front_end.session)[-1].usage == "/git:ship [version]"

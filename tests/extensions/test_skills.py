@@ -1,7 +1,7 @@
 import pytest
 
 from ouro.errors import ToolError, UsageError
-from ouro.extensions import Skills, find_files
+from ouro.extensions import CommandRegistry, Skills, find_files
 
 
 def write(path, text):
@@ -76,24 +76,30 @@ def test_many_skills_stay_within_the_budget(make, home):
     assert "By name only: skill0, skill1," in tiny
 
 
-def test_a_skill_that_is_off_is_not_offered_and_it_is_saved(make, home, saved):
+async def test_a_skill_that_is_off_is_not_offered_and_it_is_saved(make, home, saved):
     skill(home / ".ouro/skills", "pdf")
     skills = make()
+    registry = CommandRegistry([skills.commands], ())
     skills.switch("pdf", on=False)
-    assert (saved, skills.commands(), skills.prompt()) == ([("pdf",)], [], "")
-    with pytest.raises(ToolError):
+    assert (saved, registry.commands(), skills.prompt()) == ([("pdf",)], [], "")
+    with pytest.raises(ToolError, match="switched the skill pdf off"):
         skills.read("pdf", "")
+    with pytest.raises(UsageError, match=r"The skill pdf is switched off\. Switch it on: /skills on pdf"):
+        await registry.find("pdf").prompt("")
     skills.switch("pdf", on=True)
-    assert (saved[-1], [command.name for command in skills.commands()]) == ((), ["pdf"])
+    assert (saved[-1], [command.name for command in registry.commands()]) == ((), ["pdf"])
     with pytest.raises(UsageError, match="There is no skill `doc`"):
         skills.switch("doc", on=True)
     assert make(off=["pdf"]).prompt() == ""
 
 
-def test_some_are_only_for_the_user_and_some_only_for_the_model(make, home):
+async def test_some_are_only_for_the_user_and_some_only_for_the_model(make, home):
     skill(home / ".ouro/skills", "mine", front="disable-model-invocation: true\n")
     skill(home / ".ouro/skills", "its", front="user-invocable: false\n")
     skills = make()
-    assert [command.name for command in skills.commands()] == ["mine"]
+    registry = CommandRegistry([skills.commands], ())
+    assert [command.name for command in registry.commands()] == ["mine"]
+    with pytest.raises(UsageError, match="Only the model uses the skill its: user-invocable is false in"):
+        await registry.find("its").prompt("")
     assert "its" in skills.prompt()
     assert "mine" not in skills.prompt()

@@ -134,7 +134,9 @@ class FakeSession:
         skills = Skills((), (), 0, lambda _path: True, lambda _off: None)
         instructions = ProjectInstructions(cwd, lambda _path: False)
         self.workbench = SimpleNamespace(
-            extensions=SessionExtensions(CommandRegistry((), ()), None, skills, None, instructions),
+            extensions=SessionExtensions(
+                CommandRegistry((), ()), SimpleNamespace(servers={}), skills, None, instructions
+            ),
             subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
         )
         checks = SimpleNamespace(here=list)

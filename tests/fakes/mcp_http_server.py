@@ -65,6 +65,8 @@ class HttpServer:
             self.port = free.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.url = f"{self.origin}/{'sse' if kind == 'sse' else 'mcp'}"
+        self.entered, self.released = threading.Event(), threading.Event()
+        """Of the tool `block`, in which the whole server waits."""
         server = MCPServer("remote", version="2.0", log_level="CRITICAL", **self._auth(logins))
         self._add_tools(server)
         self.headers: list[dict[bytes, bytes]] = []
@@ -85,6 +87,7 @@ class HttpServer:
             time.sleep(0.01)
 
     def close(self) -> None:
+        self.released.set()
         self._server.should_exit = True
         self._thread.join(5)
 
@@ -97,8 +100,14 @@ class HttpServer:
         )  # fmt: skip
         return {"auth": settings, "auth_server_provider": logins}
 
-    @staticmethod
-    def _add_tools(server: MCPServer) -> None:
+    def _add_tools(self, server: MCPServer) -> None:
+        @server.tool()
+        async def block() -> str:
+            """Answer nothing more."""
+            self.entered.set()
+            self.released.wait(60)
+            return "released"
+
         @server.tool()
         def add(a: int, b: int) -> int:
             """Add two numbers."""

@@ -123,6 +123,8 @@ def call(name, arguments, meta):
         case "die":
             os._exit(3)
         case "hang":
+            sys.stderr.write("the call hangs\n")
+            sys.stderr.flush()
             signal.pause()
         case "ask":
             schema = {

@@ -35,9 +35,9 @@ def no_keyring(monkeypatch):
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
 
-def at(server: HttpServer, **more) -> McpServerSettings:
+def at(server: HttpServer, seconds: int = 20, **more) -> McpServerSettings:
     kind = "sse" if server.url.endswith("sse") else "http"
-    return McpServerSettings(url=server.url, transport=kind, timeout_seconds=20, **more)
+    return McpServerSettings(url=server.url, transport=kind, timeout_seconds=seconds, **more)
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
@@ -59,6 +59,20 @@ async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, served):
     with pytest.raises(ServerFailed):
         await servers.call(remote, "big", {}, lambda _: None)
     assert (await servers.call(await servers.ready("remote"), "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+
+
+async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Bench, served):
+    server = served()
+    servers = bench.open(remote=at(server, seconds=6))
+    remote = await servers.ready("remote")
+    call = asyncio.create_task(servers.call(remote, "block", {}, lambda _: None))
+    await asyncio.to_thread(server.entered.wait, 20)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    with pytest.raises(ServerFailed, match="does not answer since a call was cancelled"):
+        await servers.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)
+    server.released.set()
+    assert (await servers.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
 async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, served):

@@ -185,6 +185,35 @@ async def test_a_call_without_an_answer_times_out(bench: Bench):
         await servers.call(one, "hang", {}, silent)
 
 
+async def test_e2_a_server_that_reads_nothing_after_a_cancelled_call_is_restarted(bench: Bench):
+    """Later calls must not wait behind it until they time out."""
+    servers = bench.open(one=fake(timeout=6), two=fake())
+    one = await servers.ready("one")
+    group = one.group
+    call = asyncio.create_task(servers.call(one, "hang", {}, silent))
+    await until(lambda: "hangs" in " ".join(one.log))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (await servers.call(await servers.ready("two"), "echo", {"text": "beside"}, silent)).text == "beside"
+    later = [servers.call(one, "echo", {"text": word}, silent) for word in ("a", "b")]
+    assert [outcome.text for outcome in await asyncio.gather(*later)] == ["a", "b"]
+    assert one.group != group
+    assert any("one: The server stopped: it does not answer since a call was cancelled" in text for text in bench.told)
+
+
+async def test_a_server_that_answers_after_a_cancelled_call_goes_on(bench: Bench):
+    servers = bench.open(one=fake())
+    one = await servers.ready("one")
+    group, steps = one.group, []
+    call = asyncio.create_task(servers.call(one, "slow", {"steps": 4, "pause": 0.05}, steps.append))
+    await until(lambda: steps)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    assert (await servers.read(one, "note://one")).text == "the content of note://one"
+    assert (one.group, bench.told) == (group, [])
+
+
 async def test_a_dead_worker_is_replaced_and_leaves_no_server(bench: Bench):
     servers = bench.open(one=fake())
     one = await servers.ready("one")
