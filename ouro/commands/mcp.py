@@ -70,10 +70,7 @@ async def test(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
         found = _named(servers, server)
         if found.state in ("failed", "login"):
-            found.failures = 0
-            servers.start_one(found)
-        elif context.session is None:
-            servers.start_one(found)
+            found.failures, found.state = 0, "waiting"
         try:
             await servers.ready(server)
         except ToolError as error:
@@ -92,10 +89,7 @@ async def log(context: ActionContext, server: str) -> Answer:
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
     """Show what a server has changed in its tools, and use it as it is now if the user agrees."""
     async with context.servers() as servers:
-        found = _named(servers, server)
-        if context.session is None:
-            servers.start_one(found)
-        await servers.ready(server)
+        found = await servers.ready(_named(servers, server).name)
         changed = found.unapproved()
         if not changed:
             return Answer([], [line(f"{server} has changed nothing since its tools were approved.")])

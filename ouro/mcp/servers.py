@@ -31,6 +31,8 @@ MAX_RESTARTS = 3
 LOGIN_SECONDS = 300
 SIDE_BY_SIDE = 3
 """Servers that start at once: more would take the processors from the first request."""
+START_PAUSE = 0.5
+"""Seconds until they start: the first request of a session shares the processors with none of them."""
 PING_SECONDS = 5.0
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
 
@@ -131,19 +133,13 @@ class McpServers:
             self.servers[name].state = "off"
         self._worker: WorkerProcess | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._slots = asyncio.Semaphore(SIDE_BY_SIDE)
         self.on_change: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Start all servers that are on; returns at once."""
-        for server in self.servers.values():
-            if server.state == "waiting":
-                self._start(server)
-
-    def start_one(self, server: McpServer) -> None:
-        """Start a server that is not started; returns at once."""
-        if server.state not in ("ready", "off"):
-            self._start(server)
+        """Start all servers that are on, in a moment; one that is needed before is started then."""
+        self._timer = asyncio.get_running_loop().call_later(START_PAUSE, self._start_waiting)
 
     async def login(self, server: McpServer, on_address: Callable[[str], None]) -> None:
         """Log in with OAuth; `on_address` gets the address for the browser. The server is connected afterwards.
@@ -179,7 +175,7 @@ class McpServers:
             self._start(server)
 
     async def ready(self, name: str) -> McpServer:
-        """The server, once it is connected; one that failed is started again, up to 3 times.
+        """The server, once it is connected; one that waits is started, one that failed up to 3 times.
 
         Raises:
             ToolError: there is none of that name, it is off, or it cannot be reached.
@@ -190,7 +186,7 @@ class McpServers:
             raise ToolError(f"There is no MCP server `{name}`. There are: {known}.")
         if server.state == "off":
             raise ToolError(f"The MCP server {name} is switched off. The user can switch it on with /mcp on {name}.")
-        if server.state == "failed" and server.failures <= MAX_RESTARTS:
+        if server.state == "waiting" or (server.state == "failed" and server.failures <= MAX_RESTARTS):
             self._start(server)
         await server.started.wait()
         if server.state != "ready":
@@ -198,9 +194,10 @@ class McpServers:
         return server
 
     async def settled(self) -> None:
-        """Wait until no server is starting."""
+        """Start those that wait, and wait until no server is starting."""
+        self._start_waiting()
         for server in self.servers.values():
-            if server.state in ("waiting", "starting"):
+            if server.state == "starting":
                 await server.started.wait()
 
     async def call(self, server: McpServer, tool: str, arguments: Line, report: Callable[[str], None]) -> Outcome:
@@ -222,10 +219,17 @@ class McpServers:
 
     async def close(self) -> None:
         """Disconnect all; the worker ends what does not end by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
         for server in self.servers.values():
             await self._stop(server)
         if self._worker is not None:
             self._worker.close()
+
+    def _start_waiting(self) -> None:
+        for server in self.servers.values():
+            if server.state == "waiting":
+                self._start(server)
 
     def _start(self, server: McpServer) -> None:
         server.state, server.problem = "starting", ""

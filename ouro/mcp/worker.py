@@ -10,24 +10,38 @@ import logging
 import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ouro.mcp.connection import Connection
-from ouro.mcp.stdio import end_groups
-from ouro.utils.worker import Line, run_worker
+from ouro.utils.worker import Handler, Line, run_worker
+
+if TYPE_CHECKING:
+    from ouro.mcp.connection import Connection
 
 NICE = 10
-"""Lower priority for the worker and its servers: the first prompt must not wait for ten of them to start."""
+"""Lower priority for the worker, from the import of the SDK on, and for its servers: the first request comes first."""
 
 
 def main() -> None:
     os.nice(NICE)
     logging.getLogger().addHandler(logging.NullHandler())  # the SDK logs each bad message with its traceback
-    run_worker(lambda: _Requests().answer, _error_fields, end_groups)
+    run_worker(_load, _error_fields, _on_end)
+
+
+def _load() -> Handler:
+    from ouro.mcp.connection import Connection
+
+    return _Requests(Connection).answer
+
+
+def _on_end() -> None:
+    from ouro.mcp.stdio import end_groups
+
+    end_groups()
 
 
 class _Requests:
-    def __init__(self) -> None:
+    def __init__(self, connect: type[Connection]) -> None:
+        self._connect = connect
         self._connections: dict[str, Connection] = {}
 
     async def answer(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
@@ -56,7 +70,7 @@ class _Requests:
 
     async def _open(self, request: Line) -> AsyncGenerator[Line, None]:
         name = request["name"]
-        connection = self._connections[name] = Connection(request)
+        connection = self._connections[name] = self._connect(request)
         try:
             async with aclosing(connection.events()) as events:
                 async for event in events:

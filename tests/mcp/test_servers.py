@@ -28,7 +28,7 @@ def silent(_text):
 
 async def test_a_server_starts_lists_and_answers(bench: Bench):
     servers = bench.open(one=fake())
-    assert servers.servers["one"].state == "starting"
+    assert (servers.servers["one"].state, servers._worker) == ("waiting", None)
     one = await servers.ready("one")
     assert {"echo", "slow", "image"} <= {tool.name for tool in one.tools}
     assert (one.listing.version, one.listing.protocol) == ("fake 1.0", "2025-11-25")
