@@ -205,7 +205,8 @@ class ToolBatch:
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
-        own = self._decide(tool, args, ToolVerdict())  # what a hook asks about keeps its limits
+        # What a hook asks about keeps its limits.
+        own = self._decide(tool, args, ToolVerdict()) if verdict.decision else decision
         return comment, own.limits if isinstance(own, Allow) else "off"
 
     def _decide(self, tool: AnyTool, args: Any, verdict: ToolVerdict) -> Decision:

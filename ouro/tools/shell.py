@@ -302,10 +302,8 @@ class Shell(Tool[ShellArgs]):
         if self._confinement is not None and ctx.limits != "off":
             await asyncio.to_thread(self._confinement.chosen)  # the first time it tests what works here
             self._confinement.warn_if_reduced()
-        if self._confinement is not None:
-            self._confinement.note_call(ctx.call_id, ctx.limits)
         if args.background:
-            job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits))
+            job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits, ctx.call_id))
             text = (
                 f"Started in the background as {job.id}. Read what it prints with shell_output(id={job.id!r}), "
                 f"end it with shell_kill(id={job.id!r})."
@@ -362,7 +360,7 @@ class Shell(Tool[ShellArgs]):
     async def _start(
         self, line: str, cwd: Path, limits: Limits, capture: OutputCapture, report: Callable[[str], None], call_id: str
     ) -> RunningCommand:
-        wrap = self._wrap(limits)
+        wrap = self._wrap(limits, call_id)
         if self._terminals and call_id:
             argv, tag = bounded(line, cwd)
             command = wrap(argv), tag
@@ -371,9 +369,9 @@ class Shell(Tool[ShellArgs]):
                 return started
         return await start_shell(line, cwd, self._environment, wrap, capture, lambda data: report(readable(data)))
 
-    def _wrap(self, limits: Limits) -> Wrap:
+    def _wrap(self, limits: Limits, call_id: str) -> Wrap:
         confinement = self._confinement
-        return list if confinement is None else lambda argv: confinement.wrap(argv, limits)
+        return list if confinement is None else lambda argv: confinement.wrap(argv, limits, call_id)
 
     def close(self) -> None:
         """Delete the files that confined commands have put into their /tmp."""

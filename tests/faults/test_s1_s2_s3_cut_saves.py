@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from aiofiles.threadpool.binary import AsyncFileIO
 from fakes.waiting import wait
 from memory.store_contract import EVERY_CHANGE
 
@@ -207,10 +206,10 @@ def test_s2_the_error_says_what_to_do(template, monkeypatch):
     store = YamlFileMemoryStore(template)
     wait(store.load_session(HEADER.id))
 
-    async def no_room(*_):
+    def no_room(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(AsyncFileIO, "write", no_room)
+    monkeypatch.setattr(os, "write", no_room)
     with pytest.raises(SaveFailed) as error:
         wait(store.save_message(HEADER.id, record(3, LATER)))
 

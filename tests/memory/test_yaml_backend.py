@@ -3,7 +3,6 @@ import stat
 
 import pytest
 import yaml
-from aiofiles.threadpool.binary import AsyncFileIO
 from fakes.waiting import wait
 from memory.store_contract import AT, EVERY_PART, HEADER, StoreContract, message_record
 from msgspec.structs import replace
@@ -95,13 +94,13 @@ class TestYamlFileMemoryStore(StoreContract):
     def test_a_save_costs_the_same_for_the_first_and_the_thousandth_message(self, store, root, monkeypatch):
         wait(store.create_session(HEADER))
         written = []
-        write = AsyncFileIO.write
+        write = os.write
 
-        async def appended(file, data):
+        def appended(descriptor, data):
             written.append(len(data))
-            return await write(file, data)
+            return write(descriptor, data)
 
-        monkeypatch.setattr(AsyncFileIO, "write", appended)
+        monkeypatch.setattr(os, "write", appended)
         for number in range(1000, 1200):
             wait(store.save_message(HEADER.id, message_record(number, user("the same words"))))
 
@@ -184,11 +183,11 @@ class TestYamlFileMemoryStore(StoreContract):
         assert (outputs / "long.txt").read_text() == "long"
 
     def test_a_session_that_could_not_be_created_can_be_created_later(self, store, again, monkeypatch):
-        async def no_room(*_):
+        def no_room(*_):
             raise OSError(28, os.strerror(28))
 
         with monkeypatch.context() as full:
-            full.setattr(AsyncFileIO, "write", no_room)
+            full.setattr(os, "write", no_room)
             with pytest.raises(SaveFailed, match="No space left"):
                 wait(store.create_session(HEADER))
         self._saved(store, HEADER, user("one"))

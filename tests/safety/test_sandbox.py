@@ -122,14 +122,14 @@ class TestConfinement:
             pytest.skip("no sandbox works here")
         for exists in (False, True):  # what does not exist cannot be mounted read-only
             for limits in ("workspace", "read", "memory", "off"):
-                confinement.note_call("c1", limits)
-                kept = confinement.was_kept_from_memory("c1")
                 line = f"mkdir -p {shared}; echo x > {shared}/a.md; echo x > {mine}/a.md"
-                done = subprocess.run(confinement.wrap(["bash", "-c", line], limits), cwd=root)
+                done = subprocess.run(confinement.wrap(["bash", "-c", line], limits, "c1"), cwd=root)
+                kept = confinement.was_kept_from_memory("c1")
                 written = {path.exists() for path in (shared / "a.md", mine / "a.md")}
                 assert kept <= (written == {False}), (limits, exists, done)
                 assert (
-                    kept == (limits == "read" or (limits == "workspace" and exists)) or confinement._tier == "landlock"
+                    kept == (limits == "read" or (limits == "workspace" and exists))
+                    or confinement.known_tier == "landlock"
                 )
                 shutil.rmtree(shared, ignore_errors=True)
                 (mine / "a.md").unlink(missing_ok=True)

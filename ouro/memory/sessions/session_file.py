@@ -9,7 +9,6 @@ has none. There is no checksum, because users may edit a session with any editor
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import os
 import re
@@ -180,69 +179,46 @@ async def append(
     """Append one record in one write and flush it. Returns the offset where it begins.
 
     A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed again.
-    Three hops to a worker thread in all: each costs as much as the write itself.
+    One hop to a worker thread in all: each costs as much as the write itself.
 
     Args:
-        encode: returns the record that begins at an offset; called in a worker thread.
+        encode: returns the record that begins at an offset.
         create: the file must not exist yet.
         known: the file that the session has open. Raises SessionLost if it is no longer that one.
     """
-    from aiofiles.threadpool import wrap
-
-    raw, size, data = await asyncio.to_thread(_open_to_append, folder, encode, create, known)
-    file: AsyncFileIO = wrap(raw)
-    begin = size + (not data.startswith(START))
-    failed = False
-    try:
-        await write_all(file, data)
-    except OSError:
-        failed = True
-        raise
-    finally:
-        await asyncio.to_thread(_finish_append, raw, size, known, failed=failed)
-    if create:
-        await asyncio.to_thread(sync_folder, folder)
-    return begin
+    return await asyncio.to_thread(_append, folder, encode, create, known)
 
 
-def _open_to_append(
-    folder: Path, encode: Callable[[int], bytes], create: bool, known: OpenFile | None
-) -> tuple[io.FileIO, int, bytes]:
+def _append(folder: Path, encode: Callable[[int], bytes], create: bool, known: OpenFile | None) -> int:
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
     try:
-        raw = io.FileIO(_open_checked(folder, FILE_NAME, flags), "ab")
+        descriptor = _open_checked(folder, FILE_NAME, flags)
     except (FileNotFoundError, SessionError) as error:
         if known is None:
             raise
         raise known.lost("deleted" if isinstance(error, FileNotFoundError) else "replaced") from error
     try:
         with suppress(OSError):  # some network disks have no locks; there O_APPEND keeps records apart
-            lock_descriptor(raw.fileno())
+            lock_descriptor(descriptor)
         if known is not None:
-            known.check(raw.fileno())
-        set_tail_aside(folder, raw.fileno())
-        size = os.fstat(raw.fileno()).st_size
-        glue = b"" if size == 0 or os.pread(raw.fileno(), 1, size - 1) == b"\n" else b"\n"
-        return raw, size, glue + START + encode(size + len(glue)) + END[1:]
-    except BaseException:
-        raw.close()
-        raise
-
-
-def _finish_append(raw: io.FileIO, size: int, known: OpenFile | None, *, failed: bool) -> None:
-    """Flush the record, or cut the file to its former size; and release it."""
-    with raw:
+            known.check(descriptor)
+        set_tail_aside(folder, descriptor)
+        size = os.fstat(descriptor).st_size
+        glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+        data = glue + START + encode(size + len(glue)) + END[1:]
         try:
-            if not failed:
-                os.fsync(raw.fileno())
-                if known is not None:
-                    known.take(raw.fileno())
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+            if known is not None:
+                known.take(descriptor)
         except OSError:
-            failed = True
+            os.ftruncate(descriptor, size)
             raise
-        finally:
-            if failed:
-                os.ftruncate(raw.fileno(), size)
+    finally:
+        os.close(descriptor)
+    if create:
+        sync_folder(folder)
+    return size + len(glue)
 
 
 async def write_all(file: AsyncFileIO, data: bytes) -> None:

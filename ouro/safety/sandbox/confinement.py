@@ -68,7 +68,7 @@ class Confinement:
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._temp: Path | None = None
-        self._tier = ""
+        self._chosen: ChosenSandbox | None = None
         self._kept_from_memory: set[str] = set()
         self._warn: Callable[[str], None] | None = warn
 
@@ -76,12 +76,12 @@ class Confinement:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
         if not self.settings.enabled:
             return ChosenSandbox(NoSandbox())
-        try:
-            chosen = _choose(ensure_private_dir(self._state_dir))
-        except OSError as error:
-            chosen = ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
-        self._tier = chosen.sandbox.tier
-        return chosen
+        if self._chosen is None:
+            try:
+                self._chosen = _choose(ensure_private_dir(self._state_dir))
+            except OSError as error:
+                return ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
+        return self._chosen
 
     def warn_if_reduced(self) -> None:
         """Tell the user once where a stronger sandbox was refused (B4)."""
@@ -95,7 +95,9 @@ class Confinement:
     @property
     def known_tier(self) -> str:
         """The tier, `none`, or `off`; empty before the first command has tested it."""
-        return self._tier if self.settings.enabled else "off"
+        if not self.settings.enabled:
+            return "off"
+        return self._chosen.sandbox.tier if self._chosen else ""
 
     @property
     def is_on(self) -> bool:
@@ -106,11 +108,16 @@ class Confinement:
         """Whether commands are confined, or the user wants them unconfined."""
         return self.is_on or not self.settings.enabled
 
-    def wrap(self, argv: Sequence[str], limits: Limits) -> list[str]:
-        """The command that starts `argv` with these limits."""
+    def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
+        """The command that starts `argv` with these limits; of a tool call, whether it can write memory is recorded."""
+        self._kept_from_memory.discard(call_id)  # ids may come again
         if limits == "off":
             return list(argv)
         sandbox, policy = self.chosen().sandbox, self._policy(limits)
+        if sandbox.tier != "none":
+            ensure_private_dir(self._state_dir)  # it may have been deleted since
+            if self._keeps_from_memory(limits, policy, sandbox.tier):
+                self._kept_from_memory.add(call_id)
         argv = ["/bin/sh", "-c", _BOUNDED, "sh", *self._bounds(sandbox.tier), *argv]
         if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
             if self._proxy is None:
@@ -119,19 +126,15 @@ class Confinement:
             policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
         return sandbox.wrap(argv, policy)
 
-    def note_call(self, call_id: str, limits: Limits) -> None:
-        """Record whether a command that begins now can write into long-term memory."""
-        self._kept_from_memory.discard(call_id)  # ids may come again
-        if limits in ("off", "memory") or not self.is_on:
-            return
-        policy = self._policy(limits)
-        shielded = () if self._tier == "landlock" else policy.protected
-        if not any(_is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory):
-            self._kept_from_memory.add(call_id)
-
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
         return call_id in self._kept_from_memory
+
+    def _keeps_from_memory(self, limits: Limits, policy: SandboxPolicy, tier: Tier) -> bool:
+        shielded = () if tier == "landlock" else policy.protected
+        return limits != "memory" and not any(
+            _is_in(place, policy.writable) and not _is_in(place, shielded) for place in self._memory
+        )
 
     def _bounds(self, tier: Tier) -> tuple[str, str, str]:
         settings = self.settings
