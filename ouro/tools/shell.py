@@ -300,7 +300,8 @@ class Shell(Tool[ShellArgs]):
         named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
         cwd = (self._root / named).resolve()
         if self._confinement is not None and ctx.limits != "off":
-            await asyncio.to_thread(self._confinement.chosen)  # the first time it tests what works here
+            if not self._confinement.known_tier:
+                await asyncio.to_thread(self._confinement.chosen)  # it tests what works here
             self._confinement.warn_if_reduced()
         if args.background:
             job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits, ctx.call_id))

@@ -29,7 +29,7 @@ _DENIALS = (
     "Could not resolve host", "Temporary failure in name resolution", "Name or service not known", "EROFS", "EACCES",
     "ENETUNREACH", "EAI_AGAIN", "Address family not supported", "NewConnectionError", "unable to access",
 )  # fmt: skip
-_BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; exec "$@"'
+_BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; '
 """Sets the limits of a command inside its sandbox; `-d` counts what a process has for itself, not what it reserves."""
 _OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
 _RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
@@ -118,7 +118,9 @@ class Confinement:
             ensure_private_dir(self._state_dir)  # it may have been deleted since
             if self._keeps_from_memory(limits, policy, sandbox.tier):
                 self._kept_from_memory.add(call_id)
-        argv = ["/bin/sh", "-c", _BOUNDED, "sh", *self._bounds(sandbox.tier), *argv]
+        is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # then one shell does both
+        script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
+        argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
         if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
             if self._proxy is None:
                 self._proxy = NetworkProxy(self.settings.hosts)

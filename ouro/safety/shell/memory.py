@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.safety.guarded_memory import GuardedMemory
@@ -82,7 +83,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
                 return f"it runs git on long-term memory, but {reason}"
         elif not isinstance(reading(command), tuple) or command.settings:
             return f"{command.program} may change long-term memory without the file tools"
-    is_hidden = not named and _spells(text, workspace)
+    is_hidden = not named and _spells([text], workspace)
     return "it names long-term memory in a way that is not understood" if is_hidden else ""
 
 
@@ -98,14 +99,11 @@ def _names_memory(command: Command, places: Places) -> bool:
     texts = [command.stdin or "", *(setting.value.text for setting in command.assignments)]
     texts += [word.text for word in command.words]
     paths = (path for word in command.words for path in places.of_word(word))
-    return any(_spells(text, places.workspace) for text in texts) or any(map(places.workspace.memory_at, paths))
+    return _spells(texts, places.workspace) or any(map(places.workspace.memory_at, paths))
 
 
-def _spells(text: str, workspace: Workspace) -> bool:
-    """Whether a text spells out a memory folder or its history."""
-    for folder in workspace.memory:
-        if str(folder.path) in text or workspace.shown(folder.path) in text:
-            return True
-        if folder.state_dir is not None and str(folder.state_dir.parent) in text:
-            return True
-    return bool(_NAMED.search(text))
+def _spells(texts: Sequence[str], workspace: Workspace) -> bool:
+    """Whether one of the texts spells out a memory folder or its history."""
+    names = [name for folder in workspace.memory for name in (str(folder.path), workspace.shown(folder.path))]
+    names += [str(folder.state_dir.parent) for folder in workspace.memory if folder.state_dir is not None]
+    return any(_NAMED.search(text) or any(name in text for name in names) for text in texts)
