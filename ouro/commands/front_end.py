@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -17,15 +17,20 @@ Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "
 
 
 class WayBack(msgspec.Struct, frozen=True):
-    """The user's choice: rewind to before a message, visit a branch, or fork."""
+    """The user's choice: rewind to before a message, visit a branch, fork, or undo the last rewind."""
 
-    kind: Literal["rewind", "visit", "fork"]
+    kind: Literal["rewind", "visit", "fork", "redo"]
     number: int
     """The message to rewind to before; of a branch, its last message."""
     scopes: tuple[RewindScope, ...] = ()
+    """What is undone, or done again, with the messages."""
     conversation: bool = True
-    """Of a rewind: whether the messages are undone, too."""
-    """What else is undone."""
+    """Of a rewind or its undo: whether the messages are, too."""
+
+    @classmethod
+    def of(cls, kind: Literal["rewind", "redo"], number: int, ticked: Collection[RewindScope]) -> WayBack:
+        scopes = tuple(scope for scope in ticked if scope != "conversation")
+        return cls(kind, number, scopes, "conversation" in ticked)
 
 
 class FrontEnd(Protocol):
@@ -70,14 +75,19 @@ class FrontEnd(Protocol):
         """Let the user pick one; None if they cancel. A screen calls `preview` with each value that is marked."""
         ...
 
-    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
+    async def choose_way_back(
+        self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
+    ) -> WayBack | None:
         """Show earlier messages and branches, and let the user choose; None if they cancel.
 
         Args:
             undo: offer the last message, with its files. Only a screen asks then.
+            redo: offer this in their place. Only a screen asks then.
         """
         from ouro.commands.rewind import choose_from_list, last_message
 
+        if redo is not None:
+            return WayBack.of("redo", 0, redo)
         return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:

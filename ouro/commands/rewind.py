@@ -60,9 +60,11 @@ async def redo(front_end: FrontEnd, argument: str) -> None:
     words = argument.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
-    lines = await front_end.session.rewind.redo([name for name in _SCOPES if name in words] or _SCOPES)
-    front_end.show_again()
-    front_end.say(" ".join(["Done again.", *lines]))
+    way: WayBack | None = WayBack.of("redo", 0, [name for name in _SCOPES if name in words])
+    if not words and (offered := await front_end.session.rewind.can_redo()):
+        way = await front_end.choose_way_back(redo=offered)
+    if way:
+        await go(front_end, way)
 
 
 async def fork(front_end: FrontEnd, argument: str) -> None:
@@ -77,9 +79,15 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
             rewound = await rewind.rewind(way.number, way.scopes, conversation=way.conversation)
             _show_rewound(front_end, rewound, way.conversation)
         case "visit":
-            await rewind.visit(way.number)
+            lines = await rewind.visit(way.number, way.scopes)
             front_end.show_again()
-            front_end.say("This is the branch that you left. /redo returns to where the session was.")
+            left = "This is the branch that you left. /redo returns to where the session was."
+            front_end.say(" ".join([left, *lines]))
+        case "redo":
+            lines = await rewind.redo(("conversation", *way.scopes) if way.conversation else way.scopes)
+            if way.conversation:
+                front_end.show_again()
+            front_end.say(" ".join(["Done again.", *lines]))
         case "fork":
             point = next((candidate for candidate in rewind.points() if candidate.number == way.number), None)
             await _open_copy(front_end, await rewind.fork(way.number), point)

@@ -196,6 +196,10 @@ class MessageTree:
             return number
         return max((item for item in self._nodes if item < number), default=None if self._start else 0)
 
+    def ahead(self, number: int) -> tuple[TranscriptEntry, ...]:
+        """The messages up to that number that are not on the current branch, oldest first."""
+        return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, TranscriptEntry))
+
     def branches(self) -> tuple[TranscriptBranch, ...]:
         current = self._places
         followed = {node.before for node in self._nodes.values()}

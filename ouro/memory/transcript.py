@@ -135,6 +135,10 @@ class Transcript:
         """The loaded branches that were left and can be visited, in the order of their start."""
         return self._tree.branches()
 
+    def ahead(self, number: int) -> tuple[TranscriptEntry, ...]:
+        """The loaded messages that going to that number brings back, oldest first."""
+        return self._tree.ahead(number)
+
     @property
     def compaction(self) -> CompactionRecord | None:
         """The compaction in force."""
@@ -367,7 +371,8 @@ class Transcript:
         elif left not in (0, target):
             self.undone.append(left)
         self._tree.go_to(target)
-        self._marks.setdefault(target, []).append(_Mark(record, left))
+        if left:  # after a rewind to the start nothing is left
+            self._marks.setdefault(target, []).append(_Mark(record, left))
 
     def _numbered(self, record: NumberedRecord) -> TreeItem:
         number = record.number

@@ -73,19 +73,22 @@ class FileUndo(msgspec.Struct, eq=False):
     async def find(self, number: int) -> UndoableFiles | None:
         """What the turns since message `number` of the current branch did to files; None if nothing."""
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        changed = {change.path for turn in turns for change in await asyncio.to_thread(self.checkpoints.changes, turn)}
-        if not changed:
-            return None
+        return await self._undoable(turns, self.checkpoints.undo, "Restored")
 
-        async def undo() -> Sequence[str]:
-            return _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns), "Restored")
+    async def find_undone(self, numbers: Collection[int]) -> UndoableFiles | None:
+        """What was undone of the turns that began with these messages; None if nothing."""
+        turns = await self._turns(lambda turn: bool(turn.undone), numbers)
+        return await self._undoable(turns, self.checkpoints.redo, "Changed again")
 
-        return UndoableFiles(plural(len(changed), "file"), undo)
+    async def _undoable(
+        self, turns: list[TurnFiles], change: Callable[[list[TurnFiles]], Restored], verb: str
+    ) -> UndoableFiles | None:
+        changed = {found.path for turn in turns for found in await asyncio.to_thread(self.checkpoints.changes, turn)}
 
-    async def redo(self) -> Sequence[str]:
-        """Do again what was undone of the turns that are on the current branch; returns what to tell the user."""
-        turns = await self._turns(lambda turn: bool(turn.undone))
-        return _lines_of(await asyncio.to_thread(self.checkpoints.redo, turns), "Changed again") if turns else ()
+        async def carry_out() -> Sequence[str]:
+            return _lines_of(await asyncio.to_thread(change, turns), verb)
+
+        return UndoableFiles(plural(len(changed), "file"), carry_out) if changed else None
 
     async def diff(self, number: int) -> str:
         """What changed since before message `number`, also by others; empty if nothing. Raises UsageError."""
@@ -110,11 +113,15 @@ class FileUndo(msgspec.Struct, eq=False):
             raise UsageError("There is no checkpoint since that message: no turn changed files.")
         return turns[0]
 
-    async def _turns(self, wanted: Callable[[TurnFiles], bool]) -> list[TurnFiles]:
+    async def _turns(
+        self, wanted: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
+    ) -> list[TurnFiles]:
+        """Those of these messages, or of the current branch, that are wanted; oldest first."""
         await self.settled()
-        on_branch = {entry.number for entry in self.transcript.transcript.entries}
+        if numbers is None:
+            numbers = {entry.number for entry in self.transcript.transcript.entries}
         turns = await asyncio.to_thread(self.checkpoints.turns)
-        return [turn for turn in turns if turn.number in on_branch and wanted(turn)]
+        return [turn for turn in turns if turn.number in numbers and wanted(turn)]
 
     async def _take(self, moment: str, earlier: asyncio.Task[bool] | None) -> bool:
         if earlier is not None and not await earlier:

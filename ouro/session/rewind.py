@@ -13,6 +13,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, Image
 from ouro.session.file_undo import FileUndo
 from ouro.utils.log import log
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.memory.backend import WholeSession
@@ -58,7 +59,7 @@ class Rewound(msgspec.Struct, frozen=True):
 
 
 class Undoable(Protocol):
-    """What turns did outside of the transcript, and can be undone with a rewind."""
+    """What turns did outside of the transcript, and can be undone with a rewind; or such an undo."""
 
     @property
     def what(self) -> str: ...  # in a few words: `2 changes`
@@ -68,12 +69,14 @@ class Undoable(Protocol):
 
 
 class Undoer(Protocol):
-    """Finds what turns did in one scope (files, long-term memory) since a message of the current branch."""
+    """Finds what can be undone, and done again, in one scope: files, long-term memory."""
 
-    async def find(self, number: int) -> Undoable | None: ...
+    async def find(self, number: int) -> Undoable | None:
+        """What turns did since a message of the current branch."""
+        ...
 
-    async def redo(self) -> Sequence[str]:
-        """Do again what was undone of turns that are on the current branch again; returns what to tell the user."""
+    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
+        """What was undone of the turns that began with these messages."""
         ...
 
 
@@ -140,6 +143,19 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
         return {scope: found.what for scope, found in (await self._undoable(number, self.undoers)).items()}
 
+    async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
+        """What can be done again, by scope, in a few words.
+
+        Args:
+            end: the last message of a branch to visit; None: the last rewind is undone.
+        """
+        end = self._redo_end() if end is None else end
+        offered: dict[RewindScope, str] = {}
+        if end is not None:
+            ahead, behind = self.memory.transcript.ahead(end), self.memory.transcript.last_number
+            offered["conversation"] = plural(len(ahead), "message") if ahead else f"back from message {behind}"
+        return offered | {scope: found.what for scope, found in (await self._redoable(end, self.undoers)).items()}
+
     async def rewind(self, number: int, scopes: Collection[RewindScope] = (), *, conversation: bool = True) -> Rewound:
         """Go back to before the user's message `number`; return it, to be edited.
 
@@ -153,12 +169,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         undoable = await self._undoable(number, scopes)
         if conversation:
             await self._go(await self._before(entry), ("conversation", *undoable))
-        notices: list[str] = []
-        for scope, found in undoable.items():
-            try:
-                notices += await found.undo()
-            except OuroError as error:  # the session is rewound by now
-                notices.append(f"Not undone in {scope}: {error}")
+        notices = await _carry_out(undoable, "undone")
         if not conversation:
             return Rewound(notices=tuple(notices or ["Nothing was changed there."]))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
@@ -186,12 +197,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(f"Give a number of messages from 1 to {len(points)}.", commands=["rewind"])
         return points[-back].number
 
-    async def visit(self, number: int) -> None:
-        """Continue at the end of a branch."""
+    async def visit(self, number: int, scopes: Collection[RewindScope] = ()) -> Sequence[str]:
+        """Continue at the end of a branch, and do again in `scopes` what was undone of it; returns what to tell."""
         self._check()
         if number not in {branch.number for branch in self.branches()}:
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
-        await self._go(number)
+        redoable = await self._redoable(number, scopes)
+        await self._go(number, ("conversation", *redoable))
+        return await _carry_out(redoable, "done again")
 
     async def last(self) -> Point:
         """The last message of the user. Raises UsageError: there is none."""
@@ -213,14 +226,29 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             What to tell the user.
         """
         self._check()
-        undone = tuple(self.memory.transcript.undone) if "conversation" in scopes else ()
-        if undone:
-            await self._go(undone[-1])
-        undoers = [undoer for scope, undoer in self.undoers.items() if scope in scopes]
-        lines = [line for undoer in undoers for line in await undoer.redo()]
-        if not (undone or lines):
+        end = self._redo_end()
+        redoable = await self._redoable(end, scopes)
+        returns = end is not None and "conversation" in scopes
+        if not (returns or redoable):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
-        return lines
+        if end is not None and returns:
+            await self._go(end, ("conversation", *redoable))
+        return await _carry_out(redoable, "done again")
+
+    def _redo_end(self) -> int | None:
+        """Where the session was before the last rewind; None if a message was sent since."""
+        undone = self.memory.transcript.undone
+        return undone[-1] if undone else None
+
+    async def _redoable(self, end: int | None, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
+        """What was undone of the turns on the current branch, and of those that going to `end` brings back.
+
+        Whether the messages come back with it is another question: files can be wanted without them.
+        """
+        transcript = self.memory.transcript
+        ahead = () if end is None else transcript.ahead(end)
+        numbers = {entry.number for entry in (*transcript.entries, *ahead)}
+        return await self._found(scopes, lambda undoer: undoer.find_undone(numbers))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or the part before message `number`; return the id of the copy, empty if that is empty."""
@@ -247,11 +275,16 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         self.on_change()
 
     async def _undoable(self, number: int, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
+        return await self._found(scopes, lambda undoer: undoer.find(number))
+
+    async def _found(
+        self, scopes: Collection[RewindScope], find: Callable[[Undoer], Awaitable[Undoable | None]]
+    ) -> dict[RewindScope, Undoable]:
         found: dict[RewindScope, Undoable] = {}
         await self.settled()
         for scope, undoer in self.undoers.items():
             try:
-                if scope in scopes and (undoable := await undoer.find(number)) is not None:
+                if scope in scopes and (undoable := await find(undoer)) is not None:
                     found[scope] = undoable
             except OuroError as error:
                 log.warning("what could be undone in %s: %s", scope, error)
@@ -262,6 +295,17 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done, then rewind.")
         if self.memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
+
+
+async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> list[str]:
+    """Undo, or do again, in each scope; returns what to tell the user."""
+    notices: list[str] = []
+    for scope, found in undoable.items():
+        try:
+            notices += await found.undo()
+        except OuroError as error:  # the messages are where they are to be by now
+            notices.append(f"Not {what} in {scope}: {error}")
+    return notices
 
 
 def _is_typed(entry: TranscriptEntry) -> bool:

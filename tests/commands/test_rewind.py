@@ -48,8 +48,23 @@ async def test_redo_shows_the_conversation_as_it_was():
     assert front_end.said == [("info", "Done again. Changed again: a.py.")]
     await dispatch(front_end, "/redo memory files")
     assert front_end.session.rewind.went[1:] == [("redo", "files", "memory")]
+    assert len(front_end.drafts) == 1, "the transcript is the same: it is not shown again"
     await dispatch(front_end, "/redo everything")
     assert front_end.said[-1][0] == "error"
+
+
+@pytest.mark.parametrize(("chosen", "went"), [(WayBack.of("redo", 0, ["files"]), [("redo", "files")]), (None, [])])
+async def test_redo_of_what_was_chosen(chosen, went):
+    front_end = front_end_with(picks=[chosen])
+    await dispatch(front_end, "/redo")
+    assert front_end.session.rewind.went == went
+
+
+async def test_without_anything_to_redo_nothing_is_asked():
+    front_end = front_end_with(picks=["not asked"])
+    front_end.session.rewind.redoable = {}
+    await dispatch(front_end, "/redo")
+    assert (front_end.picks, front_end.session.rewind.went) == (["not asked"], [("redo",)])
 
 
 async def test_undo_without_a_message_says_so():

@@ -17,6 +17,8 @@ class FakePast:
         self.older: tuple[Point, ...] = ()
         self.left = tuple(branches)
         self.offered: Mapping[str, str] = {}
+        self.redoable: Mapping[str, str] = {"conversation": "2 messages", "files": "1 file", "memory": "1 change"}
+        self.undone_of_branch: Mapping[str, str] = {}
         self.told: tuple[str, ...] = ()
         self.went: list[tuple] = []
         self.kept: WholeSession | None = None
@@ -48,8 +50,12 @@ class FakePast:
         point = next(each for each in self.listed if each.number == number)
         return Rewound(point.text, point.images, self.told)
 
-    async def visit(self, number: int) -> None:
-        self.went.append(("visit", number))
+    async def can_redo(self, end: int | None = None) -> Mapping[str, str]:
+        return self.redoable if end is None else self.undone_of_branch
+
+    async def visit(self, number: int, scopes: Collection[str] = ()) -> list[str]:
+        self.went.append(("visit", number, *scopes))
+        return []
 
     async def last(self) -> Point:
         if not self.listed:

@@ -189,3 +189,33 @@ async def test_files_alone_are_undone_and_done_again(repository):
     with pytest.raises(UsageError, match="nothing to redo"):
         await session.rewind.redo()
     await session.close()
+
+
+async def test_files_can_be_done_again_without_the_messages_and_with_those_of_a_branch(repository):
+    session = await opened(repository, write("a.py", "1\n"), "Done.", write("b.py", "2\n"), "Done.")
+    await say(session, "write a.py")
+    await say(session, "write b.py")
+    await session.rewind.undo()
+    assert await session.rewind.can_redo() == {"conversation": "4 messages", "files": "1 file"}
+    assert await session.rewind.redo(("files",)) == ["Changed again: b.py."]
+    assert [point.text for point in session.rewind.points()] == ["write a.py"]
+    assert await session.rewind.can_redo() == {"conversation": "4 messages"}
+    assert await session.rewind.redo() == []
+    assert await session.rewind.can_redo() == {}
+    await session.rewind.undo()
+    assert not (repository / "b.py").exists()
+
+    [branch] = session.rewind.branches()
+    assert dict(await session.rewind.can_redo(branch.number)) == {"conversation": "4 messages", "files": "1 file"}
+    assert await session.rewind.visit(branch.number, ("files",)) == ["Changed again: b.py."]
+    assert (repository / "b.py").exists()
+    await session.rewind.undo()
+    await session.rewind.undo()
+    assert sorted(path.name for path in repository.glob("?.py")) == []
+    assert await session.rewind.redo(("conversation",)) == []
+    assert not (repository / "a.py").exists()
+    assert await session.rewind.can_redo() == {"conversation": "4 messages", "files": "2 files"}
+    await session.close()
+    again = await opened(repository, resume=session.id)
+    assert await again.rewind.redo() == ["Changed again: a.py, b.py."]
+    await again.close()

@@ -365,8 +365,8 @@ class Files:
             raise ToolError("git is gone")
         return SimpleNamespace(what=self.what, undo=partial(self.undo, number)) if self.what else None
 
-    async def redo(self):
-        return ()
+    async def find_undone(self, numbers):
+        return None
 
     async def undo(self, number):
         self.taken.append(number)

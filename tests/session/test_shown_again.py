@@ -123,3 +123,12 @@ async def test_another_model_and_a_way_back_are_told_and_titles_are_not(reposito
     again = await opened(repository, resume="latest")
     assert marks(again)[:2] == expected
     await again.close()
+
+
+async def test_a_session_that_was_rewound_to_its_start_and_redone_ends_as_before(repository):
+    session = await opened(repository, "One.")
+    await say(session, "a")
+    await session.rewind.undo()
+    await session.rewind.redo()
+    assert marks(session) == []
+    await session.close()

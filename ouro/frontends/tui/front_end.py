@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from textual.app import App
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ouro.display import Choice
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
-    from ouro.session import Resumed, Session, SessionCatalog
+    from ouro.session import Resumed, RewindScope, Session, SessionCatalog
 
 R = TypeVar("R")
 
@@ -105,9 +105,13 @@ class ScreenFrontEnd:
     async def ask(self, title: str, *, secret: bool = False) -> str:
         return await self.result_of(LineSheet(title, secret)) or ""
 
-    async def choose_way_back(self, *, undo: bool = False) -> WayBack | None:
-        from ouro.frontends.tui.screens.rewind import RewindSheet  # too heavy to import before the first frame
+    async def choose_way_back(
+        self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
+    ) -> WayBack | None:
+        from ouro.frontends.tui.screens.rewind import RedoSheet, RewindSheet  # too heavy before the first frame
 
+        if redo is not None:
+            return await self.result_of(RedoSheet(redo))
         return await self.result_of(RewindSheet(self.session.rewind, self.keymap, with_files=undo))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -241,15 +241,19 @@ class MemoryRewind:
             return None
         return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
 
-    async def redo(self) -> Sequence[str]:
-        """Undo the undoing of what belongs to messages that are on the branch again."""
-        numbers = {str(entry.number) for entry in self._memory.transcript.entries}
+    async def find_undone(self, numbers: Collection[int]) -> LearnedChanges | None:
+        """What rewinds to before these messages have undone in memory; None if nothing."""
         made = await asyncio.to_thread(self._commits)
         gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
-        again = [commit for commit in made if commit.trailers.get(REWIND) in numbers and commit.id not in gone]
-        messages = await self._undo_each(again, "done again", 0)
-        done = len(again) - len(messages)
-        return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
+        rewinds = {str(number) for number in numbers}
+        again = [commit for commit in made if commit.trailers.get(REWIND) in rewinds and commit.id not in gone]
+
+        async def undo() -> Sequence[str]:
+            messages = await self._undo_each(again, "done again", 0)
+            done = len(again) - len(messages)
+            return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
+
+        return LearnedChanges(plural(len(again), "change"), undo) if again else None
 
     async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
         """Undo commits with their turns; returns why one could not be."""

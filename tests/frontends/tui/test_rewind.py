@@ -8,7 +8,7 @@ from fakes.fake_session import FakeSession, Wait
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.events import Prompted
-from ouro.frontends.tui.screens.rewind import RewindSheet
+from ouro.frontends.tui.screens.rewind import RedoSheet, RewindSheet
 from ouro.messages import Image
 from ouro.session import Branch, Point
 
@@ -143,6 +143,40 @@ async def test_undo_shows_the_same_boxes_with_the_last_message_and_its_files_tic
         await pilot.press("tab", "space", "tab", "tab", "space", "enter")  # not the conversation, but memory
         await until(pilot, lambda: session.rewind.went)
         assert session.rewind.went == [("rewind", 9, ("files", "memory"), "only")]
+
+
+async def test_redo_has_a_box_for_each_scope_and_enter_does_what_is_ticked():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        for keys, went in (
+            (("enter",), [("redo", "conversation", "files", "memory")]),
+            (("space", "tab", "tab", "space", "enter"), [("redo", "files")]),  # the conversation has the focus
+            (("escape",), []),
+        ):
+            session.rewind.went.clear()
+            await opened(pilot)
+            await pilot.press(*"/redo", "enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, RedoSheet))
+            for box in ("☑ conversation (2 messages)", "☑ files (1 file)", "☑ memory (1 change)"):
+                await until(pilot, lambda box=box: box in screen_text(pilot.app))
+            await pilot.press(*keys)
+            await back_at_prompt(pilot)
+            await until(pilot, lambda went=went: session.rewind.went == went)
+
+
+async def test_what_was_undone_of_a_branch_has_a_box_too():
+    session = session_with()
+    session.rewind.undone_of_branch = {"conversation": "4 messages", "files": "3 files"}
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("up")
+        await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
+        assert "☑ conversation" not in screen_text(pilot.app), "its messages come back in any case"
+        await pilot.press("tab", "space", "enter")
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("visit", 20, "files")]
 
 
 async def test_enter_waits_until_it_is_known_what_can_be_undone():

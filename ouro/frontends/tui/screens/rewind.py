@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rich.text import Text
 from textual import events, on, work
@@ -44,11 +44,7 @@ class RewindSheet(Sheet[WayBack | None]):
         self._list = PickList()
         self._search = Input(placeholder="type to search", compact=True, id="picker-search")
         self._preview = Static(markup=False, id="rewind-preview")
-        self._conversation = TickBox("conversation", id="rewind-conversation", ticked=True)
-        self._boxes: dict[RewindScope, TickBox] = {
-            "files": TickBox("files", id="rewind-files", ticked=with_files),
-            "memory": TickBox("memory", id="rewind-memory"),
-        }
+        self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet", id="rewind"):
@@ -58,9 +54,7 @@ class RewindSheet(Sheet[WayBack | None]):
             if self._past.lacks_branches:
                 yield Static(NOT_LISTED, id="rewind-not-listed", markup=False)
             yield self._preview
-            with Horizontal(id="rewind-boxes"):
-                yield self._conversation
-                yield from self._boxes.values()
+            yield self._boxes
             fork = f"{self._fork_key} forks · " if self._fork_key else ""
             keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
             yield Static(keys, classes="sheet--keys", markup=False)
@@ -107,11 +101,10 @@ class RewindSheet(Sheet[WayBack | None]):
             await self._asked.wait()
         match self._marked():
             case Point(number):
-                ticked = tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
-                if ticked or self._conversation.ticked:
-                    self.dismiss(WayBack("rewind", number, ticked, self._conversation.ticked))
+                if ticked := self._boxes.ticked:
+                    self.dismiss(WayBack.of("rewind", number, ticked))
             case Branch(number):
-                self.dismiss(WayBack("visit", number))
+                self.dismiss(WayBack("visit", number, self._boxes.ticked))
             case None:
                 pass
 
@@ -129,18 +122,58 @@ class RewindSheet(Sheet[WayBack | None]):
     def _show_marked(self) -> None:
         marked = self._marked()
         self._preview.update(_preview(marked))
-        self._conversation.display = isinstance(marked, Point)
-        self._offer({})
-        self._asked = self._ask_scopes(marked.number) if isinstance(marked, Point) else None
+        self._boxes.offer({"conversation": ""} if isinstance(marked, Point) else {})
+        self._asked = self._ask_scopes(marked) if marked else None
 
     @work(exclusive=True)
-    async def _ask_scopes(self, number: int) -> None:
-        self._offer(await self._past.can_rewind(number))
+    async def _ask_scopes(self, row: Point | Branch) -> None:
+        if isinstance(row, Point):
+            self._boxes.offer({"conversation": "", **await self._past.can_rewind(row.number)})
+        else:  # its messages come back in any case
+            offered = await self._past.can_redo(row.number)
+            self._boxes.offer({scope: what for scope, what in offered.items() if scope != "conversation"})
 
-    def _offer(self, scopes: Mapping[RewindScope, str]) -> None:
+
+class RedoSheet(Sheet[WayBack | None]):
+    """What can be done again; all of it is ticked at first."""
+
+    def __init__(self, offered: Mapping[RewindScope, str]) -> None:
+        super().__init__()
+        self._boxes = ScopeBoxes(offered)
+        self._boxes.offer(offered)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="sheet"):
+            yield Static("Redo what was undone", classes="sheet--title", markup=False)
+            yield self._boxes
+            yield Static("Enter redoes · Tab Space tick · Esc closes", classes="sheet--keys", markup=False)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter" and self._boxes.ticked:
+            event.stop()
+            self.dismiss(WayBack.of("redo", 0, self._boxes.ticked))
+
+
+class ScopeBoxes(Horizontal):
+    """A check box for each scope that is offered."""
+
+    def __init__(self, ticked: Collection[RewindScope]) -> None:
+        super().__init__(id="rewind-boxes")
+        scopes: tuple[RewindScope, ...] = ("conversation", "files", "memory")
+        self._boxes = {scope: TickBox(scope, id=f"rewind-{scope}", ticked=scope in ticked) for scope in scopes}
+
+    def compose(self) -> ComposeResult:
+        yield from self._boxes.values()
+
+    def offer(self, scopes: Mapping[RewindScope, str]) -> None:
+        """Show the boxes of these scopes, with what is in each."""
         for scope, box in self._boxes.items():
             box.display = scope in scopes
             box.what = scopes.get(scope, "")
+
+    @property
+    def ticked(self) -> tuple[RewindScope, ...]:
+        return tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
 
 
 class TickBox(Widget, can_focus=True):
