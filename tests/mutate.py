@@ -148,7 +148,7 @@ DEFENCES = (
             "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/floor.py", "reasons = (_final(command), ", "reasons = (", "../safety/test_permissions.py"),
     Defence("X7", "ouro/frontends/tui/widgets/question_panel.py", "self._listens_from = time.monotonic() + self.GRACE",
-            "self._listens_from = 0.0", "../frontends/tui/test_app.py -k x7"),
+            "self._listens_from = 0.0", "../frontends/tui/test_question_panel.py -k x7"),
     Defence("X8", "ouro/tools/shell_process.py", "if not cwd.exists():", "if False:",
             "test_x8_folders_that_are_gone.py"),
     Defence("X9", "ouro/tools/files_seen.py", "if seen.size != len(found.data) or not same:", "if False:",
@@ -286,6 +286,10 @@ def stale(project: Path = PROJECT) -> Iterator[str]:
             yield f"{defence.code}: {defence.old!r} is {count} times in {defence.file}"
         missing = [name for name in _files(defence) if not (project / name).is_file()]
         yield from (f"{defence.code}: {name} does not exist" for name in missing)
+        chosen = re.search(r" -k (\w+)", defence.tests)
+        texts = "" if missing else "".join((project / name).read_text() for name in _files(defence))
+        if chosen and not missing and not re.search(rf"def test_\w*{chosen[1]}", texts):
+            yield f"{defence.code}: no test fits {defence.tests}"
 
 
 def _files(defence: Defence) -> list[str]:
@@ -361,7 +365,11 @@ def main() -> int:
         for defence in chosen:
             began = time.monotonic()
             if defence.tests not in limits:
-                if failed := copy.run(defence.tests, None):
+                try:
+                    failed = copy.run(defence.tests, None)
+                except RuntimeError as error:
+                    failed = f"{defence.tests}: {error}"
+                if failed:
                     failures.append(defence.tests)
                     print(f"red with all defences: {failed}", flush=True)
                 limits[defence.tests] = max(_LIMIT, _MAX_SLOWER * (time.monotonic() - began))
