@@ -1,7 +1,7 @@
 """The table of all stories.
 
 python -m benchmarks.memory_in_use                           captured and delivered, with a scripted classifier
-python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--held-out] [--story queue]
+python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--set fresh] [--story queue]
                                    [--results FILE]          stories whose results are in the file are not run again
 """
 
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.memory_in_use.run import Outcome, run_story, scripted
-from benchmarks.memory_in_use.stories import HELD_OUT, VISIBLE
+from benchmarks.memory_in_use.stories import SETS
 from ouro.llm import Catalog, Model, read_models_file
 from ouro.memory.long_term.recall import turn_recall
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="as in models.yaml; without it, a scripted one")
     parser.add_argument("--models-file", type=Path)
-    parser.add_argument("--held-out", action="store_true", help="the stories that nothing is tuned on")
+    parser.add_argument("--set", choices=SETS, default="visible", help="visible, or one that nothing is tuned on")
     parser.add_argument("--story", default="", help="only this one")
     parser.add_argument("--results", type=Path, help="a JSON line for each story; those in it are not run again")
     args = parser.parse_args()
@@ -47,8 +47,8 @@ def main() -> None:
     turn_recall.LOCAL_TIMEOUT = turn_recall.INDEX_TIMEOUT = turn_recall.VECTOR_TIMEOUT = 30.0
     lines = args.results.read_text().splitlines() if args.results and args.results.exists() else []
     known = {fields.pop("story"): Outcome(**fields) for fields in map(json.loads, lines)}
-    stories = [story for story in (HELD_OUT if args.held_out else VISIBLE) if args.story in ("", story.name)]
-    print("captured delivered elsewhere applied contradicted   capture  tokens")
+    stories = [story for story in SETS[args.set] if args.story in ("", story.name)]
+    print(" captured   placed delivered elsewhere applied contradicted   capture  tokens")
     outcomes: list[Outcome] = []
     for story in stories:
         found = known.get(story.name)
@@ -61,7 +61,14 @@ def main() -> None:
                 with args.results.open("a") as file:
                     file.write(json.dumps({"story": story.name, **asdict(found)}) + "\n")
         outcomes.append(found)
-        marks = (found.captured, found.delivered, found.delivered_elsewhere, found.applied, found.contradicted)
+        marks = (
+            found.captured,
+            found.placed,
+            found.delivered,
+            found.delivered_elsewhere,
+            found.applied,
+            found.contradicted,
+        )
         print("".join(f"{'yes' if mark else '–':>9}" for mark in marks), end="")
         print(f"{found.capture_seconds:12.1f} s {found.tokens:7,}  {story.name}", flush=True)
     report(outcomes, args.model or "a scripted classifier")
@@ -74,6 +81,7 @@ def report(outcomes: Sequence[Outcome], model: str) -> None:
     seconds = sorted(found.capture_seconds for found in outcomes)
     print(
         f"{model}, {datetime.now(UTC):%Y-%m-%d}: captured {sum(found.captured for found in outcomes)} of {count},"
+        f" in the right place {sum(found.placed for found in outcomes)},"
         f" delivered {len(delivered)} of {count}, elsewhere {sum(found.delivered_elsewhere for found in outcomes)},"
         f" applied {sum(found.applied for found in delivered)} of {len(delivered)} delivered,"
         f" contradicted {sum(found.contradicted for found in outcomes)},"

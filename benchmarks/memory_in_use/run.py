@@ -18,6 +18,7 @@ from ouro.agent.instructions import system_prompt
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Replied, UsageUpdated
 from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, TextChunk
+from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session
 from ouro.utils.runtime import get_home
@@ -26,6 +27,14 @@ _BEFORE = re.compile(r"^\|?\s*before \(.*$", re.MULTILINE)
 """An earlier version of a note, marked as such: it is delivered, but not as what holds."""
 _PROMPT = system_prompt(())[:40]
 """The begin of a turn's request; tools may be described in the text."""
+_KINDS = {
+    "coding-preferences": "preferences",
+    "architectural-decisions": "decisions",
+    "project-conventions": "facts",
+    "corrections": "facts",
+    "user-facts": "facts",
+}
+"""What the categories of notes are in the core."""
 _SETTINGS = """\
 memory: {cadence_turns: 1}
 sessions: {titles: false, summaries: false}
@@ -37,6 +46,8 @@ limits: {max_turns: 4}
 class Outcome:
     captured: bool
     """The statement is in the core or a note that is in use."""
+    placed: bool
+    """So it is in the right scope and category, and what it corrects is no longer in use."""
     delivered: bool
     """It was in the request with the question, and nothing outdated was."""
     delivered_elsewhere: bool
@@ -115,20 +126,23 @@ async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Ou
     get_home().mkdir(mode=0o700, exist_ok=True)
     (get_home() / "config.yaml").write_text(_SETTINGS)
     (get_home() / "mark.key").write_bytes(bytes(32))  # in the prompt: a server has it in its cache
-    seconds = [(await play_turn(repository, make(), said, "Ok.")).capture_seconds for said in story.said]
-    kept = "\n".join(f"{path.parent.name}/{path.name}: {path.read_text()}" for path in _files(repository))
+    played = [await play_turn(repository, make(), said, "Ok.") for said in story.said]
+    kept = played[-1].entries
+    found = [entry for entry in kept if re.search(story.wanted, entry.text)]
     asked = await play_turn(repository, make(), story.question)
     other = await play_turn(repository, make(), story.other, "Ok.")
     has_outdated = bool(story.outdated and re.search(story.outdated, asked.sent))
     return Outcome(
-        captured=bool(re.search(story.wanted, kept)),
+        captured=bool(found),
+        placed=any(_place(entry) in story.place.split("|") for entry in found)
+        and not (story.outdated and any(re.search(story.outdated, entry.text) for entry in kept)),
         delivered=bool(re.search(story.wanted, asked.sent)) and not has_outdated,
         delivered_elsewhere=other.notes > 0,
         applied=bool(re.search(story.wanted, asked.answer)),
         contradicted=bool(story.outdated and re.search(story.outdated, asked.answer)),
-        capture_seconds=max(seconds),
+        capture_seconds=max(turn.capture_seconds for turn in played),
         tokens=asked.tokens,
-        kept=kept,
+        kept="\n".join(f"{_place(entry)}, {entry.kind}: {entry.text}" for entry in kept),
         answer=asked.answer,
     )
 
@@ -142,6 +156,8 @@ class PlayedTurn:
     tokens: int
     receipt: Sequence[str]
     """The entries that went to the model: of the core, and recalled ones."""
+    entries: Sequence[MemoryEntry]
+    """What is in memory then, and in use."""
 
 
 async def play_turn(repository: Path, model: Model, text: str, answer: str = "") -> PlayedTurn:
@@ -159,11 +175,12 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     usage = [event.context for event in events if isinstance(event, UsageUpdated)]
     core = session.memory.required().receipt().lines
     receipt = [item.text for item in (*core, *recalled) if item.state == "loaded"]
+    entries = await session.memory.with_editor(all_entries)
     await session.close()
     notes = sum(item.state == "loaded" for item in recalled)
     answer, tokens = replies[-1] if replies else "", usage[-1] if usage else 0
-    return PlayedTurn(answer, recording.sent, notes, seconds, tokens, receipt)
+    return PlayedTurn(answer, recording.sent, notes, seconds, tokens, receipt, entries)
 
 
-def _files(repository: Path) -> list[Path]:
-    return [*(get_home() / "memory").glob("*.md"), *(repository / ".ouro" / "memory").glob("*.md")]
+def _place(entry: MemoryEntry) -> str:
+    return f"{entry.scope} {_KINDS.get(entry.category, entry.category)}"

@@ -1,6 +1,8 @@
 """Stories: what a user says in some sessions, and questions in a later one on which it bears, or does not.
 
-`VISIBLE` may be looked at while memory is changed. `HELD_OUT` is only measured: do not tune anything on it.
+`VISIBLE` may be looked at while memory is changed. `HELD_OUT` was only measured, until it was read in November 2026.
+`FRESH` was written then, of other fields; what most of it says stands in the instructions of public repositories. It is
+only measured: do not tune anything on it.
 """
 
 from __future__ import annotations
@@ -20,13 +22,17 @@ class Story:
     """A pattern that neither holds: what was corrected."""
     other: str = "Write a haiku about rain."
     """A question on which it does not bear."""
+    place: str = "repo facts"
+    """Scope and kind of the last statement: `preferences`, `decisions` or `facts`; several with `|`."""
 
 
 _END = "Answer in one short line, no tools."
 
 
-def _story(name: str, *said: str, ask: str, wanted: str, outdated: str = "", other: str = "") -> Story:
-    return Story(name, said, f"{ask} {_END}", wanted, outdated, other or Story.other)
+def _story(
+    name: str, *said: str, ask: str, wanted: str, outdated: str = "", other: str = Story.other, place: str = Story.place
+) -> Story:
+    return Story(name, said, f"{ask} {_END}", wanted, outdated, other, place)
 
 
 VISIBLE = (
@@ -43,6 +49,7 @@ VISIBLE = (
         ask="Which job queue do we use now?",
         wanted="RabbitMQ",
         outdated="We use Redis",
+        place="repo facts|repo decisions",
     ),
     _story(
         "basket",
@@ -51,12 +58,13 @@ VISIBLE = (
         wanted=r"(?i)never|\bno\b|must not|cannot",
         other="Sort the list.",
     ),
-    _story("name", "By the way, my name is Ada.", ask="What is my name?", wanted="Ada"),
+    _story("name", "By the way, my name is Ada.", ask="What is my name?", wanted="Ada", place="user facts"),
     _story(
         "sqlite",
         "We decided on SQLite for the shop because it must run offline. Now show me the README.",
         ask="Which database does the shop use, and why?",
         wanted="(?i)sqlite",
+        place="repo decisions",
     ),
     _story("port", "The staging server listens on port 8417.", ask="Which port does staging listen on?", wanted="8417"),
     _story(
@@ -73,6 +81,7 @@ VISIBLE = (
         ask="How long may a line of Python be for me?",
         wanted="88",
         other="thanks, that is all",
+        place="user preferences",
     ),
     _story("deploy", "We never deploy on Fridays.", ask="May I deploy on Friday?", wanted="(?i)never|no"),
     _story("owner", "Priya owns the billing service.", ask="Who owns the billing service?", wanted="Priya"),
@@ -119,7 +128,11 @@ VISIBLE = (
         wanted="(?i)ten|10",
     ),
     _story(
-        "two", "My editor is Helix. Please fix the typo in line 3.", ask="Which editor do I use?", wanted="(?i)helix"
+        "two",
+        "My editor is Helix. Please fix the typo in line 3.",
+        ask="Which editor do I use?",
+        wanted="(?i)helix",
+        place="user facts",
     ),
     _story(
         "ci",
@@ -139,9 +152,10 @@ HELD_OUT = (
         ask="Through which service is mail sent?",
         wanted="Mailgun",
         outdated="sent through Postmark",
+        place="repo facts|repo decisions",
     ),
     _story("dates", "Dates are always stored in UTC.", ask="In which time zone do we store dates?", wanted="UTC"),
-    _story("city", "I live in Lisbon.", ask="In which city do I live?", wanted="Lisbon"),
+    _story("city", "I live in Lisbon.", ask="In which city do I live?", wanted="Lisbon", place="user facts"),
     _story(
         "secret store", "Secrets come from Vault and not from files.", ask="Where do secrets come from?", wanted="Vault"
     ),
@@ -153,16 +167,23 @@ HELD_OUT = (
         wanted="50",
         outdated="20 MB",
     ),
-    _story("indent", "I like tabs better than spaces.", ask="Do I like tabs or spaces better?", wanted="(?i)tabs"),
+    _story(
+        "indent",
+        "I like tabs better than spaces.",
+        ask="Do I like tabs or spaces better?",
+        wanted="(?i)tabs",
+        place="user preferences",
+    ),
     _story(
         "proto",
         "Services talk gRPC to each other, because JSON was too slow.",
         ask="Which protocol do services talk to each other?",
         wanted="gRPC",
+        place="repo facts|repo decisions",
     ),
     _story("oncall", "Marta is on call this month.", ask="Who is on call?", wanted="Marta"),
     _story("license", "The code is under the Apache license.", ask="Under which license is the code?", wanted="Apache"),
-    _story("shell", "My shell is fish.", ask="Which shell do I use?", wanted="(?i)fish"),
+    _story("shell", "My shell is fish.", ask="Which shell do I use?", wanted="(?i)fish", place="user facts"),
     _story(
         "migrate",
         "Migrations are written by hand; Alembic's autogenerate is not used.",
@@ -193,6 +214,7 @@ HELD_OUT = (
         "I use a screen reader, so keep tables short.",
         ask="Do I use a screen reader?",
         wanted="(?i)screen reader|yes",
+        place="user facts|user preferences",
     ),
     _story(
         "release",
@@ -204,3 +226,75 @@ HELD_OUT = (
     ),
     _story("host", "Production runs at Hetzner.", ask="Where does production run?", wanted="Hetzner"),
 )
+FRESH = (
+    _story(
+        "flash",
+        "Never flash with `pio run -t upload` here, `./flash.sh` does it. Can you look at the CO2 reading?",
+        ask="How do I flash the board?",
+        wanted=r"flash\.sh",
+    ),
+    _story(
+        "gameplay",
+        "Gameplay code is written in C#, GDScript is only for editor tools.",
+        ask="In which language do I write a new enemy?",
+        wanted="C#",
+    ),
+    _story(
+        "renderer",
+        "The renderer is Forward Plus.",
+        "Forward Plus was too slow on the Deck, so we went over to the Mobile renderer.",
+        ask="Which renderer do we use?",
+        wanted="Mobile",
+        outdated="renderer is Forward Plus",
+        place="repo facts|repo decisions",
+    ),
+    _story(
+        "variables",
+        "All paths of the pipeline are declared in common.smk, so there is one place to look.",
+        ask="Where do I declare the path of a new reference genome?",
+        wanted="common.smk",
+    ),
+    _story(
+        "brief",
+        "When I ask a question I want a short answer without code.",
+        ask="Do I want code in the answer to a question?",
+        wanted=r"(?i)\bno\b|without|n't",
+        place="user preferences",
+    ),
+    _story(
+        "compatible",
+        "Nobody but me uses this pipeline yet, so backward compatibility does not matter.",
+        ask="Must the pipeline stay backward compatible?",
+        wanted=r"(?i)\bno\b|not|n't",
+    ),
+    _story(
+        "save version",
+        "The save version goes up whenever World.CHUNK_SIZE changes.",
+        ask="I changed World.CHUNK_SIZE. What else has to change?",
+        wanted="(?i)save version",
+    ),
+    _story(
+        "sampling",
+        "The ECG is sampled at 250 Hz.",
+        "The cardiologists asked for more, the ECG is sampled at 500 Hz now.",
+        ask="At how many Hz is the ECG sampled?",
+        wanted="500",
+        outdated="250",
+    ),
+    _story(
+        "colours",
+        "I'm red-green colour-blind. The legend of this plot is hard for me.",
+        ask="Which colours can I not tell apart?",
+        wanted="(?i)red",
+        place="user facts",
+    ),
+    _story(
+        "tax tables",
+        "The tax tables come from the CSV of the ministry.",
+        "Correction: the tax tables come from the API of the ministry since January.",
+        ask="Where do the tax tables come from?",
+        wanted="API",
+        outdated="CSV",
+    ),
+)
+SETS = {"visible": VISIBLE, "held-out": HELD_OUT, "fresh": FRESH}

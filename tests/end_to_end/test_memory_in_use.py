@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.memory_in_use.run import run_story, scripted
-from benchmarks.memory_in_use.stories import HELD_OUT, VISIBLE
+from benchmarks.memory_in_use.stories import FRESH, HELD_OUT, VISIBLE
 
 
 @pytest.fixture(autouse=True)
