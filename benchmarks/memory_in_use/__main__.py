@@ -1,7 +1,8 @@
 """The table of all stories.
 
 python -m benchmarks.memory_in_use                           captured and delivered, with a scripted classifier
-python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--set fresh] [--story queue]
+python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--set fresh]
+                                   [--story queue]           only this one
                                    [--results FILE]          stories whose results are in the file are not run again
 """
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
+    from ouro.memory.long_term.placement import place
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, MemoryReceipt, ReceiptLine, mark_of
     from ouro.memory.long_term.recall.command_ledger import CommandRecord, ledger_of
     from ouro.memory.long_term.recall.recall import Recall, Situation
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         find_to_forget,
         forget_entries,
         open_file,
-        place,
         remember_text,
         restore_note,
         save_file,

@@ -1,9 +1,9 @@
-"""What users do with memory: remember (`place` decides where), forget, confirm, archive, restore and edit; no model."""
+"""What users do with memory: remember, forget, confirm, archive, restore and edit; no model."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -27,7 +27,8 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.supersession import on_subject, replaced_by, without_introduction
+from ouro.memory.long_term.placement import NAMED, Placement, note_category, place, states_rule
+from ouro.memory.long_term.supersession import on_subject, replaced_by
 from ouro.memory.long_term.trust.proposals import carried_over
 from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
@@ -40,115 +41,18 @@ MAX_CHARACTERS = 10_000
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 """Markdown marks of headings, quotations and lists."""
 _WORD = re.compile(r"[^\W_]+")
-MAX_LINE = 200
-"""Maximum characters of a core line."""
 _MAX_CORRECTION = 600
 """Of a core line on the subject of another one."""
 CORE_TOKENS = 1_500
 """Tokens of a core that is full, as it is in every prompt: what is remembered then becomes a note."""
 _MAX_RELATED = 4
+_RULES = {"coding-preferences", "project-conventions", "corrections"}
 _NOT_IN_USE = {"archived", "replaced"}
-_NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
-_OWN = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
-_HERE = re.compile(
-    r"\b(?:we|our|ours|us|team|here|(?:this|the) (?:project|repo|repository|codebase|code base|service|app))\b",
-    re.IGNORECASE,
-)
-_ANSWERS = re.compile(
-    r"\b(?:answer|answers|reply|replies|respond|responses?|explain|explanations?|summar\w*|speak|talk|tone|emojis?|concise"
-    r"|brief|briefly|in (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
-    re.IGNORECASE,
-)
-"""How the user is answered."""
-_OF_PROJECT = re.compile(
-    r"\s*(?:the|each|every|all|an?)\s+(?!answers?\b|repl(?:y|ies)\b|responses?\b|explanations?\b|summar)[^.]{2,80}?"
-    r"\b(?:must|should|may|can|cannot|never|always)\b",
-    re.IGNORECASE,
-)
-"""A rule about a thing (`The basket must …`), not about how the user is answered."""
-_DECIDED = re.compile(
-    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
-    r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
-    re.IGNORECASE,
-)
-_WANTED = re.compile(
-    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don't|don’t|do not"
-    r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
-    re.IGNORECASE,
-)
-_ORDER = re.compile(
-    r"\s*(?:use|answer|write|keep|put|run|call|name|ask|make|add|give|show|speak|reply|explain|format|indent|sort|test"
-    r"|commit|push|start|end|be|tell|check|leave|no|not)\b",
-    re.IGNORECASE,
-)
-_CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
 MAX_FOUND = 20
 _SHARE = 0.6
 """Share of the best score below which a hit does not count."""
 EDITED = "edited-"
 """Prefix of the files with edited texts that memory refused."""
-
-
-class Placement(msgspec.Struct, frozen=True):
-    text: str
-    scope: Scope
-    category: str
-    """A core category, or a category of notes."""
-    is_note: bool
-    why: str
-    """The rule that decided."""
-    said: str = ""
-    """The text with its introduction (`No, that is wrong: …`)."""
-    is_sure: bool = True
-    """Its words tell whether it holds elsewhere, or the scope was given."""
-
-
-def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
-    """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that matches decides:
-
-    1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
-    2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
-       the note is anchored to, unless it says `I` or `my`: then it is about the user.
-    3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it says how to do
-       something, else in facts.md.
-    If no scope is given, it is decided by whether the text holds elsewhere: `user` for text with `I` or `my` and for
-    how the user is answered; `repo` for text that names code, says `we` or `this project`, or is a decision, a fact
-    or a rule about a thing. Other preferences may be either: `user`, but not sure. Without a repository, always
-    `user`.
-    """
-    is_scope_given = scope is not None or bool(_NAMED.match(text))
-    if scope is None and (named := _NAMED.match(text)):
-        scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
-    said = text.strip()
-    text = without_introduction(said)
-    is_own = bool(_OWN.search(text))
-    entities = entities_in(text)
-    is_long = len(text) > MAX_LINE or "\n" in text
-    anchored = next((entity for entity in entities if entity.startswith("file:")), "")
-    is_note = is_long or bool(anchored and not is_own)
-    category = "decisions" if _DECIDED.search(text) else "facts"
-    if category == "facts" and (_WANTED.search(text) or _ORDER.match(text)):
-        category = "preferences"
-    is_here = _HERE.search(text) or _OF_PROJECT.match(text)
-    is_about_user = is_own or bool(_ANSWERS.search(text))
-    is_about_repo = not is_about_user and bool(entities or is_here or category != "preferences")
-    is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
-    chosen: Scope = scope or ("repo" if is_about_repo else "user")
-    note = ""
-    if chosen not in scopes and scope is None:
-        chosen, note = "user", "; no project memory is in use here"
-    if not is_note:
-        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said, is_sure)
-    why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
-    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said, is_sure)
-
-
-def note_category(text: str, category: str, scope: Scope) -> str:
-    if scope == "user":
-        return "user-facts" if category == "facts" else "coding-preferences"
-    if category == "decisions":
-        return "architectural-decisions"
-    return "corrections" if _CORRECTED.search(text) else "project-conventions"
 
 
 class RememberResult(msgspec.Struct, frozen=True):
@@ -187,7 +91,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
     in_use = [entry for entry in entries if _NOT_IN_USE.isdisjoint(entry.badges)]
-    chosen, replaced = _corrected(chosen, in_use, is_scope_named=bool(scope or _NAMED.match(text)))
+    chosen, replaced = _corrected(chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
     on_it = on_subject(chosen.text, [entry for entry in in_use if entry.scope == chosen.scope])
     chosen = _as_strong(chosen, replaced, on_it, editor.scope(chosen.scope).tokens)
     if replaced:
@@ -243,13 +147,13 @@ def _as_strong(
 def keep_in_core(editor: MemoryEditor, note: Note, said: str) -> Written | None:
     """Write what capture made of the user's words `said` into the core, if it holds for every message.
 
-    That is a preference of the user, as no word of a message may match it, and what a line there is on the subject of.
+    That is what the user wants and a rule of the project, as no word of a message may match it, and what a line there
+    is on the subject of.
     Returns None for anything else: then it is a note. Raises as `remember_text`.
     """
     lines = core_entries(editor)
     placed = place(note.text, editor.names, note.scope)
-    kind = (note.category, placed.scope, placed.category, placed.is_note)
-    is_constant = kind == ("coding-preferences", "user", "preferences", False)
+    is_constant = note.category in _RULES and states_rule(note.text) and not (placed.is_note or note.entities)
     if not is_constant and not on_subject(note.text, lines) and not replaced_by(note.text, lines, said):
         return None
     as_note = Placement(note.text, note.scope, note.category, True, "", said)

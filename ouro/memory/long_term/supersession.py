@@ -36,7 +36,8 @@ _REPLACES = re.compile(
     |\bdropped|\bno\ longer(?:\ (?:use[sd]?|using|run|runs|on))?|,(?:\ and|\ but)?\ not|\bnever\ (?:with|use|using)
     |\bgot\ rid\ of|\b(?:switch|mov|migrat|chang)(?:ed|es?|ing)?\ (?:\w+\ ){0,2}?from)
     \s+(?:(?:the|an?|with|on|in|at|to)\ )*(?P<name>[\w.+\#/-]+)
-    |(?P<gone>[\w.+\#/-]+)\ (?:is|was|has\ been|are|were)\ (?:replaced|gone|dropped|removed|deprecated)\b""",
+    |(?P<gone>[\w.+\#/-]+)\ (?:is|was|has\ been|are|were)\ (?:replaced|gone|dropped|removed|deprecated)\b
+    |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 _NEGATIVE = re.compile(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
@@ -115,7 +116,7 @@ def _subject_words(text: str) -> frozenset[str]:
 
 def _names_replaced(text: str) -> frozenset[str]:
     """The stems of what a statement says is replaced: of `RabbitMQ replaces Redis` that of `redis`."""
-    names = (found["name"] or found["gone"] for found in _REPLACES.finditer(text))
+    names = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(text))
     return frozenset(word for name in names for word in _subject_words(name))
 
 

@@ -23,7 +23,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.notes.validity import Anchors, default_branch
-from ouro.memory.long_term.remember import note_category
+from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.files import write_private

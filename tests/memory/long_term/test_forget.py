@@ -35,8 +35,8 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(editor):
 
 def test_lines_go_and_notes_are_archived_in_one_commit_a_scope_that_can_be_undone(editor, ouro, repository):
     note = remember_text(editor, "tabs in api.py are 4 wide")
-    remember_text(editor, "repo: tabs, always")
-    remember_text(editor, "We always review tabs")
+    remember_text(editor, "repo: always use tabs")
+    remember_text(editor, "repo: never review tabs")
     done = forget_entries(editor, find_to_forget(editor, "tabs"))
     assert all_entries(editor) == []
     [change] = done
@@ -44,7 +44,7 @@ def test_lines_go_and_notes_are_archived_in_one_commit_a_scope_that_can_be_undon
     assert (repository / ".ouro/memory/archive" / note.entry.file).exists()
     scope = editor.scope("repo")
     scope.undo(change.undo, editor.moment)
-    assert (repository / ".ouro/memory/preferences.md").read_text() == "- tabs, always\n- We always review tabs\n"
+    assert (repository / ".ouro/memory/preferences.md").read_text() == "- always use tabs\n- never review tabs\n"
     assert len(all_entries(editor)) == 3
 
 

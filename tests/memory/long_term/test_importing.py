@@ -114,8 +114,7 @@ def test_an_import_is_one_commit_a_scope_with_its_origin_and_without_doubles(edi
     mine.write_text("- Always answer in German\n- The password is hunter2secret\n")
     plan = plan_import(editor, read_sources([repository, mine]))
     assert plan.counts == {
-        "repo/preferences": 1,
-        "repo/facts": 2,
+        "repo/facts": 3,
         "user/preferences": 1,
         "repo/project-conventions": 2,
     }

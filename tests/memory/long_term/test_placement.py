@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.memory.long_term.remember import place
+from ouro.memory.long_term.placement import place
 
 BOTH = ("user", "repo")
 
@@ -15,9 +15,15 @@ BOTH = ("user", "repo")
         ("My name is Ada", "user", "facts", False),
         ("We decided on optimistic locking", "repo", "decisions", False),
         ("The staging database is the heron", "repo", "facts", False),
-        ("We never deploy on Fridays", "repo", "preferences", False),
-        ("Run the tests with `pytest -q`", "repo", "preferences", False),
-        ("No, that is wrong: the basket must never hold a negative price", "repo", "preferences", False),
+        ("We never deploy on Fridays", "repo", "facts", False),
+        ("Run the tests with `pytest -q`", "repo", "facts", False),
+        ("No, that is wrong: the basket must never hold a negative price", "repo", "facts", False),
+        ("Dates are always stored in UTC", "repo", "facts", False),
+        ("Commit messages are in the present tense", "repo", "facts", False),
+        ("Services talk gRPC to each other", "repo", "facts", False),
+        ("The server replies within 200 ms", "repo", "facts", False),
+        ("In this project I prefer tabs", "repo", "preferences", False),
+        ("Likes early returns", "user", "preferences", False),
         ("The answers should be short", "user", "preferences", False),
         ("We changed our mind: RabbitMQ runs the jobs", "repo", "facts", False),
         ("api.py must not import os", "repo", "corrections", True),

@@ -25,6 +25,8 @@ def entries(*texts):
         ("No, my name is Grace", "My name is Ada", True),
         ("We no longer use Redis", "We use Redis for the job queue", True),
         ("Deploys go through Jenkins, not GitHub Actions", "Deploys go through GitHub Actions", True),
+        ("JSON was too slow, so services talk gRPC", "Services talk JSON to each other", True),
+        ("JSON was too slow today", "Services talk JSON to each other", False),
         ("Use pytest, not tox", "Never run tests with tox", False),
         ("The API must never return 500 instead of 400", "The API must return JSON", False),
         ("We never deploy on Fridays", "We deploy on Tuesdays", False),

@@ -18,7 +18,7 @@ from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, O
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.remember import note_category, place
+from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.supersession import corrects, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
 from ouro.utils.text import clean
@@ -29,7 +29,7 @@ _MIN_OWN = 0.7
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUESTION = re.compile(
     r"\?\s*$|^\W*(?:can|could|would|will) you\b"
-    r"|^\W*(?:what|how|why|where|which|who|when|is|are|does|did|shall|should) ",
+    r"|^\W*(?:(?:when|where) )?(?:what|how|why|which|who|is|are|do|does|did|was|were|shall|should|can|will) ",
     re.IGNORECASE,
 )
 _SMALL_TALK = re.compile(

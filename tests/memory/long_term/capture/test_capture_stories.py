@@ -133,6 +133,16 @@ async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):
     assert "file:schema.py" in note.entities
 
 
+async def test_a_rule_of_the_project_is_in_every_request_and_a_fact_is_a_note(repository, notes):
+    rule, fact = "Dates are always stored in UTC.", "The staging server listens on port 8417."
+    await session_of(repository, [add(rule), add(fact)], f"{rule} {fact}")
+    assert [note.text for note in notes.all()] == [fact]
+
+    two = await session_of(repository, [], "hello")
+
+    assert f"- {rule}" in two.prompts[0][0].text
+
+
 async def test_a_captured_correction_of_a_core_line_takes_its_place(repository, notes):
     remember_text(editor_of(get_home(), repository), "We use Redis for the job queue")
     said = "we changed our mind: RabbitMQ replaces Redis for the job queue"

@@ -96,8 +96,8 @@ async def test_a_model_that_does_not_answer_is_no_answer():
 
 
 def test_statements_are_sentences():
-    text = "Thanks. The port of staging is 8417. Now fix it. We never deploy on Fridays!"
-    assert list(statements_in(text)) == ["The port of staging is 8417.", "We never deploy on Fridays!"]
+    text = "Thanks. The port of staging is 8417. Now fix it. When do we deploy. When I ask, be short."
+    assert list(statements_in(text)) == ["The port of staging is 8417.", "When I ask, be short."]
 
 
 @pytest.mark.parametrize(

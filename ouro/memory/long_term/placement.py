@@ -1,0 +1,120 @@
+"""Where something to remember goes: scope, core or note, category; by rules, without a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from ouro.memory.long_term.git.values import Scope
+from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.supersession import without_introduction
+
+MAX_LINE = 200
+"""Maximum characters of a core line."""
+NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b")
+_HERE = re.compile(
+    r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
+)
+_PROJECT = re.compile(
+    r"\b(?:here|this (?:project|repo|repository|code ?base|service|app|package|library|pipeline|program|site|game))\b",
+    re.IGNORECASE,
+)
+"""Named with `I`, too: `In this project I prefer tabs`."""
+_ANSWERS = re.compile(r"^\W*(?:(?:the|your|all)\s+)?(?:answers?|explanations?)\b", re.IGNORECASE)
+"""A statement about how the user is answered."""
+_ANSWER = re.compile(
+    r"\b(?:answers?|repl(?:y|ies)|respond|responses?|explain|explanations?|summar\w*|speak|talk|tone|emojis?|concise|brief"
+    r"|briefly|in (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
+    re.IGNORECASE,
+)
+"""In an order, about how the user is answered; else often about the project: `Services talk gRPC`."""
+_DECIDED = re.compile(
+    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
+    r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
+    re.IGNORECASE,
+)
+_WANTED = re.compile(
+    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don't|don’t|do not"
+    r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"\W*(?!\w+\s+\w+\s+(?:is|are|must|should|may|can|cannot|has|have|will|needs?|uses?|go|goes|runs?)\b)"
+    r"(?:add|always|ask|answer|avoid|be|call|check|commit|do not|don['’]t|end|explain|format|give|indent|keep|leave"
+    r"|make|name|never|no|not|only|please|prefer|push|put|reply|run|show|sort|speak|start|stop|summari[sz]e|tell|test|use"
+    r"|write)\b",
+    re.IGNORECASE,
+)
+"""An imperative; `Commit messages are short` is none."""
+_CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
+
+
+class Placement(msgspec.Struct, frozen=True):
+    text: str
+    scope: Scope
+    category: str
+    """A core category, or a category of notes."""
+    is_note: bool
+    why: str
+    """The rule that decided."""
+    said: str = ""
+    """The text with its introduction (`No, that is wrong: …`)."""
+    is_sure: bool = True
+    """Its words tell whether it holds elsewhere, or the scope was given."""
+
+
+def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
+    """Choose the place of `text` among `scopes`, by rules and without a model. The first rule that matches decides:
+
+    1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
+    2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
+       the note is anchored to, unless it says `I` or `my`: then it is about the user.
+    3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it is what the
+       user wants, else in facts.md: also how something is done in the project.
+    If no scope is given, it is decided by whether the text holds elsewhere: `repo` for text that says `this project`;
+    `user` for other text with `I` or `my` and for how the user is answered; `repo` for all else but an order that names
+    no code and no `we`. That may be either: `user`, but not sure. Without a repository, always `user`.
+    """
+    is_scope_given = scope is not None or bool(NAMED.match(text))
+    if scope is None and (named := NAMED.match(text)):
+        scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
+    said = text.strip()
+    text = without_introduction(said)
+    entities = entities_in(text)
+    is_long = len(text) > MAX_LINE or "\n" in text
+    is_own = bool(_OWN.search(text))
+    anchored = next((entity for entity in entities if entity.startswith("file:")), "")
+    is_note = is_long or bool(anchored and not is_own)
+    is_order, is_here = bool(_ORDER.match(text)), bool(_PROJECT.search(text))
+    is_answer = _ANSWERS.match(text) or (is_order and _ANSWER.search(text))
+    is_about_user = not is_here and bool(is_own or is_answer)
+    is_about_repo = not is_about_user and bool(is_here or not is_order or entities or _HERE.search(text))
+    category = "decisions" if _DECIDED.search(text) else "facts"
+    is_users = is_own or scope == "user" or not is_about_repo
+    if category == "facts" and is_users and states_rule(text):
+        category = "preferences"
+    is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
+    chosen: Scope = scope or ("repo" if is_about_repo else "user")
+    note = ""
+    if chosen not in scopes and scope is None:
+        chosen, note = "user", "; no project memory is in use here"
+    if not is_note:
+        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said, is_sure)
+    why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
+    return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said, is_sure)
+
+
+def states_rule(text: str) -> bool:
+    """Whether a text says how something is to be done, in any task: `Dates are always stored in UTC`."""
+    return bool(_WANTED.search(text) or _ORDER.match(text))
+
+
+def note_category(text: str, category: str, scope: Scope) -> str:
+    if scope == "user":
+        return "user-facts" if category == "facts" else "coding-preferences"
+    if category == "decisions":
+        return "architectural-decisions"
+    return "corrections" if _CORRECTED.search(text) else "project-conventions"
