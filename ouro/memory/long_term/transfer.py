@@ -25,17 +25,8 @@ from ouro.memory.long_term.import_files import (
 )
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
-from ouro.memory.long_term.remember import (
-    CORE_TOKENS,
-    Placement,
-    appended,
-    checked,
-    folded,
-    note_category,
-    note_of,
-    place,
-    same_as,
-)
+from ouro.memory.long_term.placement import Placement, note_category, place
+from ouro.memory.long_term.remember import CORE_TOKENS, appended, checked, folded, note_of, same_as
 from ouro.memory.long_term.trust.proposals import by_agent, change_of
 from ouro.memory.tokens import estimate
 
