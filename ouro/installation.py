@@ -59,7 +59,7 @@ _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` 
 def folder_settings() -> FolderSettings:
     """The settings of the current folder; those of the project only if it is trusted. Raises ConfigError."""
     root, is_trusted, _notices = _trust_of(Path.cwd())
-    return FolderSettings(root, is_trusted, _settings_of(Path.cwd()))
+    return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
 
 
 @asynccontextmanager

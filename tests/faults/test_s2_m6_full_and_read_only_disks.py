@@ -27,9 +27,11 @@ def test_s2_on_a_full_disk_a_memory_is_refused_with_the_path_and_nothing_is_left
         "mount -t tmpfs -o size=3m none $HOME && cd $HOME && $O memory remember user I like tea >/dev/null\n"
         "dd if=/dev/zero of=fill bs=1k 2>/dev/null\n"
         "for drink in coffee milk water; do $O memory remember user I like $drink; done\n"
-        "rm fill; $O memory remember user I like wine; cat .ouro/memory/preferences.md",
+        "rm fill; $O memory remember user I like wine; cat .ouro/memory/preferences.md\n"
+        "find .ouro -name 'tmp_*' -o -name '.*.tmp' -o -name '*.aside' -o -path '*.git/*.lock' | sed 's/^/left: /'",
     )
     assert "Traceback" not in said
+    assert "left: " not in said
     assert f"ouro: {tmp_path}/.ouro/" in said
     assert "No space left on device.\nFree some space" in said
     assert "- I like tea\n" in said

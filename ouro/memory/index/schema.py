@@ -16,6 +16,10 @@ VERSION = 5
 """The version of the tables; an index of another version is rebuilt from the files."""
 _FIRST_WITH_MODELS = 5
 WAIT_SECONDS = 5.0
+_NO_DAMAGE = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR
+}  # fmt: skip
+"""What the disk or another process does. Setting the index aside for it would cost its vectors."""
 SHIFT = 20
 """The id of a passage is its session's `seq` and, in this many bits, its position: neighbours have adjacent ids."""
 
@@ -173,7 +177,7 @@ def _is_good(path: Path) -> bool:
             (version,) = found.execute("PRAGMA user_version").fetchone()
             found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "readonly" in str(error):
+        if error.sqlite_errorcode & 0xFF in _NO_DAMAGE:
             raise
         return False
     except sqlite3.DatabaseError:
