@@ -414,6 +414,22 @@ def test_m6_a_git_that_hangs_costs_one_timeout_and_is_tried_again_later(store, m
     assert (store.obstacle, store.outside_edits()) == ("", ())
 
 
+def test_m6_what_git_left_on_a_full_disk_is_removed_by_the_next_commit(store):
+    objects = store.repository.git_dir / "objects"
+    left = [objects / name for name in ("pack/tmp_pack_a1B2c3", "pack/tmp_idx_a1B2c3", "17/tmp_obj_a1B2c3")]
+    written_now = objects / "pack" / "tmp_pack_d4E5f6"
+    for path in (*left, written_now):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    for path in left:
+        os.utime(path, (0, 0))
+
+    assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert [path for path in left if path.exists()] == []
+    assert written_now.exists()
+
+
 @pytest.mark.parametrize("left", ["", "\0" * 106, "\n\n", "4b825dc6\n"])
 def test_m6_a_record_of_approval_that_a_crash_has_spoiled_costs_the_last_change_at_most(store, left):
     (store.repository.own_dir / "accepted").write_text(left)

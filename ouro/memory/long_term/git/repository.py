@@ -361,9 +361,9 @@ class GitRepository:
         raise _Outrun(f"the last commit cannot be built on ({last_line(done.stderr)})")
 
     def fast_import(self, stream: bytes, *flags: str, durable: bool = False) -> CompletedProcess[bytes]:
-        """Run `git fast-import`; a report of a crash, which quotes the stream, is removed."""
+        """Run `git fast-import`; what a failed one has left is removed, such as a report that quotes the stream."""
         done = self.run(*(DURABLE_PACKS if durable else FAST_COMMIT), "fast-import", "--quiet", *flags, given=stream)
-        if done.returncode:
+        if done.returncode or any(self.git_dir.glob("objects/pack/tmp_*")):
             self._drop_temporary_files()
         return done
 
