@@ -11,6 +11,7 @@ from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Prompted
+from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions, SessionQuestion, parse_choice
 from ouro.frontends.session_lines import LEFT_BRANCH
@@ -143,10 +144,12 @@ class ReplFrontEnd(FrontEnd):
         self._repl.leave()
 
     def copy(self, text: str) -> str:
+        if how := copy_with_program(text):
+            return how
         if self._printer.output.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
         self._printer.output.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
-        return "sent to the terminal (OSC 52), which may refuse it"
+        return SENT_TO_TERMINAL
 
     async def edit(self, _text: str) -> str:
         # The plain prompt keeps reading lines while an editor would need the terminal.

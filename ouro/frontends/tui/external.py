@@ -7,11 +7,9 @@ import io
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,11 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from ouro.errors import UsageError
+from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.messages import Image
 
 MAX_IMAGE_BYTES = 20_000_000
 CLIPBOARD_TIMEOUT = 3.0
-COPY_TIMEOUT = 1.0
 
 
 async def edit(app: App[Any], text: str) -> str:
@@ -76,30 +74,8 @@ def _first_of(*names: str) -> str:
 
 def copy(app: App[Any], text: str) -> str:
     """Copy to the clipboard by every way there is; returns what is known of it: `with wl-copy`."""
-    app.copy_to_clipboard(text)  # OSC 52: whether the terminal obeys is not reported
-    for program, *arguments in _copy_programs():
-        if shutil.which(program):
-            try:
-                subprocess.run(
-                    [program, *arguments], input=text.encode(), timeout=COPY_TIMEOUT, check=True,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                )  # fmt: skip
-            except (OSError, subprocess.SubprocessError):
-                continue
-            return f"with {program}"
-    return "sent to the terminal (OSC 52), which may refuse it"
-
-
-def _copy_programs() -> Iterator[tuple[str, ...]]:
-    if sys.platform == "darwin":
-        yield ("pbcopy",)
-    if os.environ.get("WAYLAND_DISPLAY"):
-        yield ("wl-copy",)
-    if os.environ.get("DISPLAY"):
-        yield ("xclip", "-selection", "clipboard")
-        yield ("xsel", "--clipboard", "--input")
-    if os.environ.get("TMUX"):
-        yield ("tmux", "load-buffer", "-w", "-")
+    app.copy_to_clipboard(text)  # OSC 52
+    return copy_with_program(text) or SENT_TO_TERMINAL
 
 
 async def clipboard_image() -> Image | None:

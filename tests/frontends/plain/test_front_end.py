@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ouro.assemble import Options, opener
+from ouro.errors import UsageError
 from ouro.frontends.plain.front_end import ReplFrontEnd
 from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.frontends.plain.questions import LineQuestions
@@ -64,3 +65,20 @@ async def test_what_is_gone_is_said_and_the_end_is_printed(printed):
     text = await printed(999)
     assert "Message 999 is not in this session any more." in text
     assert "another way." in text
+
+
+def test_copying_uses_the_same_programs_as_the_full_screen(monkeypatch, tmp_path):
+    (tmp_path / "xclip").write_text(f"#!/bin/sh\ncat > {tmp_path}/clip\n")
+    (tmp_path / "xclip").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    front_end = ReplFrontEnd.__new__(ReplFrontEnd)
+    front_end._printer = SimpleNamespace(output=PlainOutput([].append, plain=True))
+
+    assert front_end.copy("an answer") == "with xclip"
+    assert (tmp_path / "clip").read_text() == "an answer"
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("TMUX", raising=False)
+    with pytest.raises(UsageError, match="Use /export"):
+        front_end.copy("an answer")
