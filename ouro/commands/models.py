@@ -93,8 +93,8 @@ class Asker(Protocol):
         """Let the user pick one; None if they cancel."""
         ...
 
-    async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line of text; may be empty. A secret is not shown while it is typed."""
+    async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
+        """A line of text; may be empty. A secret is not shown while it is typed; a screen begins with `draft`."""
         ...
 
 
@@ -156,8 +156,9 @@ async def _local_model(asker: Asker, server: LocalServer) -> str:
 
 async def _other_server(asker: Asker) -> str:
     """Ask for an address until a server answers there, or the user keeps one that does not."""
-    problem, key = "", ""
-    while address := (await asker.ask(f"{problem}Its address, such as https://models.example.com/v1")).strip():
+    problem = address = key = ""
+    title = "Its address, such as https://models.example.com/v1"
+    while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
         answer = await asyncio.to_thread(models_at, address, key)
         while answer.needs_key:
             refused = "The server refused this key. " if key else ""

@@ -180,7 +180,7 @@ class ShellContext:
             raise UsageError("stdin is not a terminal: name what you mean, or pass --all (see --help).", title)
         return self._numbers(title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: ")
 
-    async def ask(self, title: str, *, secret: bool = False) -> str:
+    async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002 (for screens)
         """A stripped line; empty at the end of input."""
         from getpass import getpass
 

@@ -188,7 +188,7 @@ class SessionContext:
         picked = await self.front_end.choose(title, [*choices, *every])
         return [choice.value for choice in choices if picked in (choice.value, "all")]
 
-    async def ask(self, _title: str, *, secret: bool = False) -> str:  # noqa: ARG002
+    async def ask(self, _title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002
         raise UsageError("This is asked for on the command line only.")
 
     def progress(self, text: str) -> None:

@@ -24,8 +24,8 @@ class Person:
         self.offered.append((title, tuple(choices)))
         return self.answers.pop(0)
 
-    async def ask(self, title, *, secret=False):
-        self.asked.append(title)
+    async def ask(self, title, *, secret=False, draft=""):
+        self.asked.append(f"{title} [{draft}]" if draft else title)
         if secret:
             self.secrets.append(title)
         return self.answers.pop(0)
@@ -93,6 +93,7 @@ async def test_an_address_where_nothing_answers_is_corrected():
         assert await set_up(person) == "openai/a"
     assert person.offered[1][0] == "http://127.0.0.1:1/v1: nothing answers (Connection refused)."
     assert person.asked[1].startswith("http://127.0.0.1:1/v1: nothing answers (Connection refused).\nIts address")
+    assert person.asked[1].endswith(" [127.0.0.1:1]")
 
 
 async def test_a_key_is_asked_for_where_the_server_wants_one_and_again_if_it_is_wrong():

@@ -25,6 +25,7 @@ from ouro.events import (
     TurnFinished,
 )
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
+from ouro.frontends.headless.input import read_prompt
 from ouro.messages import ToolCall, Usage
 from ouro.session import OpenRequest
 
@@ -125,6 +126,23 @@ async def test_a_pipe_that_stays_silent_does_not_stop_a_prompt(monkeypatch):
     os.close(read)
     os.close(write)
     assert (run.code, session.sent) == (0, ["do it"])
+    assert run.err == "ouro: Nothing came on standard input in 0.01 s: it is ignored. `< /dev/null` skips the wait.\n"
+
+
+async def test_a_pipe_that_is_not_closed_is_named_while_it_is_waited_for(monkeypatch):
+    monkeypatch.setattr("ouro.frontends.headless.input.PATIENCE", 0.01)
+    read, write = os.pipe()
+    os.write(write, b"some ")
+    told = []
+
+    def say(text):
+        told.append(text)
+        os.write(write, b"material")
+        os.close(write)
+
+    assert await read_prompt("review this", read, say) == "On standard input:\n\nsome material\n\nreview this"
+    os.close(read)
+    assert told == ["Waiting for the end of standard input."]
 
 
 async def test_nothing_to_do_is_wrong_usage():

@@ -74,7 +74,7 @@ async def run_headless(
     schema = AnswerSchema.load(options.schema) if options.schema else None
     prompt = options.prompt
     if options.input == "text":
-        prompt = await read_prompt(prompt, streams.stdin)
+        prompt = await read_prompt(prompt, streams.stdin, Progress(Pipe(streams.stderr), quiet=False).say)
     session = await open_session(request)
     run = HeadlessRun(session, options, streams, schema)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,10 @@ from ouro.errors import UsageError
 from ouro.messages import PIPED
 
 PATIENCE = 3.0
-"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI leaves pipes open for ever."""
+"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI leaves pipes open for ever.
+
+After so long without a byte the user is told what ouro waits for.
+"""
 BLOCK = 65_536
 
 
@@ -78,7 +81,7 @@ async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
         yield rest
 
 
-async def read_prompt(prompt: str, stdin: int | None) -> str:
+async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]) -> str:
     """The prompt of the command line joined with what stdin holds, stdin first.
 
     A terminal is not read. With a prompt, a silent pipe is given up after `PATIENCE`.
@@ -86,21 +89,26 @@ async def read_prompt(prompt: str, stdin: int | None) -> str:
     Raises:
         UsageError: both are empty.
     """
-    piped = b"" if stdin is None or os.isatty(stdin) else await _read_all(stdin, PATIENCE if prompt else None)
+    piped = b"" if stdin is None or os.isatty(stdin) else await _read_all(stdin, bool(prompt.strip()), say)
     material, prompt = piped.decode(errors="replace").strip(), prompt.strip()
     if not material and not prompt:
         raise UsageError("The prompt is empty.", 'Usage: ouro -p "fix the failing test", or pipe a prompt in.')
     return f"{PIPED}{material}\n\n{prompt}" if material and prompt else material or prompt
 
 
-async def _read_all(stdin: int, patience: float | None) -> bytes:
-    try:
-        async with asyncio.timeout(patience):
-            blocks = [await read_block(stdin)]
-    except TimeoutError:
-        return b""
-    while blocks[-1]:
-        blocks.append(await read_block(stdin))
+async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) -> bytes:
+    blocks: list[bytes] = []
+    patience: float | None = PATIENCE
+    while not blocks or blocks[-1]:
+        try:
+            async with asyncio.timeout(patience):
+                blocks.append(await read_block(stdin))
+        except TimeoutError:
+            if has_prompt and not blocks:
+                say(f"Nothing came on standard input in {PATIENCE:g} s: it is ignored. `< /dev/null` skips the wait.")
+                return b""
+            say("Waiting for the end of standard input.")
+            patience = None
     return b"".join(blocks)
 
 

@@ -158,7 +158,7 @@ class ReplFrontEnd(FrontEnd):
             "Edit the file itself: ouro reads it again with your next message.",
         )
 
-    async def ask(self, title: str, *, secret: bool = False) -> str:
+    async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002 (for screens)
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 

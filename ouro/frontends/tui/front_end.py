@@ -102,8 +102,8 @@ class ScreenFrontEnd:
     async def edit(self, text: str) -> str:
         return await external.edit(self._app, text)
 
-    async def ask(self, title: str, *, secret: bool = False) -> str:
-        return await self.result_of(LineSheet(title, secret)) or ""
+    async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
+        return await self.result_of(LineSheet(title, secret, draft)) or ""
 
     async def choose_way_back(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None

@@ -7,13 +7,14 @@ from fakes.screens import opened, screen_of, screen_text, shown, type_text, unti
 from msgspec.structs import replace
 from textual import events
 
-from ouro.display import Todo
+from ouro.display import Choice, Todo
 from ouro.events import (
     NotesRecalled,
     Remembered,
     Said,
     TodosChanged,
 )
+from ouro.frontends.tui.screens.sheet import Picker
 
 
 async def test_enter_sends_what_was_typed_and_shows_the_answer():
@@ -342,3 +343,15 @@ async def test_the_theme_list_shows_each_theme_and_esc_brings_back_the_old_one()
         await until(pilot, lambda: len(pilot.app.screen_stack) == 2)
         await pilot.press("down", "enter")
         await until(pilot, lambda: saved == [shown_then])
+
+
+async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
+    choices = (Choice("one", "the first", "fits"), Choice("two", "the second", "is far too long for a narrow screen"))
+    async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker("Which one?", choices))
+        await until(pilot, lambda: "1 the first" in screen_text(pilot.app))
+        assert "narrow screen" not in screen_text(pilot.app)
+        await pilot.press("down")
+        await until(pilot, lambda: "narrow screen" in screen_text(pilot.app))
+        assert "2 the second" in screen_text(pilot.app)

@@ -224,6 +224,7 @@ class Picker(Sheet[str | None]):
         self._search = _PickerSearch(search or "", placeholder="type to search", compact=True, id="picker-search")
         self._search.set_class(self.is_short, "few")
         self._above = VerticalScroll(classes="sheet--question", can_focus=False)
+        self._whole = Static(markup=False, classes="sheet--whole")
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
@@ -231,6 +232,7 @@ class Picker(Sheet[str | None]):
                 yield Static(clean(self._title), classes="sheet--title", markup=False)
             yield self._search
             yield self._list
+            yield self._whole
             pages = " · PgUp PgDn reads on" if self._title.count("\n") >= LONG_TITLE else ""
             yield Static(f"↑↓ Enter · Esc closes{pages}", classes="sheet--keys", markup=False)
 
@@ -246,6 +248,17 @@ class Picker(Sheet[str | None]):
     def _show_marked(self) -> None:
         if (marked := self._list.marked) is not None:
             self._preview(marked.value)
+        self._show_whole()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_whole)
+
+    def _show_whole(self) -> None:
+        """Show the marked choice below the list where its line there is cut."""
+        marked = self._list.marked
+        self._whole.display = marked is not None and self._list.is_cut(marked)
+        if marked is not None:
+            self._whole.update(clean(f"{marked.label}\n{marked.detail}".rstrip()))
 
     @on(Input.Submitted)
     @on(PickList.Picked)

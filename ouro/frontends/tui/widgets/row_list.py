@@ -223,6 +223,12 @@ class PickList(RowList["Choice"], can_focus=False):
             detail = f"  {clean(choice.detail)}".replace("\n", " ")
             yield fitted(detail, max(0, width - wide - len(tick))), "detail"
 
+    def is_cut(self, choice: Choice) -> bool:
+        """Whether the line of a choice is too narrow for it."""
+        width = self.scrollable_content_region.width - 2
+        drawn = sum(text.count("…") for text, _ in self.cells(choice, True, width))
+        return drawn > f"{choice.label}{choice.detail}".count("…")
+
     def get_content_height(self, *_: object) -> int:
         return max(1, len(self._all))
 
