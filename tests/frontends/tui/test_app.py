@@ -1,6 +1,7 @@
 """The screen, key by key, on fake sessions."""
 
 import asyncio
+import re
 
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
@@ -187,6 +188,20 @@ async def test_slash_commands_run_and_unknown_ones_are_told():
         await pilot.press("escape", "enter")
         await until(pilot, lambda: "no command /nosuch" in shown(pilot.app))
     assert session.sent == []
+
+
+async def test_help_is_shown_from_its_beginning_and_says_how_much_follows():
+    async with screen_of(FakeSession([says("hello")])).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"/help", "enter")
+        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
+        hint = re.search(r"↓ (\d+) new lines", screen_text(pilot.app))
+        await pilot.press("pagedown")
+        await until(pilot, lambda: "/resume" not in screen_text(pilot.app))
+        less = re.search(r"↓ (\d+) new lines", screen_text(pilot.app))
+        assert int(less[1]) < int(hint[1])
+        await pilot.press("h", "i", "enter")
+        await until(pilot, lambda: "hello" in screen_text(pilot.app))
 
 
 async def test_a_question_mark_on_empty_input_opens_the_help_sheet():

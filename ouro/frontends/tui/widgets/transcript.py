@@ -75,6 +75,14 @@ class TranscriptView(LineScroll):
         self._blocks.add(block)
         self._frames.add(block)
 
+    def add_to_read(self, block: TranscriptBlock) -> None:
+        """Add a block that is complete; one that is longer than the screen is shown from its beginning."""
+        self.add(block)
+        self._frames.draw()
+        if self.following and self._blocks.total - self._blocks.top(block) - block.gap > self.size.height:
+            self._go_to(block, int(block.gap))
+            self._seen = (block, 0)
+
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others; what the user looks at stays where it is."""
         place = self._blocks.block_at(self.scroll_offset.y)
@@ -361,7 +369,8 @@ class TranscriptView(LineScroll):
         if self.following or self._seen is None:
             return ""
         block, lines = self._seen
-        new = self._blocks.total - self._blocks.top(block) - lines
+        read = max(self._blocks.top(block) + lines, self.scroll_offset.y + self.size.height - 1)
+        new = self._blocks.total - read
         return crop(f"  ↓ {new} new line{'s' if new != 1 else ''}", self.size.width) if new > 0 else ""
 
 
