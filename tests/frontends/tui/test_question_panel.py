@@ -125,6 +125,10 @@ async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
         await until(pilot, lambda: session.steered == ["Do 1 thing"])
         assert session.answers == []
         await asked(pilot)
+        await pilot.press(*"Do 3 things", "left", "ctrl+w", "ctrl+k")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "Do 3 ")
+        await pilot.press("ctrl+u")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "")
         await pilot.press("2")
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 

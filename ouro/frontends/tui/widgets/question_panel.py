@@ -33,7 +33,7 @@ class QuestionPanel(Vertical, can_focus=True):
     """A question above the prompt. Subclasses compose `options` and `field` and implement `choose`.
 
     No accidental answers: keys typed before the question was visible, or while the user was still writing, go to the
-    prompt. So does a text that starts with a letter that is no answer, up to its Enter.
+    prompt. So does a text that starts with a letter that is no answer, up to its Enter, and what edits it (Ctrl+U).
     """
 
     GRACE = 0.5
@@ -57,6 +57,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self.field = Input(compact=True, select_on_focus=False, classes="question--field")
         self.field.display = False
         self._actions = keymap.of("answer")
+        self._editing = {key: act for key, act in keymap.of("edit").items() if key not in self._actions}
         self._page_keys = f"{keymap.shown('page_up')} {keymap.shown('page_down')}"
         self._listens_from = float("inf")
         self._is_writing = False
@@ -73,10 +74,14 @@ class QuestionPanel(Vertical, can_focus=True):
             self._key_in_field(event)
             return
         answers = event.is_printable or event.key in ("enter", "tab", "backspace", "up", "down")
-        if not answers:
+        if not answers and event.key not in self._editing:
             return
         event.stop()
         event.prevent_default()
+        if not answers:
+            self._is_writing = self._is_writing and self._editing[event.key] != "delete_to_start_of_line"
+            self.post_message(self.Stray(events.Key(event.key, event.character)))
+            return
         is_message = self._is_message(event)  # always evaluated: it keeps track of the text
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
