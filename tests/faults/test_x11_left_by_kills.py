@@ -129,3 +129,20 @@ def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home)
     assert [folder.exists() for folder in (said, hand)] == [True, True]
     assert len(list(root.glob("2*_4*"))) == 1
     assert [path.name for path in root.glob(".unfinished-*")] == [f".unfinished-y.{os.getpid()}.ab"]
+
+
+def test_x11_a_session_that_was_killed_before_many_others_began_is_removed(home):
+    root = home / ".ouro" / "sessions"
+    store = YamlFileMemoryStore()
+    wait(store.create_session(header(1)))
+    wait(store.close_session(header(1).id))
+    (killed,) = root.glob("2*")
+    (root / "2026-11-21_20000000").mkdir()
+    os.utime(root / "2026-11-21_20000000", (0, 0))
+    for number in range(100):
+        (root / f"2026-11-21_9{number:07}").mkdir()
+        (root / f"2026-11-21_9{number:07}" / "session.yaml").write_bytes(b"#" * 5_000)
+
+    wait(YamlFileMemoryStore().create_session(header(5)))
+
+    assert [killed.exists(), (root / "2026-11-21_20000000").exists()] == [False, False]

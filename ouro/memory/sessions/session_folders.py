@@ -39,12 +39,12 @@ _OUTPUT_NAME = late_pattern(rf"{OUTPUTS}/([0-9a-f]{{32}}\.[a-z0-9]{{1,8}})")
 _MAX_OUTPUT = 64 << 20
 """Bytes of one output that are read back."""
 _UNFINISHED = ".unfinished-"
-_MAX_HEADER = 4 << 10
+_MAX_HEADER = 1 << 10
 """Bytes of a session file that may be a header alone."""
 _MAKING = 60.0
 """Seconds in which a session that is made gets its file, at most."""
-_SWEPT = 50
-"""The newest sessions that are swept: older ones were by earlier starts."""
+_SWEPT, _SWEPT_OF_TEMPORARY = 1_000, 50
+"""The newest sessions that are swept: older ones were by earlier starts. A thousand may be begun in one day."""
 _ID = late_pattern(r"[0-9A-Za-z-]{1,64}")
 
 
@@ -117,9 +117,11 @@ class SessionFolders:
     def sweep(self) -> None:
         """Remove what killed processes have left: temporary files, unfinished folders, sessions without any message."""
         sweep_temporary(self.root)
-        for name in sorted(folder_names(self.root), reverse=True)[:_SWEPT]:
+        newest = sorted(folder_names(self.root), reverse=True)[:_SWEPT]
+        for name in newest[:_SWEPT_OF_TEMPORARY]:
             for folder in (self.root / name, self.root / name / OUTPUTS):
                 sweep_temporary(folder)
+        for name in newest:
             with suppress(OSError, SessionError):
                 self._remove_empty(self.root / name)
         for place, start in ((self.root, _UNFINISHED), (self.trash, ".removed-")):
@@ -130,9 +132,10 @@ class SessionFolders:
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a session that has a header and nothing else. Raises SessionInUse if it is open: it gets a message."""
+        with suppress(FileNotFoundError):
+            if os.stat(f"{folder}/{FILE_NAME}").st_size > _MAX_HEADER:  # noqa: PTH116 (1,000 of them)
+                return
         names = {path.name for path in folder.iterdir()}
-        if FILE_NAME in names and (folder / FILE_NAME).stat().st_size > _MAX_HEADER:
-            return
         if not names <= {FILE_NAME, LOCK_NAME} or (
             FILE_NAME not in names and time.time() - folder.stat().st_mtime < _MAKING  # it may just be made
         ):
