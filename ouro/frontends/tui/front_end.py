@@ -85,7 +85,7 @@ class ScreenFrontEnd:
             self._save_theme(name)
 
     def show(self, markdown: str) -> None:
-        self._conversation.transcript.add_to_read(AnswerBlock(markdown))
+        self._conversation.transcript.add(AnswerBlock(markdown), from_start=True)
 
     def say(self, text: str, level: Level = "info") -> None:
         self._conversation.transcript.add(NoticeBlock(text, level))

@@ -71,15 +71,14 @@ class TranscriptView(LineScroll):
         self._match: tuple[TranscriptBlock, int] | None = None
         """The block and its line that the search has found last."""
 
-    def add(self, block: TranscriptBlock) -> None:
+    def add(self, block: TranscriptBlock, *, from_start: bool = False) -> None:
+        """Add a block; with `from_start` one that is longer than the screen is shown from its beginning."""
         self._blocks.add(block)
         self._frames.add(block)
-
-    def add_to_read(self, block: TranscriptBlock) -> None:
-        """Add a block that is complete; one that is longer than the screen is shown from its beginning."""
-        self.add(block)
+        if not from_start or not self.following:
+            return
         self._frames.draw()
-        if self.following and self._blocks.total - self._blocks.top(block) - block.gap > self.size.height:
+        if self._blocks.total - self._blocks.top(block) - block.gap > self.size.height:
             self._go_to(block, int(block.gap))
             self._seen = (block, 0)
 
