@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -22,17 +21,13 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
 from ouro import __version__
+from ouro.mcp.contents import MAX_TEXT, block_text, call_result, contents
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
 from ouro.mcp.stdio import ServerEnded, stdio_transport
 from ouro.utils.worker import Line
 
 MAX_PAGES = 100
 MAX_TOOLS = 2_000
-MAX_TEXT = 4 * 1024 * 1024
-"""Characters of one result."""
-MAX_IMAGES = 10
-MAX_IMAGE = 8 * 1024 * 1024
-"""Bytes of one image, in base64."""
 MAX_EVENTS = 1_000
 """Events that wait; log lines and progress beyond are dropped."""
 LIST_PAUSE = 0.3
@@ -68,7 +63,6 @@ class Connection:
 
     def __init__(self, request: Line) -> None:
         self._request = request
-        self._name: str = request["name"]
         self._events: asyncio.Queue[Line | None] = asyncio.Queue()
         self._changed = asyncio.Event()
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -77,7 +71,7 @@ class Connection:
         self._left_out: dict[str, None] = {}
         """What of its lists is not valid, as lines."""
         self._is_refused = False
-        """The server has answered 401."""
+        """The server has answered 401, or wants a login with more rights."""
         self._requests = 0
         self._is_doubtful = False
         """A request was cancelled before it was answered, so the server may hang."""
@@ -90,8 +84,7 @@ class Connection:
                 yield event
             await task  # raises why it ended
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _ended(task)
 
     @property
     def client(self) -> Client:
@@ -132,21 +125,16 @@ class Connection:
         try:
             while (event := await events.get()) is not None:
                 yield event
-            yield {"result": _result(await task)}
-        except MCPError:
-            if self._ended.done():
-                raise ServerEnded(self._ended.result()) from None
-            raise
+            yield {"result": call_result(await task)}
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _ended(task)
 
     async def read(self, uri: str) -> Line:
-        return _contents((await self._answer_to(lambda: self.client.read_resource(uri))).contents)
+        return contents((await self._answer_to(lambda: self.client.read_resource(uri))).contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
         result = await self._answer_to(lambda: self.client.get_prompt(name, arguments))
-        texts = [_block_text(message.content) for message in result.messages]
+        texts = [block_text(message.content) for message in result.messages]
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
     async def _answer_to(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
@@ -154,7 +142,8 @@ class Connection:
 
         Raises:
             LookupError: the server has ended, and can be started again.
-            ServerEnded: it does not answer, and is not ours to end.
+            ServerEnded: it ended meanwhile, or does not answer and is not ours to end.
+            LoginNeeded: it wants a login, or one with more rights.
             MCPError: it answered with an error.
         """
         if self._ended.done():
@@ -168,10 +157,15 @@ class Connection:
         except asyncio.CancelledError:
             self._is_doubtful = True
             raise
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                self._end("the connection was closed")
+            if self._ended.done():
+                raise self._end_error() from None
+            raise
         finally:
             self._requests -= 1
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _ended(task)
 
     async def _probe(self) -> None:
         try:
@@ -194,10 +188,8 @@ class Connection:
                 self._client = client
                 await self._serve(client)
         except Exception:
-            if self._is_refused:
-                raise LoginNeeded(f"Run `ouro mcp login {self._name}`.") from None
-            if self._ended.done():
-                raise ServerEnded(self._ended.result()) from None
+            if self._is_refused or self._ended.done():
+                raise self._end_error() from None
             raise
         finally:
             self._client = None
@@ -218,8 +210,7 @@ class Connection:
                 self._changed.clear()
                 self._emit({"ready": await self._listing(client)})
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            await _ended(listening)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
@@ -249,7 +240,7 @@ class Connection:
         if command := request["command"]:
             yield stdio_transport(command, request["environment"], request["cwd"], self._emit, self._end)
             return
-        provider = await login_provider(request, self._emit)
+        provider = await login_provider(request, self._emit, self._on_refused)
         if request["transport"] == "sse":
             yield sse_client(
                 request["url"],
@@ -353,7 +344,7 @@ class Connection:
         asked = {
             "system": params.system_prompt or "",
             "messages": [
-                {"role": item.role, "text": "\n\n".join(map(_block_text, item.content_as_list))}
+                {"role": item.role, "text": "\n\n".join(map(block_text, item.content_as_list))}
                 for item in params.messages
             ],
             "max_tokens": params.max_tokens,
@@ -376,6 +367,12 @@ class Connection:
     def _end(self, reason: str) -> None:
         if not self._ended.done():
             self._ended.set_result(f"The server stopped: {reason}.")
+
+    def _end_error(self) -> Exception:
+        if self._is_refused:
+            name = self._request["name"]
+            return LoginNeeded(f"Run `ouro mcp login {name}`, and `/mcp on {name}` in open sessions.")
+        return ServerEnded(self._ended.result())
 
     def _log(self, text: str) -> None:
         self._emit({"log": text[:500]})
@@ -413,6 +410,11 @@ class _ValidLists:
         return item
 
 
+async def _ended(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def _pages(list_page: Any, field: str) -> list[Any]:
     """All items of a paged list, up to a limit."""
     items: list[Any] = []
@@ -445,53 +447,3 @@ def _tool(tool: types.Tool) -> Line:
         "destructive": bool(hints and hints.destructive_hint),
         "problem": problem,
     }
-
-
-def _result(result: types.CallToolResult) -> Line:
-    found = _contents(result.content)
-    if not found["text"] and result.structured_content is not None:
-        import json
-
-        found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
-    return {**found, "failed": result.is_error}
-
-
-def _contents(blocks: Sequence[Any]) -> Line:
-    """The text and images of content blocks or resource contents, cut to the limits."""
-    texts: list[str] = []
-    images: list[Line] = []
-    size = 0
-    for block in blocks:
-        data, media_type = _data_of(block)
-        if data and media_type.startswith("image/") and len(images) < MAX_IMAGES and len(data) <= MAX_IMAGE:
-            images.append({"media_type": media_type, "data": data})
-            continue
-        text = _block_text(block)
-        texts.append(text[: MAX_TEXT - size])
-        size += len(text)
-        if size > MAX_TEXT:
-            texts.append(f"[the rest of the result, more than {MAX_TEXT:,} characters, was dropped]")
-            break
-    return {"text": "\n\n".join(texts), "images": images}
-
-
-def _data_of(block: Any) -> tuple[str | None, str]:
-    data = getattr(block, "data", None) or getattr(block, "blob", None)
-    return data, getattr(block, "mime_type", None) or ""
-
-
-def _block_text(block: Any) -> str:
-    """A content block as text; what is not text is named with its type and size."""
-    if (resource := getattr(block, "resource", None)) is not None:
-        return f"{resource.uri}:\n{_block_text(resource)}"
-    if (text := getattr(block, "text", None)) is not None:
-        return str(text)
-    data, kind = _data_of(block)
-    if data is not None:
-        if kind.startswith("text/") or kind == "application/json":
-            with suppress(ValueError):
-                return base64.b64decode(data).decode("utf-8", "replace")
-        return f"[{kind or 'data'}, {len(data) * 3 // 4:,} bytes, is not shown]"
-    if (uri := getattr(block, "uri", None)) is not None:
-        return f"{getattr(block, 'name', '')} <{uri}>".strip()
-    return f"[{type(block).__name__} is not supported]"

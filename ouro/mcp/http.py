@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
+from pydantic import AnyUrl, BaseModel
 
 from ouro.mcp.tokens import Tokens
 from ouro.utils.worker import Line
@@ -63,23 +63,32 @@ class _Limited(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-async def login_provider(request: Line, emit: Callable[[Line], None]) -> OAuthClientProvider | None:
+async def login_provider(
+    request: Line, emit: Callable[[Line], None], on_refused: Callable[[], None]
+) -> OAuthClientProvider | None:
     """What signs requests in: with stored tokens, or with a login in the browser where `login` is set.
 
     None where neither is given, so that no client is registered without the user.
     """
     url = request["url"]
     client = request["client"]
-    storage = _Storage(Tokens(url), client["id"], client["secret"])
     is_interactive = request.get("login", False)
+    tokens = Tokens(url)
+    wanted: str = (await asyncio.to_thread(tokens.load)).get("scope", "") if is_interactive else ""
+    hidden = {"client"} if is_interactive else set()  # its redirect has another port
+    if wanted:
+        hidden.add("tokens")
+    storage = _Storage(tokens, client["id"], client["secret"], hidden)
     if not is_interactive and await storage.get_tokens() is None:
         return None
-    redirect = _Redirect(emit)
+    redirect = _Redirect(emit, wanted)
     if is_interactive:
         await redirect.start()
 
-    async def refuse(_url: str) -> None:
-        raise LoginNeeded("The login has expired.")
+    async def refuse(url: str) -> None:
+        await asyncio.to_thread(tokens.save, "scope", parse_qs(urlsplit(url).query).get("scope", [""])[0])
+        on_refused()
+        raise LoginNeeded("The login has expired, or lacks rights.")
 
     return OAuthClientProvider(
         url,
@@ -96,8 +105,9 @@ async def login_provider(request: Line, emit: Callable[[Line], None]) -> OAuthCl
 class _Redirect:
     """Waits on loopback for the browser to come back with the code. The SDK checks `state`."""
 
-    def __init__(self, emit: Callable[[Line], None]) -> None:
+    def __init__(self, emit: Callable[[Line], None], scope: str) -> None:
         self._emit = emit
+        self._scope = scope
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
         self.uri = "http://127.0.0.1/callback"
@@ -107,7 +117,13 @@ class _Redirect:
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     async def show(self, url: str) -> None:
-        self._emit({"login": url})
+        """Send the user to `url`, asking also for the rights that a call has lacked."""
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        scopes = dict.fromkeys([*query.get("scope", "").split(), *self._scope.split()])
+        if scopes:
+            query["scope"] = " ".join(scopes)
+        self._emit({"login": parts._replace(query=urlencode(query)).geturl()})
 
     async def wait(self) -> AuthorizationCodeResult:
         try:
@@ -141,19 +157,25 @@ class _Redirect:
 
 
 class _Storage:
-    """The `TokenStorage` of the SDK, and a client that was registered by hand."""
+    """The `TokenStorage` of the SDK, and a client that was registered by hand.
 
-    def __init__(self, tokens: Tokens, client_id: str, client_secret: str) -> None:
+    Args:
+        hidden: what is stored and does not do, `tokens` or `client`, until it is replaced.
+    """
+
+    def __init__(self, tokens: Tokens, client_id: str, client_secret: str, hidden: set[str]) -> None:
         self._tokens = tokens
+        self._hidden = hidden
         self._client_id = client_id
         self._client_secret = client_secret
 
     async def get_tokens(self) -> OAuthToken | None:
-        found = (await asyncio.to_thread(self._tokens.load)).get("tokens")
+        found = await self._load("tokens")
         return OAuthToken.model_validate(found) if found else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        await asyncio.to_thread(self._tokens.save, "tokens", tokens.model_dump(mode="json", exclude_none=True))
+        await self._save("tokens", tokens)
+        await asyncio.to_thread(self._tokens.save, "scope", "")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         if self._client_id:
@@ -162,8 +184,15 @@ class _Storage:
             return OAuthClientInformationFull(
                 client_id=self._client_id, client_secret=secret, token_endpoint_auth_method=method
             )
-        found = (await asyncio.to_thread(self._tokens.load)).get("client")
+        found = await self._load("client")
         return OAuthClientInformationFull.model_validate(found) if found else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        await asyncio.to_thread(self._tokens.save, "client", client_info.model_dump(mode="json", exclude_none=True))
+        await self._save("client", client_info)
+
+    async def _load(self, name: str) -> Any:
+        return None if name in self._hidden else (await asyncio.to_thread(self._tokens.load)).get(name)
+
+    async def _save(self, name: str, value: BaseModel) -> None:
+        await asyncio.to_thread(self._tokens.save, name, value.model_dump(mode="json", exclude_none=True))
+        self._hidden.discard(name)

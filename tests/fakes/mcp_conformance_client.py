@@ -1,6 +1,6 @@
 """ouro's MCP client as the conformance suite starts it: connect to the given address, log in if asked, call all tools.
 
-npx @modelcontextprotocol/conformance client --suite core --command "python tests/fakes/mcp_conformance_client.py"
+`python -m tests.mcp_conformance` runs the suite.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ os.environ |= {"OURO_HOME": str(HOME / ".ouro"), "PYTHON_KEYRING_BACKEND": "keyr
 
 from ouro.errors import OuroError  # noqa: E402 (after the environment)
 from ouro.mcp import Approvals, Host, McpServers, Registry, elicitation  # noqa: E402
+from ouro.mcp.servers import LoginRequired  # noqa: E402
 from ouro.settings import McpServerSettings  # noqa: E402
 
 ARGUMENTS = {"a": 5, "b": 3}
@@ -49,10 +50,17 @@ async def main(url: str) -> int:
         if one.state == "login":
             await servers.login(one, browse)
         one = await servers.ready("one")
+        given = {call["name"]: call["arguments"] for call in client.get("toolCalls", ())}
         for tool in one.tools:
             properties = tool.schema.get("properties", {})
-            arguments = {name: value for name, value in ARGUMENTS.items() if name in properties}
-            print(await servers.call(one, tool.name, arguments, print))
+            known = {**ARGUMENTS, "schema": one.tools[0].schema}
+            arguments = given.get(tool.name, {name: known[name] for name in properties.keys() & known.keys()})
+            try:
+                print(await servers.call(one, tool.name, arguments, print))
+            except LoginRequired as error:
+                print(error)
+                await servers.login(one, browse)
+                print(await servers.call(one, tool.name, arguments, print))
     except OuroError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -33,7 +33,8 @@ class Logins:
         if self.refused:
             return construct_redirect_uri(str(params.redirect_uri), error="access_denied", state=params.state)
         code = AuthorizationCode(
-            code=secrets.token_urlsafe(16), client_id=client.client_id, scopes=[], expires_at=time.time() + 60,
+            code=secrets.token_urlsafe(16), client_id=client.client_id, scopes=params.scopes or [],
+            expires_at=time.time() + 60,
             code_challenge=params.code_challenge, redirect_uri=params.redirect_uri, resource=params.resource,
             redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
         )  # fmt: skip
@@ -46,18 +47,24 @@ class Logins:
     async def exchange_authorization_code(self, client, authorization_code):
         del self.codes[authorization_code.code]
         token = secrets.token_urlsafe(16)
-        self.tokens[token] = AccessToken(token=token, client_id=client.client_id, scopes=[], expires_at=None)
+        self.tokens[token] = AccessToken(
+            token=token, client_id=client.client_id, scopes=authorization_code.scopes, expires_at=None
+        )
         return OAuthToken(access_token=token, token_type="Bearer", expires_in=3600)
 
     async def load_refresh_token(self, client, refresh_token) -> RefreshToken | None:
         return None
+
+    def allow(self, headers: dict[bytes, bytes], scope: str) -> bool:
+        token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
+        return token in self.tokens and scope in self.tokens[token].scopes
 
     async def load_access_token(self, token):
         return self.tokens.get(token)
 
 
 class HttpServer:
-    """Serves until `close`. `kind` is `http` or `sse`."""
+    """Serves until `close`. `kind` is `http` or `sse`. With logins, the tool `count` needs the scope `count`."""
 
     def __init__(self, kind: str = "http", logins: Logins | None = None) -> None:
         with socket.socket() as free:
@@ -73,8 +80,14 @@ class HttpServer:
         inner = server.sse_app() if kind == "sse" else server.streamable_http_app()
 
         async def app(scope, receive, send):
+            headers = dict(scope.get("headers", ()))
             if scope["type"] == "http":
-                self.headers.append(dict(scope["headers"]))
+                self.headers.append(headers)
+            if headers.get(b"mcp-name") == b"count" and logins and not logins.allow(headers, "count"):
+                why = b'Bearer error="insufficient_scope", scope="count"'
+                await send({"type": "http.response.start", "status": 403, "headers": [(b"www-authenticate", why)]})
+                await send({"type": "http.response.body"})
+                return
             await inner(scope, receive, send)
 
         config = uvicorn.Config(
@@ -96,7 +109,7 @@ class HttpServer:
             return {}
         settings = AuthSettings(
             issuer_url=self.origin, resource_server_url=self.url, validate_token_resource=False,
-            client_registration_options=ClientRegistrationOptions(enabled=True),
+            client_registration_options=ClientRegistrationOptions(enabled=True, default_scopes=["count"]),
         )  # fmt: skip
         return {"auth": settings, "auth_server_provider": logins}
 

@@ -124,6 +124,20 @@ async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Be
     assert token not in "".join(path.read_text() for path in Path(bench.folder).rglob("*.json"))
 
 
+async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(bench: Bench, served):
+    servers = bench.open(remote=at(served(logins=Logins())))
+    remote = servers.servers["remote"]
+    with pytest.raises(ToolError):
+        await servers.ready("remote")
+    addresses: list[str] = []
+    await servers.login(remote, lambda url: browse(addresses, url))
+    with pytest.raises(LoginRequired, match="Run `ouro mcp login remote`, and `/mcp on remote` in open sessions"):
+        await servers.call(remote, "count", {"to": 3}, lambda _: None)
+    await servers.login(remote, lambda url: browse(addresses, url))
+    assert (await servers.call(remote, "count", {"to": 3}, lambda _: None)).text == "counted"
+    assert ["scope=count" in address for address in addresses] == [False, True]
+
+
 async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, served, monkeypatch, tmp_path):
     """The backend is one of the system's, as the worker and ouro find it."""
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "fakes.file_keyring.FileKeyring")
