@@ -23,7 +23,15 @@ def main() -> int:
         programs = Path(folder, "node_modules", ".bin")
         client = f"{sys.executable} {TESTS / 'fakes' / 'mcp_conformance_client.py'}"
         expected = str(TESTS / "mcp" / "conformance.yaml")
-        suite = [str(programs / "node"), str(programs / "conformance"), "client", "--suite", "all"]
+        suite = [
+            str(programs / "node"),
+            str(programs / "conformance"),
+            "client",
+            "--suite",
+            "all",
+            "--timeout",
+            "120000",
+        ]
         return subprocess.run([*suite, "--command", client, "--expected-failures", expected], cwd=folder).returncode
 
 

@@ -41,7 +41,7 @@ async def main(url: str) -> int:
     host = Host(HOME, dict(os.environ), (), lambda text, _level: print(text), on_question)
     client = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     known = {name: client[name] for name in ("client_id", "client_secret") if name in client}
-    settings = McpServerSettings(url=url, timeout_seconds=20, **known)
+    settings = McpServerSettings(url=url, timeout_seconds=60, **known)
     servers = McpServers(Registry({"one": settings}), Approvals(), host)
     one = servers.servers["one"]
     try:
