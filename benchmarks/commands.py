@@ -1,4 +1,4 @@
-"""Commands with few and many notes, and grep over many files: milliseconds by the clock and of CPU, with children.
+"""Commands with many notes, grep and checkpoints with many files: milliseconds by the clock and of CPU, with children.
 
     python -m benchmarks.commands --notes 0,1000,10000,50000 --files 50000 --runs 5
 
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.programs import ouro
-from ouro.safety import Workspace
+from ouro.safety import Checkpoints, Workspace
 from ouro.tools.grep import Grep, GrepArgs
 
 COMMANDS = ("sessions list", "doctor", "memory list", "memory stats", "memory search port 4711")
@@ -39,6 +39,7 @@ def main() -> None:
     for count in map(int, args.notes.split(",")):
         commands(folder / str(count), count, args.runs)
     searches(folder / "files", args.files, args.runs)
+    checkpoints(folder / "files", args.files, args.runs)
     shutil.rmtree(folder)
     print("\nLoad average at the end:", *(f"{average:.1f}" for average in os.getloadavg()))
 
@@ -83,6 +84,19 @@ def searches(root: Path, count: int, runs: int) -> None:
         for arguments in (GrepArgs("needle"), GrepArgs("needle", glob="*.py"), GrepArgs("gamma")):
             name = f"grep {arguments.pattern} {arguments.glob}" + " without ripgrep" * (ripgrep == "none")
             tell(name, lambda tool=tool, arguments=arguments: asyncio.run(tool.run(arguments, None)), runs)
+
+
+def checkpoints(root: Path, count: int, runs: int) -> None:
+    """The first checkpoint of the files that `searches` wrote, and one after ten of them changed."""
+    kept, numbers = Checkpoints(root, root.parent / "checkpoints", "session"), iter(range(1, 10_000))
+
+    def change_and_take() -> None:
+        for number in range(10):
+            (root / "d0" / f"new{number}.py").write_text(f"{next(numbers)}\n")
+        kept.take(next(numbers), "after")
+
+    tell(f"checkpoint, {count:,} files, the first", lambda: kept.take(0, "before"), 1)
+    tell(f"checkpoint, {count:,} files, 10 changed", change_and_take, runs)
 
 
 def tell(name: str, do: Callable[[], object], runs: int) -> None:

@@ -38,6 +38,7 @@ async def test_l3_each_wrong_call_is_answered_and_the_turn_goes_on(repository):
     assert seen[-1] == TurnFinished("answered")
     replies = model.requests[-1].messages[-1].parts_of(ToolReply)
     assert len(replies) == len(wrong)
+    assert "not a JSON object, so nothing was run" in replies[1].text
     assert [reply.text for reply in replies if "inside ouro" in reply.text] == []
 
 
