@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 import msgspec
 
 from ouro.errors import OuroError, UsageError
+from ouro.events import Said
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
 from ouro.session.turn import SessionTasks
-from ouro.utils.log import log
 from ouro.utils.text import plural
 
 FIRST_TIMEOUT = 20.0
@@ -135,10 +135,10 @@ class FileUndo(msgspec.Struct, eq=False):
             self._is_off = True
             self._warn(f"Changes of files cannot be undone in this session: {error}")
             return False
-        if skipped := sorted(self.checkpoints.skipped - self._said):
+        if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._said)):
             self._said.update(skipped)
-            more = f" and {len(skipped) - _NAMED} more" if len(skipped) > _NAMED else ""
-            log.info("not in checkpoints: %s%s", ", ".join(skipped[:_NAMED]), more)
+            what = "too large, not readable or a repository of its own"
+            self.tasks.emit(Said(f"`/undo` does not restore {_listed(skipped)}: {what}."))
         return True
 
     def _clean(self) -> None:

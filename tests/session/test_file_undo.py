@@ -124,9 +124,14 @@ async def test_it_can_be_off(repository, home, options):
     await session.close()
 
 
-async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(repository, monkeypatch):
-    monkeypatch.setattr("ouro.safety.checkpoints.MAX_FILES", 0)
-    session = await opened(repository, write("a.py", "1\n"), "Done.", write("b.py", "1\n"), "Done.")
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("MAX_FILES", "cannot be undone in this session"), ("MAX_FILE_BYTES", "`/undo` does not restore a.py, api.py: too large")],
+)
+async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(repository, monkeypatch, limit, told):
+    monkeypatch.setattr(f"ouro.safety.checkpoints.{limit}", 0)
+    (repository / "b.py").touch()
+    session = await opened(repository, write("a.py", "1\n"), "Done.", READ, write("b.py", ""), "Done.")
     await say(session, "write a.py")
     await say(session, "write b.py")
     assert (repository / "b.py").exists()
@@ -139,7 +144,7 @@ async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(reposit
     listening = asyncio.create_task(listen())
     await session.close()
     await listening
-    assert sum("cannot be undone in this session" in text for text in heard) == 1
+    assert sum(told in text for text in heard) == 1
 
 
 async def test_the_diff_since_a_message_names_hunks_and_one_can_be_undone(repository):
