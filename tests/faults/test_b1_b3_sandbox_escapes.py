@@ -255,6 +255,15 @@ def test_b1_an_escape_has_no_effect_on_the_host(host, sandbox, attack):
     assert attack.happened(host, output) == (sandbox.tier in attack.open_to), output
 
 
+def test_b1_the_tiers_stop_as_many_as_they_promise():
+    """Of at least 38 escapes all but one with bubblewrap, and 26 with Landlock."""
+    stopped = {tier: sum(tier not in attack.open_to for attack in ATTACKS) for tier in ("bubblewrap", "landlock")}
+    assert len(ATTACKS) >= 38
+    assert stopped["bubblewrap"] >= 37
+    assert stopped["landlock"] >= 26
+    assert len(MUST_WORK) >= 8
+
+
 NEED_MORE_THAN_A_USER = {"mount", "chroot", "a device", "packets", "attributes", "virtual machine socket"}
 
 
