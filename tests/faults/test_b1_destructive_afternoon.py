@@ -44,6 +44,7 @@ install -m 777 /bin/true src/app.py
 touch -d 1980-01-01 src/app.py && rm src/app.py
 for f in *; do rm -rf "$f"; done
 ls -A | grep -v .git | xargs rm -rf
+printf 'more' >> image.png && mv image.png src/app.py
 """.splitlines()
 OUTSIDE = """\
 rm -rf {home}
