@@ -126,7 +126,10 @@ async def test_it_can_be_off(repository, home, options):
 
 @pytest.mark.parametrize(
     ("limit", "told"),
-    [("MAX_FILES", "cannot be undone in this session"), ("MAX_FILE_BYTES", "`/undo` does not restore a.py, api.py: too large")],
+    [
+        ("MAX_FILES", "cannot be undone in this session"),
+        ("MAX_FILE_BYTES", "`/undo` does not restore a.py, api.py: too large"),
+    ],
 )
 async def test_where_it_cannot_be_kept_it_is_said_once_and_the_turn_runs(repository, monkeypatch, limit, told):
     monkeypatch.setattr(f"ouro.safety.checkpoints.{limit}", 0)
