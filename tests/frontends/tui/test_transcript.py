@@ -72,6 +72,21 @@ async def test_what_is_put_before_the_first_line_moves_nothing_that_is_looked_at
     assert len(reached) == 3
 
 
+async def test_a_page_up_draws_the_page_above_behind_what_is_shown():
+    app = TranscriptApp(*(Prompted(f"question {n}") for n in range(40)))
+    async with app.run_test(size=SIZE) as pilot:
+        blocks = app.transcript.blocks
+        assert [bool(block.last_lines) for block in blocks[:35]] == [False] * 35
+        app.transcript.action_page_up()
+        await until(pilot, lambda: sum(bool(block.last_lines) for block in blocks) >= 14)
+        shown = app.lines()
+        await pilot.pause()
+        assert app.lines() == shown
+        drawn = [bool(block.last_lines) for block in blocks]
+        app.transcript.action_page_up()
+        assert [bool(block.last_lines) for block in blocks] == drawn  # nothing had to be drawn for this page
+
+
 async def test_the_end_key_and_a_click_on_the_hint_follow_again():
     app = TranscriptApp(TextDelta(numbered(20)))
     async with app.run_test(size=SIZE) as pilot:

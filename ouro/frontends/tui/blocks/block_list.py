@@ -147,6 +147,13 @@ class BlockList:
             place += 1
         return grown
 
+    def draw_ahead(self, top: int, height: int) -> None:
+        """Draw the page above the line `top`, which is likely to be shown next; nothing is measured or moves."""
+        place = self._heights.find(max(0, top - height))
+        while place < len(self.blocks) and self._heights.top(place) < top:
+            self._lines(self.blocks[place])
+            place += 1
+
     def settle_end(self, height: int) -> None:
         place = len(self.blocks)
         while place and height > 0:

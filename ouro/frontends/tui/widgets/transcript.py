@@ -239,6 +239,8 @@ class TranscriptView(LineScroll):
         if not self._is_arranging:
             self.following = round(new_value) >= self.max_scroll_y
             self._arrange()
+            if new_value < old_value:
+                self.call_after_refresh(self._blocks.draw_ahead, self.scroll_offset.y, self.size.height)
             if round(new_value) == 0:
                 self.post_message(self.TopReached())
 
