@@ -75,8 +75,10 @@ def _handler(server: AnsweringServer) -> type[BaseHTTPRequestHandler]:
             self._end(json.dumps({"object": "list", "data": [{"id": "bench", "object": "model"}]}))
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
-            asked = Asked(time.monotonic(), {} if server.asked else body)
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            came = time.monotonic()  # reading 5,000 messages as JSON takes the server 10 ms
+            body = json.loads(sent or b"{}")
+            asked = Asked(came, {} if server.asked else body)
             path = self.path.partition("/v1/")[2].partition("?")[0]
             wire = {"chat/completions": _chat, "responses": _responses, "messages": _messages}.get(path)
             if wire is None:

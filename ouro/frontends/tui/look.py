@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ouro.settings import STATUS_ITEMS, section
 
 if TYPE_CHECKING:
     from textual.theme import Theme
 
-STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox")
-"""The items of the status line, in order."""
 OPENING = "opening the session …"
 """The status line before there is a session."""
 AGAIN_QUITS = "Ctrl+C again quits"
@@ -28,7 +28,7 @@ BOX_FROM_HEIGHT = 8
 """Lower terminals have no frame around the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class ThemeColors:
     """The colours of a theme, `#rrggbb`."""
 
@@ -96,7 +96,7 @@ THEMES: Mapping[str, ThemeColors] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@section
 class Look:
     theme: str = "dark"
     version: str = ""

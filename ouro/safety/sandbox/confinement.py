@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,9 +19,11 @@ from ouro.safety.rules import Limits
 from ouro.safety.sandbox import relay
 from ouro.safety.sandbox.choose import ChosenSandbox, choose_sandbox
 from ouro.safety.sandbox.policy import EMPTY_INSIDE, NoSandbox, SandboxPolicy, Tier, existing
-from ouro.safety.sandbox.proxy import NetworkProxy
 from ouro.settings import SandboxSettings
 from ouro.utils.runtime import ensure_private_dir
+
+if TYPE_CHECKING:
+    from ouro.safety.sandbox.proxy import NetworkProxy
 
 _ACTING_IN_GIT = (".git/config", ".git/hooks", ".git/info", ".git/modules", ".git/config.worktree", ".git/commondir")
 _PROTECTED = (".ouro", ".vscode", ".idea", ".husky", ".mcp.json", ".gitmodules", ".envrc")
@@ -123,6 +126,8 @@ class Confinement:
         argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
         if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
             if self._proxy is None:
+                from ouro.safety.sandbox.proxy import NetworkProxy  # only for named hosts
+
                 self._proxy = NetworkProxy(self.settings.hosts)
             argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), *argv]
             policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
