@@ -1,66 +1,89 @@
-"""A preference, a decision that is changed and a correction, over five sessions on two machines."""
+"""A preference, a decision that is changed and a correction: five sessions in terminals, on two machines."""
 
-import asyncio
+import json
+import re
 import subprocess
 
 import pytest
+from fakes.model_server import Request
+from fakes.ouro_program import OuroProgram
 
-from benchmarks.memory_in_use.run import PlayedTurn, play_turn, scripted
-from ouro.cli import main
+PREFERENCE = "I prefer answers in one sentence."
+OLD, NEW = "We use Redis for the job queue.", "RabbitMQ replaces Redis for the job queue."
+RULE = "The basket must never be empty."
+_IN_REQUEST = re.compile(r"^ +• (?:loaded · \d+ tokens · )?(.+?)(?: · says .*)? *$", re.MULTILINE)
 
 
-@pytest.fixture(autouse=True)
-def _no_hurry(monkeypatch):
-    """Recall may take its time: on a busy machine its first turn, which imports, does."""
-    for limit in ("LOCAL_TIMEOUT", "INDEX_TIMEOUT", "VECTOR_TIMEOUT"):
-        monkeypatch.setattr(f"ouro.memory.long_term.recall.turn_recall.{limit}", 30.0)
+def small_model(request: Request) -> str:
+    """A small classifier that keeps every sentence; turns are answered with their number of messages."""
+    said = request.messages[-1]["content"]
+    if said.startswith("The sentence: "):
+        return json.dumps({"keep": True, "note": said.removeprefix("The sentence: ")})
+    return '{"relation": "other"}' if said.startswith("Old note: ") else f"Heard {len(request.messages)}."
+
+
+class Machine:
+    """A home and a clone, with a terminal for each session; both memories are synchronized before and after it."""
+
+    def __init__(self, server, root, monkeypatch) -> None:
+        self.home, self.remotes, self.monkeypatch = root / "home", root.parent, monkeypatch
+        monkeypatch.setenv("OURO_HOME", str(self.home))
+        root.mkdir()
+        subprocess.run(["git", "init", "--quiet", root / "shop"], check=True)
+        self.program = OuroProgram(server, root / "shop")
+        settings = "memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n"
+        (self.home / "config.yaml").write_text(settings)
+        models = {"default": "openai/test-1b", "models": {"openai/test-1b": {"api_base": server.openai_url}}}
+        models["models"]["openai/test-1b"] |= {"api_key": "none", "window": 100_000}
+        (self.home / "models.yaml").write_text(json.dumps(models))
+
+    def play(self, text: str, noticed: str = "Heard 2.") -> list[str]:
+        """A session with this message, until that is shown; returns what its receipt says was in the request."""
+        self.monkeypatch.setenv("OURO_HOME", str(self.home))
+        screen = self.program.start("--plain", size=(60, 120))
+        screen.until_shows("›")
+        self._sync(screen)
+        screen.send(f"{text}\r")
+        screen.until_shows("Heard 2.", noticed)
+        screen.send("/memory receipt\r")
+        screen.until(lambda: "\n›" in screen.text().partition("Recalled for the last message")[2])
+        receipt = screen.text().partition("What memory put into the prompt")[2]
+        self._sync(screen)
+        screen.send("\x04")
+        assert screen.end() == 0
+        return _IN_REQUEST.findall(receipt)
+
+    def _sync(self, screen) -> None:
+        for scope in ("user", "repo"):
+            done = screen.text().count(" synchronised")
+            screen.send(f"/memory sync {scope} {self.remotes / scope}.git\r")
+            screen.until(lambda done=done: screen.text().count(" synchronised") > done)
 
 
 @pytest.fixture
-def machines(tmp_path, monkeypatch):
-    """Plays a session on a machine of its own home and clone, with a sync of both memories before and after it."""
-    for name in ("user", "repo"):
-        subprocess.run(["git", "init", "--bare", "--quiet", tmp_path / f"{name}.git"], check=True)
-
-    def sync():
-        for scope in ("user", "repo"):
-            assert main(["memory", "sync", "--scope", scope, "--remote", str(tmp_path / f"{scope}.git")]) == 0
-
-    def play(machine: str, text: str) -> PlayedTurn:
-        home, project = tmp_path / machine / "home", tmp_path / machine / "shop"
-        if not project.exists():
-            home.mkdir(parents=True, mode=0o700)
-            (home / "config.yaml").write_text(
-                "memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n"
-            )
-            subprocess.run(["git", "init", "--quiet", project], check=True)
-        monkeypatch.setenv("OURO_HOME", str(home))
-        monkeypatch.chdir(project)
-        sync()
-        turn = asyncio.run(play_turn(project, scripted(), text))
-        sync()
-        return turn
-
-    return play
+def machines(model_server, tmp_path, monkeypatch):
+    model_server.script(small_model)
+    for scope in ("user", "repo"):
+        subprocess.run(["git", "init", "--bare", "--quiet", tmp_path / f"{scope}.git"], check=True)
+    two = [Machine(model_server, tmp_path / name, monkeypatch) for name in ("one", "two")]
+    yield two
+    for machine in two:
+        machine.program.close()
 
 
-def test_three_facts_live_over_five_sessions_and_two_machines(machines):
-    machines("one", "I prefer answers in one sentence.")
-    machines("one", "We use Redis for the job queue.")
+def test_three_facts_live_over_five_sessions_and_two_machines(machines, model_server):
+    one, two = machines
+    assert one.play(PREFERENCE, f"Remembered (user): {PREFERENCE}") == []
+    assert one.play(OLD, f"Remembered (repo): {OLD}") == [PREFERENCE]
 
-    third = machines("two", "We changed our mind: RabbitMQ replaces Redis for the job queue.")
-    assert [line.lstrip("- ") for line in third.receipt] == [
-        "I prefer answers in one sentence.",
-        "We use Redis for the job queue.",
-    ]
+    changed = two.play(f"We changed our mind: {NEW}", f"Remembered, replaced (repo): {NEW}")
+    assert set(changed) >= {f"preferences.md: + {PREFERENCE}", OLD}
 
-    fourth = machines("one", "No, that is wrong: the basket must never be empty. Which job queue do we use?")
-    assert "RabbitMQ replaces Redis" in fourth.sent
-    assert "We use Redis" not in fourth.sent
+    corrected = one.play(f"No, that is wrong: {RULE} Which job queue do we use?", f"Remembered (repo): {RULE}")
+    assert corrected[0] == PREFERENCE
+    assert (NEW in corrected, OLD in corrected) == (True, False)
 
-    fifth = machines("two", "Which job queue do we use, and may the basket be empty?")
-    assert sorted(line.lstrip("- ") for line in fifth.receipt) == [
-        "I prefer answers in one sentence.",
-        "RabbitMQ replaces Redis for the job queue.",
-        "The basket must never be empty.",
-    ]
+    asked = two.play("Which job queue do we use, and may the basket be empty?")
+    assert asked == [PREFERENCE, f"facts.md: + {RULE}", NEW]
+    sent = next(request for request in reversed(model_server.requests) if request.tools).raw.decode()
+    assert all(text in sent for text in (PREFERENCE, RULE, NEW))
