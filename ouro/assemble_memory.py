@@ -17,24 +17,11 @@ from ouro.memory.backend import MemoryStore
 from ouro.memory.index import Embedder, Lookup, chosen_embedder, is_embedder_chosen
 from ouro.memory.long_term import (
     MARK,
-    CaptureBacklog,
-    CaptureObserver,
     GitMemoryStore,
-    HypothesisModel,
-    LongTermMemoryConsolidator,
-    LongTermMemoryManager,
-    MemoryMaintenance,
-    MemoryPrompt,
     MemoryScopes,
-    NoteFinder,
-    RecallLog,
     ScopeMemory,
     SessionMemory,
-    Summaries,
     TurnMarks,
-    TurnRecall,
-    categories_with,
-    ledger_of,
     make_lookup,
     mark_of,
     repo_store,
@@ -52,10 +39,21 @@ from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, home_secret
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term import Capture, Crystallizer, NoteConsolidator, SessionNotes
+    from ouro.memory.long_term import (
+        Capture,
+        CaptureObserver,
+        Crystallizer,
+        LongTermMemoryManager,
+        MemoryMaintenance,
+        NoteConsolidator,
+        SessionNotes,
+        TurnRecall,
+    )
 
 
 class MemoryBuilder(msgspec.Struct, frozen=True):
+    """Imports each part where it is built: a session without memory loads none of them."""
+
     settings: Settings
     catalog: Catalog
     cwd: Path
@@ -87,6 +85,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
 
     def _manager(self) -> LongTermMemoryManager:
+        from ouro.memory.long_term import LongTermMemoryConsolidator, LongTermMemoryManager, MemoryPrompt
+
         memory, settings = self.memory, self.settings.memory
         threshold = settings.consolidation_threshold
         return LongTermMemoryManager(
@@ -102,6 +102,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _recall(self) -> TurnRecall | None:
         if self.lookup is None or not self.scopes.opened:
             return None
+        from ouro.memory.long_term import HypothesisModel, NoteFinder, RecallLog, TurnRecall, ledger_of
+
         settings = self.settings.memory
         recall_log = RecallLog(get_recall_log_path())
         finder = NoteFinder(self.lookup, self.scopes.opened, self._root, self._mark, settings, recall_log)
@@ -120,6 +122,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         memory, settings = self.memory, self.settings.memory
         if self.lookup is None or not self.scopes.opened or not settings.capture:
             return None
+        from ouro.memory.long_term import CaptureBacklog, CaptureObserver
+
         return CaptureObserver(
             memory,
             manager,
@@ -131,7 +135,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _capture_services(self, manager: LongTermMemoryManager, ask: AskModel) -> tuple[SessionNotes, Capture]:
-        from ouro.memory.long_term import Capture, SessionNotes, SmallClassifier
+        from ouro.memory.long_term import Capture, SessionNotes, SmallClassifier, categories_with
 
         assert self.lookup is not None
         settings = self.settings.memory
@@ -143,6 +147,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _maintenance(
         self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
     ) -> MemoryMaintenance:
+        from ouro.memory.long_term import MemoryMaintenance, Summaries
+
         memory = self.memory
 
         def asks(role: Role, purpose: str) -> AskModel:
@@ -172,7 +178,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _note_workers(
         self, manager: LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
     ) -> tuple[NoteConsolidator, Crystallizer]:
-        from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator
+        from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator, categories_with
 
         classify = asks("classify", "crystallization")
 

@@ -41,6 +41,13 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
     assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich", "sqlite3", "numpy"})
 
 
+def test_a_session_without_memory_loads_neither_capture_nor_recall():
+    """They are imported where they are built: see `MemoryBuilder`."""
+    modules = modules_of("import ouro.assemble, ouro.frontends.headless.headless")
+    rooms = ("manager", "consolidator", "capture.observer", "recall.turn_recall", "maintenance.background")
+    assert modules.isdisjoint(f"ouro.memory.long_term.{room}" for room in rooms)
+
+
 def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
     statement = (
         "import pathlib, ouro.cli; ouro.cli._parser().parse_args([]); ouro.cli.look_in(pathlib.Path())\n"

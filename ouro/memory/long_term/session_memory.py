@@ -8,24 +8,26 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, NotesRecalled
-from ouro.memory.index import Lookup
-from ouro.memory.long_term.capture.observer import CaptureObserver
-from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, TURN, UNDOES, Commit, TurnRef
-from ouro.memory.long_term.maintenance.background import MemoryMaintenance
-from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.recall.turn_recall import TurnRecall
-from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry, is_turn
 from ouro.utils.log import log
 from ouro.utils.text import local_time, plural
+
+if TYPE_CHECKING:
+    from ouro.memory.index import Lookup
+    from ouro.memory.long_term.capture.observer import CaptureObserver
+    from ouro.memory.long_term.editor import MemoryEditor
+    from ouro.memory.long_term.maintenance.background import MemoryMaintenance
+    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.long_term.recall.turn_recall import TurnRecall
+    from ouro.memory.long_term.scope import ScopeMemory
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
@@ -188,6 +190,8 @@ class SessionMemory:
         Args:
             quiet: the caller shows what changed; no event is emitted.
         """
+        from ouro.memory.long_term.editor import MemoryEditor
+
         lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
 
