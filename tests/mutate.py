@@ -333,7 +333,7 @@ class Copy:
             return "hangs"
         if process.returncode > 1:
             raise RuntimeError(output[-2000:])
-        failed = re.search(r"^(?:FAILED|ERROR) \S+/(\S+)", output, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) [\w./]*/(\S+)", output, re.MULTILINE)
         # A code below zero: without the defence it took all memory.
         return (failed[1][:90] if failed else f"exit code {process.returncode}") if process.returncode else ""
 
