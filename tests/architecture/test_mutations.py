@@ -1,6 +1,14 @@
 """The table of the mutation run fits the tree; the run itself is nightly: `python -m tests.mutate`."""
 
-from mutate import DEFENCES, stale
+import re
+
+from mutate import DEFENCES, PROJECT, stale
+
+WITHOUT_A_LINE = {
+    "B2": "work that the sandbox allows", "K2": "what is no secret", "E8": "a port that is not opened",
+    "F5": "the same", "L10": "an end of all that is open", "U2": "markup that nothing reads", "U3": "any layout",
+}  # fmt: skip
+"""Faults against which no single line defends."""
 
 
 def test_each_defence_of_the_mutation_run_is_found_exactly_once():
@@ -10,3 +18,10 @@ def test_each_defence_of_the_mutation_run_is_found_exactly_once():
 def test_no_defence_is_listed_twice_or_left_as_it_is():
     assert len({(defence.file, defence.old) for defence in DEFENCES}) == len(DEFENCES)
     assert [defence for defence in DEFENCES if defence.old == defence.new] == []
+
+
+def test_each_fault_has_a_defence_that_is_taken_out():
+    rows = re.findall(r"^\| ([A-Z]\d[A-Z\d, ]*) \|.*`", (PROJECT / "docs/threats.md").read_text(), re.MULTILINE)
+    codes = {code for row in rows for code in row.split(", ") if not code.startswith("R")}
+    assert len(codes) > 80
+    assert codes - {defence.code for defence in DEFENCES} == set(WITHOUT_A_LINE)
