@@ -61,11 +61,11 @@ async def test_thinking_is_folded_with_its_time_and_size():
         app.now += 4
         app.transcript._frames._tick()
         app.transcript._frames.draw()
-        assert app.lines() == ["  ▸ Thinking… 4.0s · 3 words"]
+        assert app.lines() == ["  ▸ Thinking… 4.0 s · 3 words"]
         app.show(TextDelta("so"))
-        assert app.lines() == ["  ▸ Thought for 4.0s · 3 words · Ctrl+O", "", "  so"]
+        assert app.lines() == ["  ▸ Thought for 4.0 s · 3 words · Ctrl+O", "", "  so"]
         app.transcript.toggle_outputs()
-        assert app.lines() == ["  ▾ Thought for 4.0s · 3 words", "  │ one two three", "", "  so"]
+        assert app.lines() == ["  ▾ Thought for 4.0 s · 3 words", "  │ one two three", "", "  so"]
 
 
 async def test_a_reply_that_was_not_streamed_is_shown_whole():
@@ -79,7 +79,7 @@ async def test_what_was_streamed_before_a_retry_is_void():
     assert await lines_of(*events) == [
         "❯ x",
         "",
-        "! Warning: Too many requests. Retrying m in 4.0s (attempt 2). Esc ends it.",
+        "! Warning: Too many requests. Retrying m in 4.0 s (attempt 2). Esc ends it.",
     ]
     assert await lines_of(*events, TextDelta("whole"), Replied(assistant("whole"))) == ["❯ x", "", "  whole"]
 
@@ -96,7 +96,7 @@ async def test_a_call_that_runs_shows_the_end_of_its_output():
 @pytest.mark.parametrize(("failed", "sign"), [(False, "✓"), (True, "✗")])
 async def test_a_call_that_ended_says_how_by_its_sign(failed, sign):
     assert await lines_of(STARTED, finished(summary="3 passed", failed=failed)) == [
-        f"  {sign} shell pytest · 3 passed · 2.0s"
+        f"  {sign} shell pytest · 3 passed · 2.0 s"
     ]
 
 
@@ -109,7 +109,7 @@ async def test_a_call_that_waits_for_the_user_says_so():
 async def test_parallel_calls_keep_their_places():
     other = ToolStarted(ToolCall("d", "read", {}), "read a.py")
     assert await lines_of(STARTED, other, ToolFinished("d", "read", Display("1 line"), False, 0.0), finished()) == [
-        "  ✓ shell pytest · ok · 2.0s",
+        "  ✓ shell pytest · ok · 2.0 s",
         "  ✓ read a.py · 1 line",
     ]
 
@@ -119,7 +119,7 @@ async def test_calls_that_had_no_answer_when_the_turn_ended_are_stopped():
 
 
 async def test_a_call_that_was_never_announced_is_shown_all_the_same():
-    assert await lines_of(finished()) == ["  ✓ shell · ok · 2.0s"]
+    assert await lines_of(finished()) == ["  ✓ shell · ok · 2.0 s"]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_a_call_that_was_never_announced_is_shown_all_the_same():
     ],
 )
 async def test_each_body_folded(body, shown):
-    assert await lines_of(STARTED, finished(body)) == ["  ✓ shell pytest · ok · 2.0s", *shown]
+    assert await lines_of(STARTED, finished(body)) == ["  ✓ shell pytest · ok · 2.0 s", *shown]
 
 
 async def test_long_output_is_folded_with_its_size_and_opens():
@@ -173,7 +173,7 @@ async def test_notices_and_what_others_show(event, shown):
 async def test_a_long_title_gives_way_so_that_the_summary_can_be_read():
     title = "shell " + "x" * 100
     assert (await lines_of(ToolStarted(CALL, title), finished(summary="exit 1"), size=(40, 5)))[0].endswith(
-        "… · exit 1 · 2.0s"
+        "… · exit 1 · 2.0 s"
     )
 
 

@@ -253,8 +253,8 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds: `0.4s`, `12s`, `3m 20s`."""
+    """Seconds: `0.4 s`, `12 s`, `3 min 20 s`."""
     if seconds < 10:
-        return f"{seconds:.1f}s"
+        return f"{seconds:.1f} s"
     whole = round(seconds)
-    return f"{whole}s" if whole < 60 else f"{whole // 60}m {whole % 60}s"
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
