@@ -47,6 +47,19 @@ async def test_up_in_several_lines_moves_the_cursor_first():
         assert prompt(pilot).text == "old"
 
 
+async def test_deleting_to_the_ends_of_a_line_does_not_stop_where_the_width_breaks_it():
+    async with screen_of(FakeSession()).run_test(size=(40, 16)) as pilot:
+        await opened(pilot)
+        prompt = pilot.app.conversation.prompt
+        prompt.fill("first\n" + "word " * 20)
+        await pilot.press("ctrl+u")
+        assert prompt.text == "first\n"
+        prompt.fill("word " * 20)
+        prompt.cursor_location = (0, 5)
+        await pilot.press("ctrl+k")
+        assert prompt.text == "word "
+
+
 async def test_a_stashed_draft_comes_back_by_the_same_key_or_after_the_next_message():
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:

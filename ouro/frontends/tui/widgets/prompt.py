@@ -286,6 +286,21 @@ class PromptArea(TextArea, inherit_bindings=False):
     def action_clear(self) -> None:
         self.fill("")
 
+    def action_delete_to_start_of_line(self) -> None:
+        """As in a shell: up to the line break. Textual's ends where the width has broken the line."""
+        row, column = self.cursor_location
+        if column:
+            self._delete_via_keyboard((row, 0), (row, column))
+        else:
+            super().action_delete_to_start_of_line()
+
+    async def action_delete_to_end_of_line_or_delete_line(self) -> None:
+        row, column = self.cursor_location
+        if column < (end := len(self.document.get_line(row))):
+            self._delete_via_keyboard((row, column), (row, end))
+        else:
+            await super().action_delete_to_end_of_line_or_delete_line()
+
     def action_delete_left(self) -> None:
         """Backspace; a chip goes as a whole."""
         chip = "" if self.selected_text else self.attachments.ending(self.before_cursor)
