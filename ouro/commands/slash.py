@@ -53,7 +53,9 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     if command is None and Path(f"/{match[1]}").exists():
         return False
     try:
-        if command is None and front_end.session.workbench.extensions.commands.find(word):
+        if command is None and (custom := front_end.session.workbench.extensions.commands.find(word)):
+            if custom.is_off:
+                await custom.prompt(argument)  # raises why
             return False
         if command is None:
             names = [name for command in listed_commands(front_end.session) for name in command.names]

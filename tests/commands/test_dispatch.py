@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command
 from ouro.commands.custom import listed_commands
 from ouro.commands.slash import dispatch
+from ouro.errors import UsageError
 from ouro.extensions import CommandRegistry, CustomCommand
 
 
@@ -107,9 +108,16 @@ async def test_a_custom_command_is_sent_listed_and_explained():
     front_end = FakeFrontEnd()
     ship = CustomCommand("git:ship", "Ship it", "[version]", "~/.claude/commands/git/ship.md", prompt)
     bench = front_end.session.workbench
-    bench.extensions = replace(bench.extensions, commands=CommandRegistry([lambda: [ship]], COMMAND_NAMES))
+
+    async def refuse(_arguments):
+        raise UsageError("The skill pdf is switched off.")
+
+    pdf = CustomCommand("pdf", "Reads PDF", "", "~/.ouro/skills/pdf/SKILL.md", refuse, is_off=True)
+    bench.extensions = replace(bench.extensions, commands=CommandRegistry([lambda: [ship, pdf]], COMMAND_NAMES))
     assert not await dispatch(front_end, "/git:ship v2")
     assert front_end.said == []
+    assert await dispatch(front_end, "/pdf a.pdf")
+    assert front_end.said.pop() == ("error", "The skill pdf is switched off.")
     assert await dispatch(front_end, "/git:sip")
     assert front_end.said == [("error", "There is no command /git:sip. Did you mean /git:ship?")]
     bench.extensions.servers.servers["git"] = SimpleNamespace(name="git", state="off")
