@@ -106,7 +106,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [command_of(file) for file in self._files("commands")]
         registry = CommandRegistry(
-            [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)], self.reserved
+            [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)], self.reserved, self._connect
         )
         self.problems += registry.problems()
         return registry
@@ -165,6 +165,10 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return SessionExtensions(
             self.commands, self.servers, self.skills, skill_writer, self.instructions, self.problems
         )
+
+    async def _connect(self, server: str) -> None:
+        if server in self.servers.servers:
+            await self.servers.ready(server)
 
     async def attached(self, text: str) -> str:
         """The resources of MCP servers that a message names."""

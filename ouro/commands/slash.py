@@ -53,22 +53,22 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
     if command is None and Path(f"/{match[1]}").exists():
         return False
     try:
-        if command is None and (custom := front_end.session.workbench.extensions.commands.find(word)):
+        if command is not None:
+            await run_command(front_end, command, argument)
+            return True
+        extensions = front_end.session.workbench.extensions
+        server = extensions.servers.servers.get(match[1].partition(":")[0])
+        if ":" in word and server and server.state != "ready":
+            return False  # the session waits for it
+        if custom := extensions.commands.find(word):
             if custom.is_off:
                 await custom.prompt(argument)  # raises why
             return False
-        if command is None:
-            names = [name for command in listed_commands(front_end.session) for name in command.names]
-            starting = [name for name in names if name.startswith(word)]
-            near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-            server = front_end.session.workbench.extensions.servers.servers.get(word.partition(":")[0])
-            if ":" in word and server and server.state != "ready":
-                raise UsageError(
-                    f"The MCP server {server.name} has no commands now: its state is `{server.state}`. /mcp"
-                )
-            hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
-            raise UsageError(f"There is no command /{word}. {hint}")
-        await run_command(front_end, command, argument)
+        names = [name for listed in listed_commands(front_end.session) for name in listed.names]
+        starting = [name for name in names if name.startswith(word)]
+        near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
+        raise UsageError(f"There is no command /{word}. {hint}")
     except OuroError as error:
         front_end.say(str(error), "error")
     return True

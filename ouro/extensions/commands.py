@@ -64,10 +64,17 @@ class CommandRegistry:
     Args:
         sources: each returns commands, at any time: those of a server come and go. The first of a name counts.
         reserved: names of the built-in commands, which no other has.
+        connect: awaits the source whose name commands begin with, as `github` of `/github:review`. Raises OuroError.
     """
 
-    def __init__(self, sources: Sequence[Callable[[], Sequence[CustomCommand]]], reserved: Collection[str]) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Callable[[], Sequence[CustomCommand]]],
+        reserved: Collection[str],
+        connect: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         self._sources = sources
+        self._connect = connect
         self._reserved = {name.casefold() for name in reserved}
 
     def commands(self) -> list[CustomCommand]:
@@ -88,6 +95,14 @@ class CommandRegistry:
         typed = _TYPED.match(text)
         command = self.find(typed[1]) if typed else None
         return (command, (typed[2] or "").strip()) if typed and command else None
+
+    async def once_connected(self, text: str) -> tuple[CustomCommand, str] | None:
+        """As `called_by`; waits for a server that is not connected yet. Raises OuroError: it cannot be used."""
+        called, typed = self.called_by(text), _TYPED.match(text)
+        if called is None and typed and ":" in typed[1] and self._connect:
+            await self._connect(typed[1].partition(":")[0])
+            called = self.called_by(text)
+        return called
 
     def problems(self) -> list[str]:
         """A line for each command that cannot be called by its name."""

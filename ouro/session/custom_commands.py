@@ -43,7 +43,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
     async def prompt(self, text: str) -> CommandPrompt | None:
         """The prompt of the command that `text` calls; None if it calls none. Raises OuroError: it has none."""
-        called = self.registry.called_by(text)
+        called = await self.registry.once_connected(text)
         return await called[0].prompt(called[1]) if called else None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:

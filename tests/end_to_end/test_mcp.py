@@ -118,3 +118,13 @@ def test_a_resource_goes_with_the_message_and_is_not_remembered_as_the_users(con
     assert done.code == 0, done
     assert '<resource name="demo:note://one">\nthe content of note://one' in configured.server.requests[0].prompt
     assert "final" not in configured.headless("memory", "show", "facts").out  # it waits for the user's approval
+
+
+def test_a_prompt_of_a_server_is_a_command_without_a_screen_too(configured):
+    """It is called before the server is connected."""
+    configured.server.script(["It rises."])
+    assert configured.headless("-p", "/demo:explain yeast").out == "It rises.\n"
+    assert "Explain yeast in one line." in json.dumps(configured.server.requests[-1].body["messages"])
+    assert configured.headless("mcp", "off", "demo").code == 0
+    refused = configured.headless("-p", "/demo:explain yeast")
+    assert (refused.code, "The MCP server demo is switched off" in refused.err) == (1, True)
