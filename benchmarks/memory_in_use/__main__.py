@@ -3,6 +3,7 @@
 python -m benchmarks.memory_in_use                           captured and delivered, with a scripted classifier
 python -m benchmarks.memory_in_use --model openai/qwen-coder-1.5b --models-file models.yaml [--set fresh]
                                    [--story queue]           only this one
+                                   [--latency 1.5]           of the scripted classifier, as a hosted model has it
                                    [--results FILE]          stories whose results are in the file are not run again
 """
 
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from benchmarks.memory_in_use.run import Outcome, run_story, scripted
@@ -34,10 +36,11 @@ def main() -> None:
     parser.add_argument("--model", default="", help="as in models.yaml; without it, a scripted one")
     parser.add_argument("--models-file", type=Path)
     parser.add_argument("--set", choices=SETS, default="visible", help="visible, or one that nothing is tuned on")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds until the scripted one answers")
     parser.add_argument("--story", default="", help="only this one")
     parser.add_argument("--results", type=Path, help="a JSON line for each story; those in it are not run again")
     args = parser.parse_args()
-    make: Callable[[], Model] = scripted
+    make: Callable[[], Model] = partial(scripted, args.latency)
     if args.model:
         catalog = Catalog(read_models_file(args.models_file))
 

@@ -10,14 +10,15 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.memory_in_use.stories import Story
 from ouro.agent.instructions import system_prompt
 from ouro.assemble import Options, opener
-from ouro.events import NotesRecalled, Replied, UsageUpdated
-from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, TextChunk
+from ouro.events import Event, NotesRecalled, QuestionAsked, Replied, UsageUpdated
+from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, ScriptedReply, TextChunk
 from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session
@@ -101,8 +102,12 @@ class Recording:
         return _BEFORE.sub("", whole)
 
 
-def scripted() -> Model:
-    """A small classifier that keeps every sentence it is asked about, and answers turns with "Ok."."""
+def scripted(latency: float = 0.0) -> Model:
+    """A small classifier that keeps every sentence it is asked about, and answers turns with "Ok.".
+
+    Args:
+        latency: seconds until it answers.
+    """
 
     def answer(messages: Sequence[Message]) -> str:
         said = messages[-1].text
@@ -110,7 +115,10 @@ def scripted() -> Model:
             return json.dumps({"keep": True, "note": said.removeprefix("The sentence: ")})
         return '{"relation": "other"}' if said.startswith("Old note: ") else "Ok."
 
-    return ScriptedModel([answer] * 50, spec=ModelSpec("scripted-1b"))
+    def step(messages: Sequence[Message]) -> ScriptedReply:
+        return ScriptedReply(answer(messages), hold=partial(asyncio.sleep, latency))
+
+    return ScriptedModel([step] * 50, spec=ModelSpec("scripted-1b"))
 
 
 async def run_story(story: Story, make: Callable[[], Model], folder: Path) -> Outcome:
@@ -165,7 +173,11 @@ async def play_turn(repository: Path, model: Model, text: str, answer: str = "")
     recording = Recording(model, answer)
     options = Options(repository, ready_model=recording, trust=True, captures=True, mode="auto")
     session: Session = await opener(options)(OpenRequest())
-    events = [event async for event in session.send(text)]
+    events: list[Event] = []
+    async for event in session.send(text):
+        events.append(event)
+        if isinstance(event, QuestionAsked):  # nobody is there to answer
+            session.interrupt()
     ended = time.monotonic()
     while any(task.get_name() == "capture" for task in asyncio.all_tasks()):
         await asyncio.sleep(0.01)
