@@ -12,7 +12,7 @@ from ouro.commands.render import Quote
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod, periods_of, today
 from ouro.messages import Usage
 from ouro.session.budget import SpendingReport, spending_limits
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean, dollars, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -44,7 +44,7 @@ async def usage(context: ActionContext) -> Answer:
     if agents is not None:
         data["subagents"] = {"count": agents[0], **asdict(agents[1])}
     budgets = [
-        f"${limit.spent:.2f} of ${limit.limit:.2f} spent {_BUDGETS[limit.period]}, ${limit.left:.2f} left "
+        f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGETS[limit.period]}, {dollars(limit.left)} left "
         f"({limit.setting})"
         for limit in report.limits
     ]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ouro.session.opening import Part
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo
@@ -41,11 +41,9 @@ def size(number: int) -> str:
     return f"{number / 1000:.0f} KB"
 
 
-def cost(dollars: float | None) -> str:
-    """Dollars; empty if unknown."""
-    if dollars is None:
-        return ""
-    return f"${dollars:.2f}" if dollars >= 0.01 or dollars == 0 else f"${dollars:.3f}"
+def cost(amount: float | None) -> str:
+    """Empty if unknown."""
+    return "" if amount is None else dollars(amount)
 
 
 def tokens(number: int) -> str:

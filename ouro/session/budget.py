@@ -16,6 +16,7 @@ from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
 from ouro.messages import Usage
 from ouro.settings import LimitSettings
 from ouro.utils.log import log
+from ouro.utils.text import dollars
 
 WARN_AT = 0.8
 _PERIODS = {"session": "this session", "today": "today", "month": "this month"}
@@ -88,8 +89,8 @@ class Budget:
             if limit.spent >= WARN_AT * limit.limit and limit.setting not in self._warned:
                 self._warned.add(limit.setting)
                 yield (
-                    f"{_PERIODS[limit.period].capitalize()} has cost ${limit.spent:.2f} of ${limit.limit:.2f} "
-                    f"({limit.setting}): ${limit.left:.2f} are left."
+                    f"{_PERIODS[limit.period].capitalize()} has cost {dollars(limit.spent)} of "
+                    f"{dollars(limit.limit)} ({limit.setting}): {dollars(limit.left)} are left."
                 )
         models = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in models if use.usage.cost is None]
@@ -160,6 +161,6 @@ def _refuse_over(limits: Iterable[SpendingLimit]) -> None:
     for limit in limits:
         if not limit.left:
             raise LimitReached(
-                f"Stopped: {_PERIODS[limit.period]} has cost ${limit.spent:.2f} of ${limit.limit:.2f}.",
+                f"Stopped: {_PERIODS[limit.period]} has cost {dollars(limit.spent)} of {dollars(limit.limit)}.",
                 f"{_NEXT.get(limit.period, '')}Raise {limit.setting} to continue now; `/usage` shows what was spent.",
             )

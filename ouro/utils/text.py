@@ -50,6 +50,12 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
+def dollars(amount: float) -> str:
+    """`$1.50`; below ten cents up to four places: `$0.0012`."""
+    whole, _, places = (f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")).partition(".")
+    return f"${whole}.{places:0<2}"
+
+
 def local_time(at: str, today: date | None = None) -> str:
     """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov 2025`; else empty."""
     try:

@@ -2,7 +2,7 @@ from datetime import date, datetime
 
 import pytest
 
-from ouro.utils.text import cut, local_time, one_line, plural
+from ouro.utils.text import cut, dollars, local_time, one_line, plural
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,11 @@ def test_text_is_cut_with_an_ellipsis():
 def test_a_timestamp_as_people_write_it(at, shown):
     with_zone = datetime.fromisoformat(at).astimezone().isoformat() if "-" in at else at
     assert local_time(with_zone, date(2026, 11, 21)) == shown
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "$0.00"), (1.5, "$1.50"), (0.05, "$0.05"), (0.0123, "$0.0123"), (0.004, "$0.004"), (1234.5, "$1234.50")],
+)
+def test_money_is_written_so_that_a_small_sum_is_not_nothing(amount, text):
+    assert dollars(amount) == text

@@ -273,7 +273,7 @@ def _mark_text(record: Record, last_title: str) -> str:
         case TitleRecord(title) if title != last_title:
             return f"Called “{title}”."
         case RecalledRecord(items=items) if loaded := sum(item.state == "loaded" for item in items):
-            return f"{loaded} notes were recalled."
+            return f"{plural(loaded, 'note')} {'was' if loaded == 1 else 'were'} recalled."
         case CostRecord(purpose, _, model, usage):
             return f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,} tokens)."
         case _:

@@ -22,7 +22,7 @@ from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.frontends.plain.questions import LineQuestions, ResumeOffer, TurnQuestions
 from ouro.frontends.session_lines import tokens
 from ouro.session import Draft, OpenRequest, Session, Status, TurnObserver, TurnQueue
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import dollars, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.prompt_reader import PromptReader
@@ -320,5 +320,5 @@ def status_line(status: Status) -> str:
     if used.input or used.output:
         items.append(f"{tokens(used.input)} in, {tokens(used.cached)} cached, {tokens(used.output)} out")
     if used.cost is not None:
-        items.append(f"${used.cost:.2f}" if used.cost >= 0.1 else f"${used.cost:.4f}")
+        items.append(dollars(used.cost))
     return " · ".join(item for item in items if item)

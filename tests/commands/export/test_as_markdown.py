@@ -111,7 +111,7 @@ Like that
 
 Done: `b`.
 
-*1 notes were recalled.* 2026-11-21 20:14
+*1 note was recalled.* 2026-11-21 20:14
 
 *In the background: title (a/small, 7 + 3 tokens).* 2026-11-21 20:14
 
