@@ -39,7 +39,7 @@ class AskUser(Tool[AskUserArgs]):
         return f"ask: {_plain(args.question)}"
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
-        question = Question(_plain(args.question), tuple(args.choices), args.several, args.details)
+        question = Question(_plain(args.question), tuple(map(_plain, args.choices)), args.several, args.details)
         answers = await ctx.ask(question)
         if not answers:
             text = "The user gave no answer. Use your best judgement, or state what needs an answer."
@@ -51,5 +51,5 @@ class AskUser(Tool[AskUserArgs]):
 
 
 def _plain(text: str) -> str:
-    """A question without marks of emphasis: it is shown as text."""
+    """A question or choice without marks of emphasis: it is shown as text."""
     return _EMPHASIS.sub(r"\2", text)

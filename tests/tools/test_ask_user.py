@@ -19,6 +19,13 @@ async def test_the_question_is_asked_and_the_answers_are_told():
     )
 
 
+async def test_marks_of_emphasis_are_left_out_of_what_is_shown_as_text():
+    around = Surroundings(["the first"])
+    asked = AskUserArgs("Which **one**?", ["the **first**", "`src/**/*.py` and `lib/**`"])
+    await AskUser().run(asked, around.context)
+    assert around.questions == [Question("Which one?", ("the first", "src/**/*.py and lib/**"))]
+
+
 async def test_a_question_that_is_waved_away_is_told():
     result = await AskUser().run(AskUserArgs("Well?"), Surroundings().context)
     assert result.display == Display("no answer")
