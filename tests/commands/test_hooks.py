@@ -1,0 +1,56 @@
+"""`ouro hooks`: the hooks of a folder, and a dry run of one event."""
+
+import json
+
+import pytest
+import yaml
+
+from ouro.cli import main
+from ouro.errors import UsageError
+
+HOOK = """grep -q generated && { echo 'made by make' >&2; exit 2; }; true"""
+
+
+@pytest.fixture
+def shell(repository, home, monkeypatch, capsys):
+    monkeypatch.chdir(repository)
+    config = {"hooks": [{"event": "before-tool", "matcher": "edit|write", "command": HOOK}]}
+    (home / ".ouro").mkdir(exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text(yaml.safe_dump(config))
+    models = {"default": "openai/m", "models": {"openai/m": {"api_base": "http://127.0.0.1:9/v1", "api_key": "k"}}}
+    (home / ".ouro" / "models.yaml").write_text(yaml.safe_dump(models))
+    (home / ".ouro" / "models.yaml").chmod(0o600)
+
+    def run(*words):
+        code = main(["hooks", *words])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def given(path: str) -> str:
+    return json.dumps({"file_path": path, "old_text": "a", "new_text": "b"})
+
+
+def test_a_dry_run_shows_what_each_hook_says_and_changes_nothing(shell, repository):
+    (repository / "a.py").write_text("a\n")
+    code, out = shell("test", "before-tool", "--tool", "edit", "--input", given("generated/a.py"))
+    assert (code, "Together: deny. made by make" in out) == (0, True), out
+    code, out = shell("test", "before-tool", "--tool", "edit", "--input", given("a.py"))
+    assert (code, "Together: nothing decided." in out) == (0, True), out
+    assert (repository / "a.py").read_text() == "a\n"
+    assert shell("test", "before-tool", "--tool", "read", "--input", given("a.py")) == (
+        1, "No hook runs at before-tool of read.\n",
+    )  # fmt: skip
+    [listed] = json.loads(shell("list", "--json")[1])
+    assert (listed["event"], listed["matcher"], listed["file"]) == ("before-tool", "edit|write", "~/.ouro/config.yaml")
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("no-event",), "`no-event` is not an event. There are: "),
+    (("before-tool", "--input", "{"), "--input is not JSON"),
+    (("before-tool", "--input", "[]"), "--input is not a JSON object"),
+])  # fmt: skip
+def test_wrong_words_are_refused(shell, capsys, words, told):
+    assert main(["hooks", "test", *words]) == UsageError.exit_code
+    assert told in capsys.readouterr().err
