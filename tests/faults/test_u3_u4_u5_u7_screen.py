@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from fakes.screen_terminal import TESTS
 
+from ouro.frontends.tui.widgets.prompt import Attachments
+
 
 def resize(terminal, rows, columns):
     terminal.resize(rows, columns)
@@ -36,6 +38,13 @@ def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):
     terminal.send("hello")
     terminal.until(lambda: terminal.shows("hello"))
     assert terminal.told("sent") == []
+
+
+def test_u4_a_paste_is_sent_without_control_characters():
+    attachments = Attachments()
+    assert attachments.fold("a\x1b[31m\x00\x7fb\r\nc\rd\x07\t") == "a[31mb\nc\nd\t"
+    folded = attachments.fold("line\x1b\x03\n" * 1000)
+    assert attachments.expand_text(folded) == "line\n" * 1000
 
 
 def test_u4_a_paste_that_holds_the_end_of_a_paste_sends_nothing(start):
