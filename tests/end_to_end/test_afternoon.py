@@ -192,9 +192,11 @@ def test_a_session_is_resumed_in_three_ways(ouro):
     assert latest.leave() == 0
     roles = [message["role"] for message in ouro.server.requests[-1].messages]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+    asked = len(ouro.server.requests)
     going_on = ouro.screen("--continue")
     going_on.until_shows("the first answer", "  the second answer")
     assert going_on.leave() == 0
+    assert len(ouro.server.requests) == asked  # a resume alone costs no model call
     picking = ouro.start("--resume")
     picking.until_shows("type to search", "this project · 1")
     picking.send("\r")

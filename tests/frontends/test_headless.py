@@ -140,7 +140,7 @@ async def test_a_pipe_that_is_not_closed_is_named_while_it_is_waited_for(monkeyp
         os.write(write, b"material")
         os.close(write)
 
-    assert await read_prompt("review this", read, say) == "On standard input:\n\nsome material\n\nreview this"
+    assert await read_prompt("", read, say) == "some material"
     os.close(read)
     assert told == ["Waiting for the end of standard input."]
 
