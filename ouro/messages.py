@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress, count
+from operator import is_not
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -133,22 +135,24 @@ T = TypeVar("T")
 class PerMessage(Generic[T]):
     """What `make` returns for each of the messages; it is called for those only that were not in the last request.
 
-    Messages do not change, and a request has those of the one before: after 500 messages this took 10 ms each time.
+    Messages do not change, and a request begins with those of the one before: after 500 messages this took 10 ms
+    each time.
     """
 
     def __init__(self, make: Callable[[Message], T]) -> None:
         self._make = make
-        self._made: dict[int, tuple[Message, T]] = {}
+        self._last: list[Message] = []
+        self._made: list[T] = []
 
     def __call__(self, messages: Iterable[Message]) -> list[T]:
-        last, self._made = self._made, {}
-        found = []
-        for message in messages:
-            known = last.get(id(message))  # it is kept with its message: no other one gets its id meanwhile
-            pair = known if known is not None else (message, self._make(message))
-            self._made[id(message)] = pair
-            found.append(pair[1])
-        return found
+        now = list(messages)
+        same = next(compress(count(), map(is_not, self._last, now)), min(len(self._last), len(now)))
+        # They are kept with their messages: no other message gets the id of one meanwhile.
+        known = {id(message): made for message, made in zip(self._last[same:], self._made[same:], strict=True)}
+        made = self._made[:same]
+        made += [known[id(message)] if id(message) in known else self._make(message) for message in now[same:]]
+        self._last, self._made = now, made
+        return made.copy()
 
 
 def system(text: str) -> Message:

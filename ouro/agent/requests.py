@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -12,6 +13,12 @@ from ouro.llm import Model, ToolSpec
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, Text, ToolReply
 from ouro.safety import Effect
+
+
+@lru_cache(maxsize=16)
+def _system(*texts: str) -> Message:
+    """One object for all requests: what is made of it is made once."""
+    return Message("system", tuple(Text(text) for text in texts if text))
 
 
 class Requests(msgspec.Struct, frozen=True):
@@ -24,7 +31,7 @@ class Requests(msgspec.Struct, frozen=True):
 
     @property
     def prompt(self) -> Message:
-        return Message("system", tuple(Text(text) for text in (self.instructions, self.memory) if text))
+        return _system(self.instructions, self.memory)
 
     def messages(self, sent: Sequence[Message]) -> list[Message]:
         return [self.prompt, *sent]
