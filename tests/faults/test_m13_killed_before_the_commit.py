@@ -49,7 +49,7 @@ async def test_m13_a_kill_while_a_proposal_is_put_aside_trusts_none_of_it(home, 
     monkeypatch.setattr(killed.scopes["user"].store, "write_beside", die)
     with pytest.raises(KeyboardInterrupt):
         killed.scopes["user"].turn_ended(
-            killed.manager._provenance(killed.messages, True), killed.manager._now, asks=False
+            killed.manager._provenance(killed.messages, True)(), killed.manager._now, asks=False
         )
     killed.kill()
     again = Conversation(home, session="s-2").connect()

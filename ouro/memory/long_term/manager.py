@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -289,13 +290,13 @@ class LongTermMemoryManager:
             raise UsageError(f"There is no {name} memory in use here.")
         return found
 
-    def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Provenance:
+    def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
+        """Finds it when it is called, as that reads all messages: after most tool calls nothing was written."""
         for scope in self._scopes:
             scope.observe(self._marks.session)
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        return Provenance(
-            messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd, is_confined=self._marks.is_confined
-        )
+        is_memory, is_confined = below(clean, self.cwd), self._marks.is_confined
+        return cache(lambda: Provenance(messages, is_memory, is_whole=is_whole, cwd=self.cwd, is_confined=is_confined))
 
     def _refresh(self) -> list[CoreChanged]:
         agent_was_idle = not (self._marks.has_jobs() or self._jobs_ran_on or self._marks.at_work())
@@ -310,7 +311,7 @@ class LongTermMemoryManager:
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
     def _settle(self, messages: Sequence[Message], is_whole: bool, had_jobs: bool) -> list[CoreChanged]:
-        provenance = self._provenance(messages, is_whole)
+        provenance = self._provenance(messages, is_whole)()
         asks, before = self._write == "ask", [dict(scope.texts) for scope in self._scopes]
         is_rest_of_user = provenance.knows_all_writing and not (
             had_jobs or self._marks.at_work(but=self._marks.session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
@@ -170,7 +170,7 @@ class ScopeMemory:
         with self._writes.recording(session, edit):
             yield
 
-    def tool_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> None:
+    def tool_ended(self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool) -> None:
         """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro keeps this (M13)."""
         before, self._places = self._places, self.store.places()
         if self._places == before:
@@ -180,6 +180,7 @@ class ScopeMemory:
         if asks:
             return
         with suppress(BlockingIOError), self.alone(PATIENCE):  # else the end of the turn decides
+            provenance = find_provenance()
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
