@@ -15,6 +15,7 @@ _INVISIBLE = late_pattern(
     # One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
+_WORD = late_pattern(r"\w{3,}")
 
 
 def clean(text: str) -> str:
@@ -54,6 +55,11 @@ def dollars(amount: float) -> str:
     """`$1.50`; below ten cents up to four places: `$0.0012`."""
     whole, _, places = (f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")).partition(".")
     return f"${whole}.{places:0<2}"
+
+
+def word_starts(text: str) -> set[str]:
+    """The first five letters of each word of a text, to compare it with another."""
+    return {word[:5] for word in _WORD.findall(text.casefold())}
 
 
 def local_time(at: str, today: date | None = None) -> str:

@@ -11,6 +11,7 @@ from ouro.errors import ModelError
 from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, assistant, system, user
+from ouro.utils.text import word_starts
 
 WANTED_SAVING = 0.4
 """The share of tokens that the model is asked to save."""
@@ -18,6 +19,8 @@ MIN_SAVING = 0.15
 """The least share of saved tokens for which an answer is used."""
 _MIN_SIZE = 0.02
 """A category shorter than this share of its old text counts as lost, and is not used."""
+_MIN_OWN = 0.5
+"""Share of its words that the old text has: small models translated a core that says `Answer in German`."""
 _MAX_ATTEMPTS = 2
 _ORDER = """\
 You tidy the long-term memory of a coding agent. You are given its files, quoted between marks, each line after a bar.
@@ -87,7 +90,9 @@ class LongTermMemoryConsolidator:
         return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
 
     def _fits(self, new: str, old: str) -> bool:
-        return len(old) * _MIN_SIZE <= len(new) < len(old) and not self._finds_secret(new)
+        words = word_starts(new)
+        is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
+        return is_own and len(old) * _MIN_SIZE <= len(new) < len(old) and not self._finds_secret(new)
 
 
 def sections(answer: str, names: Collection[str]) -> dict[str, str]:

@@ -53,6 +53,7 @@ async def test_a_category_that_is_missing_stays_as_it_was():
     [
         "",
         "I have tidied your memory.",
+        "## preferences\n- Bitte nur mit Tabulator einrücken.\n",
         "## facts\n\n## preferences\n",
         "## facts\n- x\n## preferences\n- y\n",
         f"## facts\n{FACTS}\n## preferences\n{PREFERENCES}",

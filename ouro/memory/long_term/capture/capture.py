@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from ouro.memory.long_term.notes.notebook import Written
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.text import clean
+from ouro.utils.text import clean, word_starts
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
@@ -49,7 +48,6 @@ _MIN_CHARACTERS = 12
 """The least amount of text for which a model is asked."""
 _MAX_SAID = 300
 """Characters of a message that says nothing else than what was captured from it."""
-_WORD = re.compile(r"\w{3,}")
 _CAPTURED = "captured"
 """The state file with the fingerprints of captured texts."""
 _MAX_CAPTURED = 2_000
@@ -184,7 +182,7 @@ class Capture(msgspec.Struct, eq=False):
             operations, refused = read_operations(answer, limits)
         if own == list(spoken):
             operations = tuple(replace(operation, source="user") for operation in operations)
-        user_words = {word for message in own for word in stems(message.text)}
+        user_words = {word for message in own for word in word_starts(message.text)}
         excerpt = _Excerpt(spoken, user_words, moment, sources)
         return [*refused, *await self.alone(lambda: self._do_all(operations, excerpt))]
 
@@ -239,8 +237,8 @@ class Capture(msgspec.Struct, eq=False):
 
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
-        in_repo, moment, words = operation.scope == "repo", excerpt.moment, stems(operation.text)
-        message = max(excerpt.spoken, key=lambda said: (len(words & stems(said.text)), said.role == "user"))
+        in_repo, moment, words = operation.scope == "repo", excerpt.moment, word_starts(operation.text)
+        message = max(excerpt.spoken, key=lambda said: (len(words & word_starts(said.text)), said.role == "user"))
         # What a model attributes to the user counts as the user's only where enough of its words are.
         is_users = operation.source == "user" and len(words & excerpt.user_words) >= _MIN_OWN_SHARE * len(words)
         main = self.notes.main_branch() if in_repo and message.branch else ""
@@ -304,14 +302,9 @@ def _captured(repository: GitRepository) -> list[tuple[str, str]]:
 
 
 def _fingerprint(text: str) -> str:
-    words = sorted(stems(text)) or [text.casefold()]
+    words = sorted(word_starts(text)) or [text.casefold()]
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]
 
 
 def _is_enough(spoken: Sequence[Spoken]) -> bool:
     return sum(len(message.text) for message in spoken) >= _MIN_CHARACTERS
-
-
-def stems(text: str) -> set[str]:
-    """The beginnings of the words of a text, to compare it with another."""
-    return {word[:5] for word in _WORD.findall(text.casefold())}

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.long_term.capture.capture import stems
 from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, Operation, OperationLimits, plain
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
@@ -21,7 +20,7 @@ from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.supersession import corrects, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
-from ouro.utils.text import clean
+from ouro.utils.text import clean, word_starts
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
 _MIN_OWN = 0.7
@@ -114,7 +113,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
         if answer is None or not answer.keep:
             return ""
         note = " ".join(clean(answer.note).split())
-        own, said = stems(note), stems(rule)
+        own, said = word_starts(note), word_starts(rule)
         is_said = len(own & said) >= max(_MIN_OWN * len(own), len(said) / 2) and bool(own)
         return note if is_said and _numbers(note) == _numbers(rule) and len(note) <= MAX_NOTE else rule
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
-from ouro.memory.long_term.capture.capture import stems
 from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, plain, read_operations
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
@@ -25,7 +24,7 @@ from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.text import clean
+from ouro.utils.text import clean, word_starts
 
 MIN_NEW = 10
 """New notes before the background run looks for clusters."""
@@ -144,7 +143,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         if found[0].verb == "confirm":  # the text of one of the notes, unchanged
             same = next(note for note in group if note.id == found[0].target)
             found = [replace(found[0], text=same.text, category=same.category)]
-        words, given = stems(found[0].text), {word for note in group for word in stems(note.text)}
+        words, given = word_starts(found[0].text), {word for note in group for word in word_starts(note.text)}
         is_on_subject = len(words & given) >= _MIN_SHARED * len(words)
         return found[0] if is_on_subject and _says_latest(found[0].text, group[-1].text) else None
 
