@@ -190,7 +190,7 @@ async def test_a_new_session_begins_with_the_summary_of_the_last_one_as_words_fr
     session, (first, second) = await first_request(repository)
     assert "| Open: the test of api.py still fails" in first
     assert "still fails" not in second
-    found = session.memory.manager._provenance(session.transcript.context(), True)
+    found = session.memory.manager._provenance(session.transcript.context(), True)()
     assert found.sources == ("the summary of session 00000001",)
     await session.close()
 
