@@ -82,7 +82,7 @@ class PermissionAsked(EventStruct, frozen=True):
     reason: str
     """Why it is asked."""
     rule: str
-    """The rule that "always" would save, such as `shell(git push *)`; empty where it cannot be remembered."""
+    """The rule that "session" and "always" add, such as `shell(git push *)`; empty where there is none."""
     of_turn: bool = True
     """Else a subagent in the background asks, and the question stays open when a turn ends."""
 
@@ -280,10 +280,14 @@ Event = (
 )
 
 
+PermitChoice = Literal["yes", "session", "always", "no"]
+"""Once, by the offered rule until the process ends, by that rule saved for the folder, or not at all."""
+
+
 class Permit(msgspec.Struct, frozen=True):
     """The user's answer to a permission question."""
 
-    choice: Literal["yes", "always", "no"]
+    choice: PermitChoice
     comment: str = ""
     """Handed to the model with the answer: why not, or what to mind."""
 

@@ -228,9 +228,9 @@ class ToolBatch:
             raise RefusedError(REFUSED)
         if permit.choice == "no":
             raise RefusedError(f"Refused: {permit.comment}" if permit.comment else REFUSED)
-        if permit.choice == "always" and ask.rule:
+        if permit.choice in ("session", "always") and ask.rule:
             try:
-                self._runner.permissions.remember(ask.rule)
+                self._runner.permissions.remember(ask.rule, save=permit.choice == "always")
             except (OSError, OuroError) as error:
                 self._emit(Said(f"`{ask.rule}` holds for this session only: {error}", "warning"))
         return permit.comment

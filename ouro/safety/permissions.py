@@ -30,7 +30,7 @@ from ouro.safety.rules import (
 from ouro.safety.workspace import Workspace
 
 MAX_RULES = 3
-"""Rules that one answer of "always" may save."""
+"""Rules that one answer may add."""
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 """In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
@@ -135,11 +135,11 @@ class Permissions:
 
         return final_reason(self.workspace, line)
 
-    def remember(self, rule: str, kind: Kind = "allow") -> None:
+    def remember(self, rule: str, kind: Kind = "allow", *, save: bool = True) -> None:
         """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule cannot be read."""
         new = [rule for rule in parse_rules(rule) if rule not in self._rules[kind]]
         self._rules[kind] += new  # in force even if it cannot be saved
-        if self.saved is not None:
+        if save and self.saved is not None:
             for added in new:
                 self.saved.add(str(added), kind)
 

@@ -60,7 +60,7 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The user decides; `rule` is what "always" would save, empty if no rule can be saved."""
+    """The user decides; `rule` is what an answer for good would add, empty if there is none."""
 
     reason: str
     rule: str = ""

@@ -122,7 +122,7 @@ class Editor:
         number = f"terminal-{len(self.terminals) + 1}"
         self.terminals[number] = await asyncio.create_subprocess_exec(
             command, *args, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, "EDITOR_KEY": "secret"},
+            env={**os.environ, "EDITOR_KEY": "secret"}, start_new_session=True,
         )  # fmt: skip
         return acp.CreateTerminalResponse(terminal_id=number)
 
@@ -132,7 +132,8 @@ class Editor:
         return acp.WaitForTerminalExitResponse(**known)
 
     async def kill_terminal(self, session_id: str, terminal_id: str, **_meta: Any) -> None:
-        self.terminals[terminal_id].kill()
+        # A sandbox that is killed while it is made leaves its second process, which holds the output open.
+        os.killpg(self.terminals[terminal_id].pid, signal.SIGKILL)
 
     async def terminal_output(self, session_id: str, terminal_id: str, **_meta: Any) -> acp.TerminalOutputResponse:
         output = self.terminals[terminal_id].stdout

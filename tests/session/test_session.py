@@ -113,19 +113,21 @@ async def test_no_with_a_reason_reaches_the_model(repository):
     await session.close()
 
 
-async def test_always_is_remembered_in_the_next_session(repository):
-    open_session, _ = make(
-        repository, call("shell", command="touch one"), "Done.", call("shell", command="touch two"), "Done."
-    )
+@pytest.mark.parametrize(("choice", "is_kept"), [("session", False), ("always", True)])
+async def test_a_rule_holds_for_the_session_or_for_good(repository, choice, is_kept):
+    touch = call("shell", command="touch one")
+    open_session, _ = make(repository, touch, touch, "Done.")
     first = await open_session(OpenRequest())
+    asked = []
     async for event in first.send("go"):
         if isinstance(event, PermissionAsked):
-            assert event.rule
-            session_rule = event.rule
-            first.answer(event.question_id, Permit("always"))
+            asked.append(event.rule)
+            first.answer(event.question_id, Permit(choice))
+    assert len(asked) == 1
+    assert ("allow", asked[0]) in first.permissions.rules
     await first.close()
     second = await open_session(OpenRequest())
-    assert any(rule in session_rule for _, rule in second.permissions.rules)
+    assert (("allow", asked[0]) in second.permissions.rules) == is_kept
     await second.close()
 
 

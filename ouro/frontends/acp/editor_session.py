@@ -212,15 +212,16 @@ class EditorSession(TurnObserver):
         permit = events.Permit("no", REFUSED)
         options = [
             acp.PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
+            acp.PermissionOption(option_id="session", name=f"Allow {asked.rule} in this session", kind="allow_always"),
             acp.PermissionOption(option_id="always", name=f"Always allow {asked.rule}", kind="allow_always"),
             acp.PermissionOption(option_id="no", name="Reject", kind="reject_once"),
         ]
         if not asked.rule:
-            del options[1]
+            del options[1:3]
         try:
             call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
             chosen = await self.request_choice(call, options)
-            permit = events.Permit(chosen if chosen in ("yes", "always") else "no")  # type: ignore[arg-type]
+            permit = events.Permit(chosen if chosen in ("yes", "session", "always") else "no")  # type: ignore[arg-type]
         except Exception:  # noqa: BLE001 (whatever the client does, the call is refused)
             log.exception("the editor could not ask for a permission")
         self.session.answer(asked.question_id, permit)

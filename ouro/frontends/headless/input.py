@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
-from typing import Literal
 
 import msgspec
 
 from ouro.errors import UsageError
+from ouro.events import PermitChoice
 from ouro.messages import PIPED
 
 PATIENCE = 3.0
@@ -36,7 +36,7 @@ class UserInput(msgspec.Struct, tag="user", tag_field="type", forbid_unknown_fie
 
 class PermissionInput(msgspec.Struct, tag="permission", tag_field="type", forbid_unknown_fields=True):
     question_id: str
-    choice: Literal["yes", "always", "no"]
+    choice: PermitChoice
     comment: str = ""
 
 

@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import Event, PermissionAsked, Permit, QuestionAsked, QuestionClosed, Reply
+from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, QuestionClosed, Reply
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.session_lines import card_choices, card_line, card_lines, figures, now, preview_lines, title
 from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches
@@ -20,7 +20,7 @@ from ouro.session.opening import OpenRequest, Part
 from ouro.utils.log import log
 
 T = TypeVar("T")
-_PERMIT = re.compile(r"(y|yes|1|a|always|2|n|no|3)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
+_PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
 
 
 class NotUnderstood(ValueError):
@@ -89,14 +89,15 @@ class LineQuestions:
 
 
 def parse_permit(line: str, rule: str) -> Permit:
-    """`y`, `a` or `n`, with a comment after it."""
+    """`y`, `s`, `a` or `n`, with a comment after it."""
     match = _PERMIT.match(line.strip())
     if match is None:
-        raise NotUnderstood("Type y (yes), a (always) or n (no); text after the letter goes to the model.")
+        raise NotUnderstood("Type y (yes), s (session), a (always) or n (no); text after the letter goes to the model.")
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
-    if letter in "a2" and not rule:
-        raise NotUnderstood("There is no rule to save for this call. Type y (yes) or n (no).")
-    return Permit("yes" if letter in "y1" else "always" if letter in "a2" else "no", comment)
+    choice = next(choice for choice in get_args(PermitChoice) if choice[0] == letter)
+    if choice in ("session", "always") and not rule:
+        raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
+    return Permit(choice, comment)
 
 
 def parse_reply(line: str, question: Question) -> Reply:

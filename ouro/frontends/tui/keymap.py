@@ -71,6 +71,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("top", ("ctrl+home",), "transcript: to its start", "app"),
     KeyAction("bottom", ("ctrl+end",), "transcript: to its end", "app"),
     KeyAction("yes", ("y",), "a question: yes", "answer"),
+    KeyAction("session", ("s",), "a question: yes, also by the shown rule until ouro exits", "answer"),
     KeyAction("always", ("a",), "a question: always (saves the shown rule)", "answer"),
     KeyAction("no", ("n",), "a question: no", "answer"),
     KeyAction("comment", ("tab",), "a question: add a comment", "answer"),

@@ -55,8 +55,9 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
     assert (change.kind, change.status) == ("edit", "in_progress")
     [asked] = editor.asked
     assert asked.tool_call.tool_call_id == change.tool_call_id
-    assert [option.kind for option in asked.options] == ["allow_once", "allow_always", "reject_once"]
-    assert asked.options[1].name == "Always allow write(./api.py)"
+    assert [option.kind for option in asked.options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
+    assert asked.options[1].name == "Allow write(./api.py) in this session"
+    assert asked.options[2].name == "Always allow write(./api.py)"
     diff = asked.tool_call.content[0]
     assert (diff.path, "'hello '" in diff.old_text, "'hi '" in diff.new_text) == (
         str(ouro.folder / "api.py"),

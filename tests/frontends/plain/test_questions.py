@@ -10,7 +10,7 @@ from ouro.frontends.plain.questions import NotUnderstood, parse_choice, parse_pe
     [
         ("y", Permit("yes")),
         ("Yes", Permit("yes")),
-        ("1", Permit("yes")),
+        ("s", Permit("session")),
         ("a", Permit("always")),
         ("n", Permit("no")),
         (" n use the other file ", Permit("no", "use the other file")),
@@ -22,15 +22,16 @@ def test_a_permission_is_answered_by_a_letter_and_a_comment(line, permit):
     assert parse_permit(line, "edit(x)") == permit
 
 
-@pytest.mark.parametrize("line", ["", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"])
+@pytest.mark.parametrize("line", ["", "1", "3", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"])
 def test_anything_else_is_no_answer_to_a_permission(line):
     with pytest.raises(NotUnderstood):
         parse_permit(line, "edit(x)")
 
 
-def test_always_needs_a_rule():
-    with pytest.raises(NotUnderstood, match="no rule to save"):
-        parse_permit("a", "")
+@pytest.mark.parametrize("line", ["a", "s"])
+def test_more_than_once_needs_a_rule(line):
+    with pytest.raises(NotUnderstood, match="no rule for this call"):
+        parse_permit(line, "")
 
 
 def test_a_question_is_answered_by_numbers_or_words():
