@@ -17,6 +17,8 @@ from ouro.utils.text import plural
 
 FIRST_TIMEOUT = 20.0
 """Seconds that the first change of a turn waits for its checkpoint; the first one of a large folder takes long."""
+RESTORED = "Restored"
+"""How the line about what was undone begins; the other lines say what was not."""
 _NAMED = 3
 _CLEAN_EVERY = 86_400.0
 
@@ -73,7 +75,7 @@ class FileUndo(msgspec.Struct, eq=False):
     async def find(self, number: int) -> UndoableFiles | None:
         """What the turns since message `number` of the current branch did to files; None if nothing."""
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        return await self._undoable(turns, self.checkpoints.undo, "Restored")
+        return await self._undoable(turns, self.checkpoints.undo, RESTORED)
 
     async def find_undone(self, numbers: Collection[int]) -> UndoableFiles | None:
         """What was undone of the turns that began with these messages; None if nothing."""
@@ -98,9 +100,9 @@ class FileUndo(msgspec.Struct, eq=False):
         """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises UsageError."""
         if hunk:
             first = await self._first_since(number)
-            return _lines_of(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), "Restored")
+            return _lines_of(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), RESTORED)
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        lines = _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns, path), "Restored")
+        lines = _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns, path), RESTORED)
         if not lines:
             raise UsageError(
                 f"No turn since then changed a file `{path}`.", "`/diff 1` shows what the last one changed."
