@@ -280,8 +280,8 @@ Event = (
 )
 
 
-PermitChoice = Literal["yes", "session", "always", "no"]
-"""Once, by the offered rule until the process ends, by that rule saved for the folder, or not at all."""
+PermitChoice = Literal["yes", "always", "no", "session"]
+"""Once, by the offered rule saved for the folder, not at all, or by that rule until the process ends."""
 
 
 class Permit(msgspec.Struct, frozen=True):

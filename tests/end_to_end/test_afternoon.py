@@ -136,7 +136,7 @@ def test_commands_answer_and_another_model_is_asked_from_then_on(ouro):
     terminal.say("/status")
     terminal.until_shows("Model: openai/test-model", "Branch: main")
     terminal.say("/help")
-    terminal.until_shows("a question: add a comment")
+    terminal.until_shows("Continue an earlier session")
     terminal.say("/model")
     terminal.until_shows("Which model?", "openai/other-model")
     terminal.send("other\r")

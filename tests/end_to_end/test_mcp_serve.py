@@ -81,6 +81,6 @@ def last_commit(ouro) -> str:
 
 async def test_a_proposal_for_the_memory_of_the_repository(remembers):
     async with connect(remembers) as client:
-        assert "Waiting for approval in ouro: repo/preferences.md" in await ask(
+        assert "Waiting for approval in ouro: repo/facts.md" in await ask(
             client, "memory_remember", text="The basket must go out on Tuesdays."
         )

@@ -152,7 +152,7 @@ async def test_m14_what_the_user_took_out_is_not_captured_from_the_same_turns_ag
 async def test_three_sessions_that_capture_at_once_lose_nothing(repository, home):
     (home / ".ouro").mkdir(exist_ok=True)
     (home / ".ouro" / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
-    said = ["run the tests with pytest -q", "deploy on fridays never", "keep the api small and tidy"]
+    said = ["the tests are in test_api.py", "the worker is in worker.py", "the api is in api.py"]
     twos = [Two([add(f"{each.capitalize()}.")]) for each in said]
     sessions = [await two.open(repository) for two in twos]
     await asyncio.gather(*(say(session, each) for session, each in zip(sessions, said, strict=True)))

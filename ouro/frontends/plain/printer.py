@@ -366,8 +366,8 @@ class Printer:
         self.output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
         self.output.question_body(event.display)
         self.output.line(f"  {escaped(event.reason)}", "dim")
-        rule = f" · s for this session, a always: {escaped(event.rule)}" if event.rule else ""
-        self.output.line(f"  y yes{rule} · n no    (text after the letter goes to the model)")
+        always, session = (f" · a always: {escaped(event.rule)}", " · s until ouro exits") if event.rule else ("", "")
+        self.output.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
 
     def _question(self, question: Question) -> None:
         self.output.markdown(clean(question.text))

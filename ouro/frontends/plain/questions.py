@@ -92,7 +92,9 @@ def parse_permit(line: str, rule: str) -> Permit:
     """`y`, `s`, `a` or `n`, with a comment after it."""
     match = _PERMIT.match(line.strip())
     if match is None:
-        raise NotUnderstood("Type y (yes), s (session), a (always) or n (no); text after the letter goes to the model.")
+        raise NotUnderstood(
+            "Type y (yes), a (always), n (no) or s (for this session); text after the letter goes to the model."
+        )
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
     choice = next(choice for choice in get_args(PermitChoice) if choice[0] == letter)
     if choice in ("session", "always") and not rule:

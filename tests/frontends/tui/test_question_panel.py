@@ -35,11 +35,11 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
         await pilot.press("g", "enter")
         ways = (
             ["y"],
-            ["4"],
+            ["3"],
             ["s"],
-            ["down", "down", "enter"],
+            ["down", "enter"],
             ["tab", "w", "h", "y", "enter"],
-            ["up", "tab", "n", "o", "enter"],
+            ["up", "up", "tab", "n", "o", "enter"],
         )
         for number, keys in enumerate(ways):
             await until(pilot, lambda number=number: len(session.answers) == number)

@@ -219,8 +219,8 @@ _BLANKS = re.compile(" {24,}")
 
 class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
-        choices = ["yes", "session", "always", "no"] if asked.rule else ["yes", "no"]
-        details = {"session": "until ouro exits", "always": f"saves the rule  {escaped(asked.rule)}"}
+        choices = ["yes", "always", "no", "session"] if asked.rule else ["yes", "no"]
+        details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until ouro exits"}
         lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in choices]
         super().__init__(asked.question_id, keymap, ChoiceList(lines))
         self.field.placeholder = "comment for the agent · Enter sends · Esc back"
