@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ouro.memory.backend import LoadedSession, WholeSession, timestamp
+from ouro.memory.backend import LoadedSession, SessionHeader, WholeSession, timestamp
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import Transcript
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
@@ -47,7 +47,7 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
     entries = [entry for entry in transcript.entries if str(entry.number) not in transcript.dropped_items]
     lines = tuple(
         json.dumps(line, ensure_ascii=False).encode("utf-8", "replace").decode() + "\n"
-        for line in write(session_id, transcript, entries, header.project)
+        for line in write(session_id, transcript, entries, header)
     )
     if agent == "claude":
         home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
@@ -60,14 +60,14 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
 
 
 def _claude_lines(
-    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], project: str
+    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
     parent: str | None = None
 
     def entry(kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
         nonlocal parent
         own = str(uuid.uuid5(uuid.UUID(session_id), f"{number}:{kind}:{parent}"))
-        common = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": project}
+        common = {"parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": header.project}
         parent = own
         return {**common, "sessionId": session_id, "version": "2.0.0", "gitBranch": "", "type": kind, **fields,
                 "uuid": own, "timestamp": at}  # fmt: skip
@@ -128,60 +128,63 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
 
 
 def _codex_lines(
-    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], project: str
+    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
     at = entries[0].at if entries else transcript.last_at
-    model = transcript.model or next((entry.message.model for entry in entries if entry.message.model), "")
-    provider, _, name = model.rpartition("/")
+    provider, _, name = (transcript.model or header.model).partition("/")
 
     def line(kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"timestamp": at, "type": kind, "payload": payload}
 
     yield line("session_meta", {
-        "id": session_id, "timestamp": at, "cwd": project, "originator": "ouro", "cli_version": "0.0.0",
-        "instructions": None, "source": "cli", "model_provider": provider or "openai",
+        "id": session_id, "timestamp": at, "cwd": header.project, "originator": "ouro", "cli_version": "0.0.0",
+        "instructions": None, "source": "cli",
     })  # fmt: skip
-    yield line("turn_context", {
-        "cwd": project, "approval_policy": "on-request", "sandbox_policy": _SANDBOX, "model": name, "summary": "auto",
-    })  # fmt: skip
+    if provider == "openai":  # else Codex would ask its own provider for this model
+        yield line("turn_context", {
+            "cwd": header.project, "approval_policy": "on-request", "sandbox_policy": _SANDBOX, "model": name,
+            "summary": "auto",
+        })  # fmt: skip
     if transcript.title:
         yield line(
             "event_msg", {"type": "thread_name_updated", "thread_id": session_id, "thread_name": transcript.title}
         )
     for item in _with_summary(transcript, entries):
         if isinstance(item, str):
-            yield line("compacted", {"message": item})
+            # Without a history of its own, Codex also sends the latest of the messages that are covered.
+            history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": item}]}]
+            yield line("compacted", {"message": item, "replacement_history": history})
             continue
         at = item.at or at
-        for part in item.message.parts:
-            for payload in _codex_items(part, item.message):
-                yield line("response_item", payload)
-            if isinstance(part, Text) and item.message.role != "tool":
-                kind = "user_message" if item.message.role == "user" else "agent_message"
-                yield line("event_msg", {"type": kind, "message": part.text})
+        for payload in _codex_items(item.message):
+            yield line("response_item", payload)
+        if item.message.role != "tool" and (text := item.message.text):
+            kind = "user_message" if item.message.role == "user" else "agent_message"
+            yield line("event_msg", {"type": kind, "message": text})
 
 
-def _codex_items(part: Any, message: Message) -> Iterator[dict[str, Any]]:
+def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
+    kind = "output_text" if message.role == "assistant" else "input_text"
+    if content := [block for part in message.parts if (block := _codex_block(part, kind))]:
+        yield {"type": "message", "role": message.role, "content": content}
+    for part in message.parts:
+        match part:
+            case ToolCall(call_id, name, arguments) if not message.cut:
+                text = json.dumps(dict(arguments), ensure_ascii=False)
+                yield {"type": "function_call", "name": name, "arguments": text, "call_id": _id(call_id)}
+            case ToolReply(call_id, text=text, images=images):
+                blocks = [{"type": kind, "text": text}, *(_codex_block(image, kind) for image in images)]
+                yield {"type": "function_call_output", "call_id": _id(call_id), "output": blocks if images else text}
+
+
+def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
     match part:
         case Text(text) if text.strip():
-            kind = "input_text" if message.role == "user" else "output_text"
-            yield {"type": "message", "role": message.role, "content": [{"type": kind, "text": text}]}
-        case Image():
-            yield {"type": "message", "role": "user", "content": [_codex_image(part)]}
-        case ToolCall(call_id, name, arguments) if not message.cut:
-            text = json.dumps(dict(arguments), ensure_ascii=False)
-            yield {"type": "function_call", "name": name, "arguments": text, "call_id": _id(call_id)}
-        case ToolReply(call_id, text=text, images=images):
-            content = [{"type": "input_text", "text": text}, *map(_codex_image, images)]
-            output = content if images else text
-            yield {"type": "function_call_output", "call_id": _id(call_id), "output": output}
+            return {"type": kind, "text": text}
+        case Image(media_type, data):
+            return {"type": "input_image", "image_url": f"data:{media_type};base64,{base64.b64encode(data).decode()}"}
         case _:
-            return
-
-
-def _codex_image(image: Image) -> dict[str, Any]:
-    data = base64.b64encode(image.data).decode()
-    return {"type": "input_image", "image_url": f"data:{image.media_type};base64,{data}"}
+            return None
 
 
 def _with_summary(transcript: Transcript, entries: list[TranscriptEntry]) -> Iterator[TranscriptEntry | str]:
