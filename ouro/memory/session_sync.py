@@ -34,7 +34,7 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_file import replace as replace_file
 from ouro.memory.sessions.session_folders import OUTPUTS, SUBAGENTS, SessionFolders, folder_names
-from ouro.memory.sessions.session_reader import read_header
+from ouro.memory.sessions.session_reader import first_record, read_header
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
@@ -91,7 +91,7 @@ class _Local(msgspec.Struct, frozen=True):
     folder: Path
     mark: tuple[int, int]
     begin: int
-    end: int
+    """Of its records, behind the header."""
     parent: str = ""
     """Of a subagent: the session."""
 
@@ -99,19 +99,18 @@ class _Local(msgspec.Struct, frozen=True):
     def read(cls, folder: Path, parent: str = "") -> tuple[str, _Local] | None:
         """The id of the session in a folder, and its file; None for a copy made by hand, or one of a newer ouro."""
         try:
-            header, mark = read_header(folder), _mark_of(folder)
+            mark = _mark_of(folder)
             with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-                first = split(read_range(descriptor, 0, _HEADER_WITHIN))[0][0]
-                end, _ = end_of_whole(descriptor)
-        except (SessionError, OSError, IndexError):
+                first, header = first_record(descriptor, folder / FILE_NAME)
+        except (SessionError, OSError):
             return None  # a new session without a file yet, or a damaged one
         is_known = _ID.fullmatch(header.id) and header.format <= FORMAT
-        return (header.id, cls(folder, mark, first.offset + first.size, end, parent)) if is_known else None
+        return (header.id, cls(folder, mark, first.offset + first.size, parent)) if is_known else None
 
     def body(self) -> bytes:
         """Its records without the header and without an incomplete last one."""
         with opened(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            return read_range(descriptor, self.begin, self.end)
+            return read_range(descriptor, self.begin, end_of_whole(descriptor)[0])
 
 
 class _Theirs(msgspec.Struct):
@@ -153,6 +152,8 @@ class SessionSync:
         self._sent: dict[str, None] = {}
         self._received: dict[str, None] = {}
         self._forks: list[str] = []
+        self._here: dict[str, _Local] = {}
+        """Listed once; what is created meanwhile is added."""
         self._skipped: dict[str, str] = {}
         """By id; the reported one."""
         self._bytes = 0
@@ -177,15 +178,15 @@ class SessionSync:
 
     def _merged(self, theirs: dict[str, _Theirs]) -> Iterator[_Outgoing]:
         """Take what is new there; yields what is new here."""
+        here = self._here = self._local()
         for is_child in (False, True):
-            here = self._local()
             for session_id in sorted(theirs.keys() - here.keys() - self._state.sessions.keys()):
                 other = theirs[session_id]
                 if bool(other.parent) == is_child and (not is_child or other.parent in here):
                     root = here[other.parent].folder / SUBAGENTS if is_child else self._root
                     self._try(session_id, other.parent, partial(self._create, session_id, other, root))
-        here = self._local()
-        for session_id, local in here.items():
+        before = dict(here)
+        for session_id, local in before.items():
             other, base = theirs.get(session_id, _Theirs()), self._state.sessions.get(session_id)
             is_same = base is not None and base.mark == local.mark
             if not other.chunks:
@@ -197,9 +198,8 @@ class SessionSync:
                 self._try(session_id, local.parent, partial(self._take, session_id, local, other))
             else:
                 yield from self._joined(session_id, local, other)
-        for session_id, fork in self._local().items():
-            if session_id not in here:
-                yield self._outgoing(session_id, fork, _Theirs(), fork.body())
+        for session_id in here.keys() - before.keys():
+            yield self._outgoing(session_id, here[session_id], _Theirs(), here[session_id].body())
 
     def _grown(self, session_id: str, local: _Local, other: _Theirs, base: SyncedSession) -> Iterator[_Outgoing]:
         """What was added here; all of it where the file was edited before that."""
@@ -286,7 +286,7 @@ class SessionSync:
     def _create(self, session_id: str, other: _Theirs, root: Path) -> None:
         header = self._header(session_id, other)
         folder = self._write_new(root, header, self._body(other), self._remote.read(other.outputs))
-        self._note(session_id, other, folder)
+        self._note(session_id, other, folder, other.parent)
 
     def _take(self, session_id: str, local: _Local, other: _Theirs) -> None:
         """Append what is new there; replace the file where it was edited there."""
@@ -306,7 +306,7 @@ class SessionSync:
             _write_outputs(local.folder, self._remote.read(other.outputs))
         finally:
             lock.release()
-        self._note(session_id, other, local.folder)
+        self._note(session_id, other, local.folder, local.parent)
 
     def _added(self, session_id: str, local: _Local, other: _Theirs) -> bytes | None:
         """What is to be appended here; None where the file has to be replaced."""
@@ -325,7 +325,8 @@ class SessionSync:
         last = max(map(number_of, split(body)[0]), default=0)
         fork = as_record(dump(msgspec.to_builtins(ForkRecord(session_id, last, timestamp()))))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
-        self._write_new(local.folder.parent, header, body + fork, outputs)
+        copy = self._write_new(local.folder.parent, header, body + fork, outputs)
+        self._here[header.id] = _created(copy, local.parent)
         self._forks += [] if local.parent else [header.id]
         self._take(session_id, local, other)
 
@@ -342,11 +343,9 @@ class SessionSync:
             raise
         return final
 
-    def _note(self, session_id: str, other: _Theirs, folder: Path) -> None:
-        found = _Local.read(folder)
-        if found is None:
-            raise SessionError("What was received cannot be read.")
-        local, body = found[1], found[1].body()
+    def _note(self, session_id: str, other: _Theirs, folder: Path, parent: str) -> None:
+        local = self._here[session_id] = _created(folder, parent)
+        body = local.body()
         self._state.sessions[session_id] = SyncedSession(other.names, len(body), _digest(body), local.mark)
 
     def _body(self, other: _Theirs, first: int = 0) -> bytes:
@@ -406,6 +405,13 @@ def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
         if not (folder / OUTPUTS / name).exists():
             (folder / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
             replace_file(folder / OUTPUTS, name, data)
+
+
+def _created(folder: Path, parent: str) -> _Local:
+    found = _Local.read(folder, parent)
+    if found is None:
+        raise SessionError("What was received cannot be read.")
+    return found[1]
 
 
 def _mark_of(folder: Path) -> tuple[int, int]:

@@ -134,7 +134,7 @@ async def read_page(folder: Path, place: int, count: int) -> RecordPage:
 @asynccontextmanager
 async def _opened(folder: Path) -> AsyncIterator[_SessionReader]:
     async with open_session_file(folder) as file:
-        first, header = await asyncio.to_thread(_first_record, file.fileno(), folder / FILE_NAME)
+        first, header = await asyncio.to_thread(first_record, file.fileno(), folder / FILE_NAME)
         end, tail = await asyncio.to_thread(end_of_whole, file.fileno())
         yield _SessionReader(folder, file, header, (first.offset + first.size, end), tail)
 
@@ -142,7 +142,7 @@ async def _opened(folder: Path) -> AsyncIterator[_SessionReader]:
 def read_header(folder: Path) -> SessionHeader:
     """Blocks."""
     with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        return _first_record(descriptor, folder / FILE_NAME)[1]
+        return first_record(descriptor, folder / FILE_NAME)[1]
 
 
 def refuse_newer(folder: Path) -> None:
@@ -316,8 +316,8 @@ class _SessionReader:
         return tuple(records)
 
 
-def _first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
-    records = split(read_range(descriptor, 0, 1 << 14))[0] or split(read_range(descriptor, 0, _HEADER_WITHIN))[0]
+def first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
+    records = split(read_range(descriptor, 0, 1 << 12))[0] or split(read_range(descriptor, 0, _HEADER_WITHIN))[0]
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
     try:
