@@ -73,6 +73,7 @@ class TurnQueue:
         """Those of them that were to start a turn at once: no later message overtakes them."""
         self._worker: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Outcome] | None = None
+        self._one_turn = asyncio.Lock()
         self._began = 0.0
         self._is_interrupted = False
         self._is_held = False
@@ -150,26 +151,9 @@ class TurnQueue:
         self._start_worker(events)
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show a stream of events as a turn, to its end; no other turn may run."""
-        self._began, self._is_interrupted = time.monotonic(), False
-        self._turn = asyncio.create_task(self._show(events))
-        self._observer.turn_began()
-        outcome: Outcome = "interrupted"
-        try:
-            outcome = await self._turn
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():  # not the turn alone
-                raise
-        finally:
-            self._turn = None
-            self._is_held = self._holds_after_interrupt and outcome == "interrupted"
-            # Messages that came too late to steer the turn are the next ones.
-            while self.session is not None and (draft := self.session.withdraw()) is not None:
-                self._drafts.appendleft(draft)
-            self._observer.turn_ended(outcome, self.seconds)
-            if self._drafts and not self._is_held:
-                self._start_worker()  # this turn may have come from a command, which sends nothing afterwards
+        """Show a stream of events as a turn, to its end. Waits for the end of a turn that runs."""
+        async with self._one_turn:
+            await self._run(events)
 
     async def deliver(self, draft: Draft) -> None:
         """Run a message as what it is: a command, a shell line, or a turn."""
@@ -260,6 +244,27 @@ class TurnQueue:
         if self.session is not None:
             self.session.steer(draft.text, draft.images)
             self._observer.queue_changed()
+
+    async def _run(self, events: AsyncGenerator[Event, None]) -> None:
+        self._began, self._is_interrupted = time.monotonic(), False
+        self._turn = asyncio.create_task(self._show(events))
+        self._observer.turn_began()
+        outcome: Outcome = "interrupted"
+        try:
+            outcome = await self._turn
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # not the turn alone
+                raise
+        finally:
+            self._turn = None
+            self._is_held = self._holds_after_interrupt and outcome == "interrupted"
+            # Messages that came too late to steer the turn are the next ones.
+            while self.session is not None and (draft := self.session.withdraw()) is not None:
+                self._drafts.appendleft(draft)
+            self._observer.turn_ended(outcome, self.seconds)
+            if self._drafts and not self._is_held:
+                self._start_worker()  # this turn may have come from a command, which sends nothing afterwards
 
     async def _show(self, events: AsyncGenerator[Event, None]) -> Outcome:
         outcome: Outcome = "answered"

@@ -164,6 +164,24 @@ async def test_a_stream_that_is_no_turn_can_be_interrupted():
     assert recorder.ended == ["interrupted"]
 
 
+async def test_a_stream_waits_for_the_turn_that_runs():
+    async def stream():
+        yield Said("synchronised")
+
+    wait = Wait()
+    session = FakeSession([[wait, *says("done")]])
+    queue, recorder = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    sync = asyncio.create_task(queue.run(stream()))
+    await asyncio.sleep(0)
+    assert Said("synchronised") not in recorder.events
+    wait.until.set()
+    await sync
+    assert recorder.ended == ["answered", "answered"]
+    assert recorder.events[-1] == Said("synchronised")
+
+
 async def test_a_defect_is_shown_and_ends_the_turn_alone():
     session = FakeSession([says("2")])
     queue, recorder = queue_for(session)

@@ -131,7 +131,7 @@ class ReplFrontEnd(FrontEnd):
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         if self._turns.running:
-            raise UsageError("A turn is running. Try again when it has ended.")
+            self.say("Runs when the turn has ended.")
         if self._turns.busy:  # the command itself came from the queue
             await self._turns.run(events)
         else:

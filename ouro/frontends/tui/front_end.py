@@ -134,7 +134,7 @@ class ScreenFrontEnd:
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         if self._turns.running:
-            raise UsageError("A turn is running. Try again when it has ended.")
+            self.say("Runs when the turn has ended.")
         await self._turns.run(events)
 
     async def browse(self, page: Tab | Literal["context"]) -> bool:

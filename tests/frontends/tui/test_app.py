@@ -258,7 +258,7 @@ async def test_a_paste_is_one_piece_and_sends_nothing():
     assert session.sent == []
 
 
-async def test_a_compaction_runs_as_a_turn_and_not_beside_a_shell_line():
+async def test_a_compaction_waits_for_a_shell_line_and_runs_as_a_turn():
     session, wait = FakeSession([]), Wait()
 
     async def line(text, share):
@@ -272,15 +272,13 @@ async def test_a_compaction_runs_as_a_turn_and_not_beside_a_shell_line():
         await type_text(pilot, "!make")
         await pilot.press("enter")
         await until(pilot, lambda: session.shell_lines)
-        await type_text(pilot, "/compact")
-        await pilot.press("enter")
-        await until(pilot, lambda: "A turn is running" in shown(pilot.app))
-        assert session.window.keeps == []
-        wait.until.set()
-        await until(pilot, lambda: "done" in shown(pilot.app))
         await type_text(pilot, "/compact the tests")
         await pilot.press("enter")
+        await until(pilot, lambda: "Runs when the turn has ended" in shown(pilot.app))
+        assert session.window.keeps == []
+        wait.until.set()
         await until(pilot, lambda: "80,000 → 9,000" in shown(pilot.app))
+        assert shown(pilot.app).index("done") < shown(pilot.app).index("80,000 → 9,000")
     assert session.window.keeps == ["the tests"]
 
 
