@@ -3,8 +3,9 @@
     python -m benchmarks.compare --runs 5 [--peers FOLDER] [--rows start,turns] [--only ouro]
     python -m benchmarks.compare --runs 10 --mcp --rows start,typed,turns
 
-FOLDER as in benchmarks/README.md. Every program talks to the same model server on loopback, which answers at once. The
-runs go round, one of each program, so that all see the same load; a first round warms the disk and is not counted.
+FOLDER as in benchmarks/README.md. Every program talks to a model server on loopback, which answers at once. The runs go
+round, one of each program, so that all see the same load; a first round warms the disk and is not counted. The row
+`memory`, which load does not change, is measured for all programs at once: it mostly waits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import subprocess
 import tempfile
 import termios
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -38,9 +41,9 @@ GIGABYTE = "yes 2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail
 LONG_TEXT = "The parser drops the last line of a file without a newline at its end; see tests and reports of it. " * 200
 
 
-def start(program: Program, server: AnsweringServer) -> None:
+def start(program: Program) -> None:
     """The first paint, the prompt, the first request, and the exit."""
-    server.begin()
+    program.server.begin()
     with opened(program) as terminal:
         program.note("first paint ms", terminal.after(lambda screen: bool(screen.strip()), 30))
         sent: list[str] = []
@@ -55,9 +58,8 @@ def start(program: Program, server: AnsweringServer) -> None:
         press()
         usable = terminal.after(lambda screen: KEYS[:2] in screen or KEYS[2:4] in screen, 30, press)
         program.note("prompt usable ms", usable)
-        enter(terminal, server)
-        if server.asked:
-            program.note("first request ms", (server.asked[0].came - terminal.started) * 1000)
+        enter(terminal, program)
+        program.note("first request ms", (program.server.asked[0].came - terminal.started) * 1000)
         wait(terminal, 1.5)
         for _ in range(8):
             terminal.send(program.leave)
@@ -69,58 +71,58 @@ def start(program: Program, server: AnsweringServer) -> None:
                 break
 
 
-def typed(program: Program, server: AnsweringServer) -> None:
+def typed(program: Program) -> None:
     """The first request, where a message and Enter are typed from exec on."""
     texts = {"typed at exec ms": "fix the test", "typed at exec, a name ms": "fix test_parser_v2_handles_utf8"}
     for name, text in texts.items():
-        server.begin()
+        program.server.begin()
         with opened(program) as terminal:
             terminal.send(text)
-            enter(terminal, server, 0.1)
-            if server.asked:
-                program.note(name, (server.asked[0].came - terminal.started) * 1000)
+            enter(terminal, program, 0.1)
+            program.note(name, (program.server.asked[0].came - terminal.started) * 1000)
 
 
-def memory(program: Program, server: AnsweringServer) -> None:
+def memory(program: Program) -> None:
     """At the prompt, after an answer, when all in the background is done, and after 20 kB."""
     with opened(program) as terminal:
         terminal.after(lambda screen: bool(screen.strip()), 30)
         wait(terminal, 3.0)
         program.note("memory at the prompt MiB", resident(program.home))
         for name, text in (("one answer", "hello"), ("20 kB", LONG_TEXT)):
-            server.begin()
+            program.server.begin()
             terminal.send(f"\x1b[200~{text}\x1b[201~")
             wait(terminal, 0.5)
-            enter(terminal, server)
+            enter(terminal, program)
             wait(terminal, 1.5)
             program.note(f"after {name} MiB", resident(program.home))
             wait(terminal, 15.0)
             program.note(f"15 s after {name} MiB", resident(program.home))
 
 
-def keys(program: Program, server: AnsweringServer) -> None:
+def keys(program: Program) -> None:
     """A key while an answer streams in, a word each 5 ms: from the terminal to the screen."""
-    server.begin(text=[f"word{number} " for number in range(1200)], pace=0.005)
+    program.server.begin(text=[f"word{number} " for number in range(1200)], pace=0.005)
     took: list[float] = []
     with opened(program) as terminal:
         terminal.after(lambda screen: bool(screen.strip()), 30)
         wait(terminal, 3.0)
         terminal.send("go")
         wait(terminal, 0.5)
-        enter(terminal, server)
+        enter(terminal, program)
         terminal.after(lambda screen: "word3" in screen, 10)
         before = used_cpu(program.home)
-        while len(took) < 100 and server.asked and not server.asked[0].answered:
+        answer = program.server.asked[0]
+        while len(took) < 100 and not answer.answered:
             key = chr(0x4E00 + len(took))  # is nowhere else on the screen
             seen, began = len(terminal.raw), time.monotonic()
             terminal.send(key)
             while key.encode() not in terminal.raw[seen:]:
                 read_raw(terminal, 0)
                 if time.monotonic() > began + 5:
-                    return
+                    raise TimeoutError("a key was not shown in 5 s")
             took.append((time.monotonic() - began) * 1000)
             read_raw(terminal, 0.03)
-        while server.asked and not server.asked[0].answered:
+        while not answer.answered:
             read_raw(terminal, 0.05)
         program.note("CPU of the stream s", used_cpu(program.home) - before)
     if took:
@@ -128,27 +130,27 @@ def keys(program: Program, server: AnsweringServer) -> None:
         program.note("key while streaming, highest ms", max(took))
 
 
-def turns(program: Program, server: AnsweringServer) -> None:
+def turns(program: Program) -> None:
     """Headless: an answer; twenty shell calls; the tokens of the first request."""
-    took, _, _ = headless(program, server, [])
+    took, _, _ = headless(program, [])
     program.note("headless, start to answer ms", took * 1000)
-    program.note("tokens of the first request", tokens(server.asked[0].body))
-    _, used, _ = headless(program, server, [f"true {number}" for number in range(CALLS)])
-    program.note("a tool call ms", statistics.median(gaps(server)))
+    program.note("tokens of the first request", tokens(program.server.asked[0].body))
+    _, used, _ = headless(program, [f"true {number}" for number in range(CALLS)])
+    program.note("a tool call ms", statistics.median(gaps(program.server)))
     program.note("headless memory MiB", used)
 
 
-def output(program: Program, server: AnsweringServer) -> None:
+def output(program: Program) -> None:
     """A command that prints 1 GB: until the next request, and what the program itself spent on it."""
-    _, _, spent = headless(program, server, [GIGABYTE])
-    program.note("1 GB of output s", gaps(server)[0] / 1000)
+    _, _, spent = headless(program, [GIGABYTE])
+    program.note("1 GB of output s", gaps(program.server)[0] / 1000)
     program.note("1 GB of output, CPU s", spent)
 
 
-def growth(program: Program, server: AnsweringServer) -> None:
+def growth(program: Program) -> None:
     """A tool call in a session that gets long: medians of forty calls."""
-    headless(program, server, [f"true {number}" for number in range(LONG_SESSION[-1] // 2 + 40)])
-    took = gaps(server)
+    headless(program, [f"true {number}" for number in range(LONG_SESSION[-1] // 2 + 40)])
+    took = gaps(program.server)
     for messages in LONG_SESSION:
         at = messages // 2
         program.note(f"a tool call after {messages:,} messages ms", statistics.median(took[at : at + 40]))
@@ -164,6 +166,9 @@ ROWS = {
     "growth": growth,
 }
 ONCE = {"growth"}
+AT_ONCE = {"memory"}
+REQUEST_LIMIT = 20.0
+"""Seconds that a full screen has, after Enter, to ask the model."""
 
 
 @contextlib.contextmanager
@@ -190,36 +195,51 @@ def read_raw(terminal: Terminal, seconds: float) -> None:
             return
 
 
-def enter(terminal: Terminal, server: AnsweringServer, gap: float = 1.0) -> None:
+def enter(terminal: Terminal, program: Program, gap: float = 1.0) -> None:
     """Press Enter until the program asks the model: again after each gap, for some take the first for a paste."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + REQUEST_LIMIT
     pressed = 0.0
-    while not server.asked and time.monotonic() < end:
+    while not program.server.asked:
+        if time.monotonic() > end:
+            raise TimeoutError(f"no request in {REQUEST_LIMIT:.0f} s")
         if time.monotonic() > pressed + gap:
             pressed = time.monotonic()
             terminal.send("\r")
         wait(terminal, 0.005)
 
 
-def headless(program: Program, server: AnsweringServer, commands: list[str]) -> tuple[float, float, float]:
+def headless(program: Program, commands: list[str]) -> tuple[float, float, float]:
     """Seconds of the whole run, MiB before the last answer, CPU s between the first request and the last."""
     figures: list[tuple[float, float]] = []
 
     def look() -> None:
-        if len(server.asked) in (1, len(commands) + 1):
+        if len(program.server.asked) in (1, len(commands) + 1):
             figures.append((resident(program.home) if commands else 0.0, used_cpu(program.home)))
 
-    server.begin(commands, before_answer=look)
+    program.server.begin(commands, before_answer=look)
+    limit = 60 + len(commands) / 4
     started = time.monotonic()
     process = subprocess.Popen(
         [*program.headless, "Say hello."], cwd=program.work, env=program.full_environment(),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    said, _ = process.communicate(timeout=1800)
+    try:
+        said, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        end(program)
+        raise TimeoutError(f"no answer in {limit:.0f} s") from None
     took = time.monotonic() - started
-    if process.returncode or len(server.asked) < len(commands) + 1:
-        raise RuntimeError(f"{len(server.asked)} requests, exit {process.returncode}: {said.decode()[-500:]}")
+    requests = len(program.server.asked)
+    if process.returncode or requests < len(commands) + 1:
+        raise RuntimeError(f"{requests} requests, exit {process.returncode}: {said.decode()[-500:]}")
     return took, figures[-1][0], figures[-1][1] - figures[0][1]
+
+
+def end(program: Program) -> None:
+    """End all processes with its home."""
+    for pid in processes_of(program.home):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def gaps(server: AnsweringServer) -> list[float]:
@@ -259,22 +279,31 @@ def main() -> None:
     parser.add_argument("--mcp", action="store_true", help="ouro alone, without and with ten MCP servers")
     args = parser.parse_args()
     homes = Path(tempfile.mkdtemp())
-    with AnsweringServer() as server:
-        measured = programs(homes, server.url, args.peers.absolute(), args.only, mcp=args.mcp)
+    with ExitStack() as servers:
+        measured = programs(homes, servers, args.peers.absolute(), args.only, mcp=args.mcp)
         for row in args.rows.split(","):
-            for number in range(1 if row in ONCE else args.runs + 1):
-                for program in measured:
-                    try:
-                        ROWS[row](program, server)
-                    except (RuntimeError, subprocess.TimeoutExpired, IndexError) as error:
-                        print(f"{program.name} failed at {row}: {error}", flush=True)
-                    if number == 0 and row not in ONCE:
-                        program.figures = {}
+            measure(row, measured, args.runs)
             report(measured)
-        for pid in [pid for program in measured for pid in processes_of(program.home)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    for program in measured:
+        end(program)
     shutil.rmtree(homes, ignore_errors=True)
+
+
+def measure(row: str, measured: list[Program], runs: int) -> None:
+    """One row of all programs."""
+
+    def run(program: Program) -> None:
+        try:
+            ROWS[row](program)
+        except (RuntimeError, OSError, IndexError) as error:
+            print(f"{program.name} failed at {row}: {error}", flush=True)
+
+    with ThreadPoolExecutor(len(measured) if row in AT_ONCE else 1) as threads:
+        for number in range(1 if row in ONCE else runs + 1):
+            list(threads.map(run, measured))
+            if number == 0 and row not in ONCE:
+                for program in measured:
+                    program.figures = {}
 
 
 if __name__ == "__main__":

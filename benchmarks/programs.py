@@ -8,8 +8,11 @@ import re
 import statistics
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks.server import AnsweringServer
 
 MCP_SERVER = Path(__file__).parents[1] / "tests" / "fakes" / "mcp_stdio_server.py"
 
@@ -29,6 +32,8 @@ class Program:
     leave: str = "\x03"
     """The key that ends it at an empty prompt, pressed until it does."""
     figures: dict[str, list[float]] = field(default_factory=dict)
+    server: AnsweringServer = field(default_factory=AnsweringServer)
+    """The one that its settings name."""
 
     @property
     def work(self) -> Path:
@@ -48,20 +53,28 @@ class Program:
             self.figures.setdefault(name, []).append(value)
 
 
-def programs(homes: Path, url: str, peers: Path, only: str, *, mcp: bool) -> list[Program]:
-    """Those that are installed and whose names hold `only`, each with a home and a repository; `mcp`: ouro twice."""
+def programs(homes: Path, servers: ExitStack, peers: Path, only: str, *, mcp: bool) -> list[Program]:
+    """Those that are installed and whose names hold `only`, each with a home, a repository and a server of its own.
+
+    Args:
+        servers: ends the servers.
+        mcp: ouro alone, without and with MCP servers.
+    """
     found = []
-    for make in (ouro, ouro_with_mcp) if mcp else (ouro, codex, claude, vibe, pi):
+    makers = (ouro, ouro_with_mcp) if mcp else (ouro, codex, claude, vibe, pi)
+    for make in (make for make in makers if only in make.__name__):
         home = homes / make.__name__
         (home / "work").mkdir(parents=True)
         subprocess.run(["git", "init", "-q", str(home / "work")], check=True)
-        if only in make.__name__ and (program := make(home, url, peers)):
+        server = servers.enter_context(AnsweringServer())
+        if program := make(home, server.url, peers):
+            program.server = server
             ask = [program.screen[0], "--version"]
             done = subprocess.run(ask, check=True, env=program.full_environment(), capture_output=True, text=True)
             number = re.search(r"\d[\w.]+", done.stdout + done.stderr)
             program.version = number[0] if number else "?"
             found.append(program)
-        elif only in make.__name__:
+        else:
             print(f"{make.__name__} is not installed in {peers}.")
     return found
 

@@ -45,13 +45,16 @@ class Terminal(terminal.Terminal):
 
 
 def processes_of(home: Path) -> list[int]:
-    """All processes with this home, also those that have left the tree of the program: codex leaves a server."""
-    found = []
+    """All processes with this home, also those that have left the tree of the program: codex leaves a server.
+
+    And those below them: the server of vibe writes its name over its environment.
+    """
+    found: dict[int, None] = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if f"\0HOME={home}\0".encode() in b"\0" + path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
+                found |= dict.fromkeys(terminal.descendants(int(path.parent.name)))
+    return list(found)
 
 
 def used_cpu(home: Path) -> float:

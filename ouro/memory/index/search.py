@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 HitKind = Literal["note", "core", "message", "output"]
 KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
+_COMPARED = {"note": "notes", "core": "notes", "message": "messages"}
+"""The tables of the kinds whose texts have vectors."""
 _NOTE_CANDIDATES = 150
 _NEAREST_NOTES = 300
 """Candidates by the signs of their vectors."""
@@ -146,12 +148,13 @@ class Search:
         """
         wanted = wanted or SearchFilter()
         question = question_of(query, self._speakers, today or datetime.now(UTC).date())
-        vectors, vector = self.vectors if self.vectors and self.vectors.exist() else None, None
+        kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
+        compared = {_COMPARED[kind] for kind in kinds & _COMPARED.keys()}
+        vectors, vector = self.vectors if self.vectors and self.vectors.exist(compared) else None, None
         try:
             vector = vectors and vectors.question(question.spoken)
         except ModelError:
             vectors = None  # the embedder has logged it
-        kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
         hits: list[MemoryHit] = []
         with self.index.reading() as database:
             request = _Request(database, question, vector, vectors, wanted)
@@ -177,7 +180,7 @@ class Search:
         Raises:
             ModelError: the embedding model did not answer.
         """
-        if self.vectors is None or not self.vectors.exist():
+        if self.vectors is None or not self.vectors.exist(("notes",)):
             return []
         best: dict[str, MemoryHit] = {}
         vectors = self.vectors.questions(texts)

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +91,11 @@ class Vectors:
         while time.monotonic() < deadline and self.fill(tables=tables):
             pass
 
-    def exist(self) -> bool:
-        """Whether any text has a vector, of any model."""
+    def exist(self, tables: Iterable[str] = TABLES) -> bool:
+        """Whether any text has a vector, of any model, and these tables have a text."""
         with self._index.reading() as database:
-            return bool(database.execute("SELECT EXISTS (SELECT 1 FROM vectors)").fetchone()[0])
+            found = (database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables)
+            return any(found) and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
 
     def are_missing(self) -> bool:
         """Whether a text has no vector of the chosen model."""

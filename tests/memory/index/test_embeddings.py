@@ -226,6 +226,17 @@ def test_what_no_word_finds_is_found_by_its_vector(told):
     assert nearest(index, embedder, "kl") == ["kkkl"]
 
 
+def test_where_no_text_is_compared_the_model_is_not_asked(told):
+    index, _ = told
+    embedder = Counting()
+    vectors_for(index, embedder).fill()
+    search, asked = Search(index, vectors_for(index, embedder)), len(embedder.asked)
+    for kinds in (("note",), ("core", "output")):
+        assert not search.find("aab", 1, SearchFilter(kinds=kinds))
+    assert not search.nearest_notes(["aab"], 1, [SearchFilter(kinds=("note",))])
+    assert len(embedder.asked) == asked
+
+
 def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
     index, root = told
     embedder = Counting()
