@@ -132,9 +132,11 @@ async def doctor(context: ActionContext) -> Answer:
     """Check the installation; exit code 1 if something must be repaired."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
-    for check in CHECKS:
+    # Side by side: most of a check is waiting for another program.
+    results = await asyncio.gather(*(asyncio.to_thread(_run, check, context.cwd) for check in CHECKS))
+    for check, findings in zip(CHECKS, results, strict=True):
         subject = check.__name__.strip("_")
-        for state, what, *rest in await asyncio.to_thread(_run, check, context.cwd):
+        for state, what, *rest in findings:
             remedy = "".join(rest)
             value.append({"subject": subject, "state": state, "what": what, "remedy": remedy})
             rows += [f"{_MARKS[state]}  {subject}: {what}", *([f"      {remedy}"] if remedy else [])]
@@ -265,7 +267,7 @@ def _vectors(folder: Path) -> Iterator[Finding]:
             yield "note", "none: memory is searched by words alone.", _NO_VECTORS
             return
         with closing(embedder):
-            embedder.embed(["hello"])
+            embedder.check()
         yield "good", f"{embedder.name} gives them"
     except (ModelError, NoModelError) as error:
         what = f"the embedding model gives none, so memory is searched by words alone: {error.message}"

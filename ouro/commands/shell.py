@@ -55,8 +55,8 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         OuroError: it failed.
     """
     parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser, group)
     words, command = _split_command(group, words)
+    add_arguments(parser, group, next(iter(words), ""))
     args = vars(parser.parse_args(words)) | command
     action: Action | None = args.pop("chosen", None)
     if action is None:  # `ouro memory` alone: list the actions
@@ -91,9 +91,10 @@ def _split_command(group: str, words: Sequence[str]) -> tuple[Sequence[str], dic
     return words[:place], {"command": words[place + 1 :]}
 
 
-def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
-    """Declare the actions of a group and their flags."""
+def add_arguments(parser: argparse.ArgumentParser, group: str, named: str = "") -> None:
+    """Declare the actions of a group and their flags; with `named` that one alone, if there is such an action."""
     actions = [action for action in ACTIONS if action.place != "session" and action.name.split()[0] == group]
+    actions = [action for action in actions if action.name == f"{group} {named}"] or actions
     if [action.name for action in actions] == [group]:
         _declare(parser, actions[0])
         return

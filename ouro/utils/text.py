@@ -15,6 +15,8 @@ _INVISIBLE = late_pattern(
     # One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
+_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
+"""What is invisible, though Python counts it as printable."""
 _WORD = late_pattern(r"\w{3,}")
 
 
@@ -24,7 +26,7 @@ def clean(text: str) -> str:
     Newlines and tabs stay; a carriage return before a newline goes; other characters are left as they are.
     The zero-width joiner stays between emoji, where it joins several into one picture.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or not _PRINTABLE.search(text)):
         return text
     text = _STRING_SEQUENCES.sub("", text)
     text = _CONTROL_SEQUENCES.sub("", text)

@@ -1,8 +1,10 @@
+import sys
 from datetime import date, datetime
 
 import pytest
 
-from ouro.utils.text import cut, dollars, local_time, one_line, plural
+from ouro.utils import text as text_module
+from ouro.utils.text import clean, cut, dollars, local_time, one_line, plural
 
 
 @pytest.mark.parametrize(
@@ -17,6 +19,13 @@ def test_a_count_and_its_noun(count, words, text):
 def test_text_is_cut_with_an_ellipsis():
     assert (cut("abcdef", 6), cut("abcdef", 4)) == ("abcdef", "abc…")
     assert one_line(" a\n\x1b[1m b ", 10) == "a b"
+
+
+def test_what_python_calls_printable_is_cleaned_too_where_it_is_invisible():
+    doubled = "".join(sign * 2 for sign in map(chr, range(sys.maxunicode + 1)) if sign.isprintable())
+    hidden = set(text_module._INVISIBLE.findall(doubled))
+    assert "\ufe0f" in hidden
+    assert [sign for sign in hidden if clean(sign * 2) == sign * 2] == []
 
 
 @pytest.mark.parametrize(
