@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 from ouro.utils.worker import Handler, run_worker
@@ -120,16 +120,11 @@ def _stay_on_the_same_server() -> None:
     """Follow no redirect: a request must not reach another server."""
     import httpx
 
-    send, send_at_once = httpx.AsyncClient.send, httpx.Client.send
+    def here(send: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **options: send(*given, **{**options, "follow_redirects": False})
 
-    async def send_here(self: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
-        return await send(self, request, **{**options, "follow_redirects": False})
-
-    def send_here_at_once(self: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
-        return send_at_once(self, request, **{**options, "follow_redirects": False})
-
-    httpx.AsyncClient.send = send_here  # type: ignore[method-assign]
-    httpx.Client.send = send_here_at_once  # type: ignore[method-assign]
+    httpx.AsyncClient.send = here(httpx.AsyncClient.send)  # type: ignore[method-assign]
+    httpx.Client.send = here(httpx.Client.send)  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -47,36 +47,20 @@ class Provider(msgspec.Struct, frozen=True):
 
 HOSTED = (
     Provider(
-        "anthropic",
-        "Anthropic",
-        "https://api.anthropic.com",
-        ("ANTHROPIC_API_KEY",),
-        "claude-sonnet-5-5",
-        "anthropic",
-        ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+        "anthropic", "Anthropic", "https://api.anthropic.com", ("ANTHROPIC_API_KEY",), "claude-sonnet-5-5",
+        "anthropic", ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
     ),
     Provider(
-        "openai",
-        "OpenAI",
-        "https://api.openai.com/v1",
-        ("OPENAI_API_KEY",),
-        "gpt-6.1-sol",
+        "openai", "OpenAI", "https://api.openai.com/v1", ("OPENAI_API_KEY",), "gpt-6.1-sol",
         base_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     ),
     Provider(
-        "openrouter",
-        "OpenRouter",
-        "https://openrouter.ai/api/v1",
-        ("OPENROUTER_API_KEY",),
-        "anthropic/claude-sonnet-5",
-        base_variables=("OPENROUTER_API_BASE",),
+        "openrouter", "OpenRouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
+        "anthropic/claude-sonnet-5", base_variables=("OPENROUTER_API_BASE",),
     ),
     Provider(
-        "gemini",
-        "Google Gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        "gemini-4-argon",
+        "gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini-4-argon",
     ),
     Provider("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY",), "deepseek-v4-pro"),
     Provider("xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY",), "grok-4.7"),
@@ -86,33 +70,23 @@ HOSTED = (
     Provider("groq", "Groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "openai/gpt-oss-120b"),
     Provider("cerebras", "Cerebras", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), "gpt-oss-120b"),
     Provider(
-        "together_ai",
-        "Together",
-        "https://api.together.xyz/v1",
-        ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY"),
-        "moonshotai/Kimi-K3",
+        "together_ai", "Together", "https://api.together.xyz/v1",
+        ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY"), "moonshotai/Kimi-K3",
     ),
     Provider(
-        "fireworks_ai",
-        "Fireworks",
-        "https://api.fireworks.ai/inference/v1",
-        ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
-        "accounts/fireworks/models/kimi-k3",
+        "fireworks_ai", "Fireworks", "https://api.fireworks.ai/inference/v1",
+        ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"), "accounts/fireworks/models/kimi-k3",
     ),
-)
+)  # fmt: skip
 LOCAL = (
     Provider("ollama_chat", "Ollama", "http://127.0.0.1:11434/v1", base_variables=("OLLAMA_HOST",), local=True),
     Provider("lm_studio", "LM Studio", "http://127.0.0.1:1234/v1", base_variables=("LM_STUDIO_API_BASE",), local=True),
     Provider(
-        "llama_cpp",
-        "llama.cpp",
-        "http://127.0.0.1:8080/v1",
-        base_variables=("LLAMA_CPP_API_BASE",),
-        litellm_prefix="openai",
-        local=True,
+        "llama_cpp", "llama.cpp", "http://127.0.0.1:8080/v1", base_variables=("LLAMA_CPP_API_BASE",),
+        litellm_prefix="openai", local=True,
     ),
     Provider("hosted_vllm", "vLLM", "http://127.0.0.1:8000/v1", base_variables=("HOSTED_VLLM_API_BASE",), local=True),
-)
+)  # fmt: skip
 PROVIDERS = {provider.name: provider for provider in (*HOSTED, *LOCAL)}
 
 
