@@ -10,12 +10,14 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ouro import __version__
 from ouro.commands.action import ActionContext, Answer
@@ -24,8 +26,9 @@ from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.config import explain_settings, load_settings, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
-from ouro.llm import Catalog
+from ouro.llm import Catalog, Chunk, ModelSpec, ToolSpec
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message
 from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
 from ouro.settings import Settings
 from ouro.utils.git import find_root
@@ -62,14 +65,34 @@ def folder_settings() -> FolderSettings:
     return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
 
 
+class MissingModel:
+    """In place of a model where none is usable: each request raises why."""
+
+    spec = ModelSpec("none")
+
+    def __init__(self, error: NoModelError) -> None:
+        self._error = error
+
+    async def stream(self, _messages: Sequence[Message], _tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+        raise self._error
+        yield  # makes it a generator
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
 @asynccontextmanager
 async def unsaved_session() -> AsyncIterator[Session]:
-    """A session without messages that is not saved; its costs are counted."""
+    """A session without messages that is not saved; its costs are counted. Only a request needs a model."""
     from ouro.assemble import open_session
     from ouro.options import Options
     from ouro.session import OpenRequest
 
-    session = await open_session(Options(Path.cwd().resolve()), OpenRequest())
+    options = Options(Path.cwd().resolve())
+    try:
+        session = await open_session(options, OpenRequest())
+    except NoModelError as error:
+        session = await open_session(replace(options, ready_model=MissingModel(error)), OpenRequest())
     for notice in session.notices:
         warn(notice)
     try:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from ouro.cli import main
-from ouro.errors import UsageError
+from ouro.errors import NoModelError, UsageError
 
 HOOK = """grep -q generated && { echo 'made by make' >&2; exit 2; }; true"""
 
@@ -44,6 +44,18 @@ def test_a_dry_run_shows_what_each_hook_says_and_changes_nothing(shell, reposito
     )  # fmt: skip
     [listed] = json.loads(shell("list", "--json")[1])
     assert (listed["event"], listed["matcher"], listed["file"]) == ("before-tool", "edit|write", "~/.ouro/config.yaml")
+
+
+def test_hooks_and_rules_need_no_model(shell, home, capsys):
+    (home / ".ouro" / "models.yaml").unlink()
+    assert shell("list", "--json")[0] == 0
+    code, out = shell("test", "before-tool", "--tool", "edit", "--input", given("generated/a.py"))
+    assert (code, "Together: deny. made by make" in out) == (0, True), out
+    assert main(["permissions", "list"]) == 0
+    for text in ("I prefer tabs over spaces", "I prefer pytest over unittest"):
+        assert main(["memory", "remember", "--scope", "user", text]) == 0
+    assert main(["memory", "consolidate", "core", "--yes"]) == NoModelError.exit_code
+    assert "No model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "told"), [
