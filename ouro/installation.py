@@ -73,9 +73,8 @@ class MissingModel:
     def __init__(self, error: NoModelError) -> None:
         self._error = error
 
-    async def stream(self, _messages: Sequence[Message], _tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+    def stream(self, _messages: Sequence[Message], _tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         raise self._error
-        yield  # makes it a generator
 
     async def close(self) -> None:
         """Nothing is open."""

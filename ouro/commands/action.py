@@ -65,6 +65,11 @@ class Action(msgspec.Struct, frozen=True):
         return function
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the slash command, then its aliases."""
+        return (self.name, *self.aliases)
+
+    @property
     def usage(self) -> str:
         """The usage line: `/model [name]`."""
         return f"/{self.name} {self.argument}".rstrip()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ouro.commands.action import Action, arg
+
+if TYPE_CHECKING:
+    from ouro.extensions import CustomCommand
+    from ouro.session import Session
 
 _ENTRY = "a note's id or its start, a core line (`user/facts.md:3`) or a file (`facts`)"
 _SESSION = "an id, its start, `latest`, or words of its title or messages"
@@ -304,7 +309,7 @@ COMMANDS: tuple[Action, ...] = (
 )  # fmt: skip
 """The slash commands."""
 
-COMMAND_NAMES: frozenset[str] = frozenset(name for command in COMMANDS for name in (command.name, *command.aliases))
+COMMAND_NAMES: frozenset[str] = frozenset(name for command in COMMANDS for name in command.names)
 """Their names and aliases."""
 
 SHELL_ACTIONS: tuple[Action, ...] = (
@@ -408,4 +413,13 @@ ACTIONS: tuple[Action, ...] = tuple(action for action in SHELL_ACTIONS if action
 
 def find_command(word: str) -> Action | None:
     """The slash command of that name or alias."""
-    return next((command for command in COMMANDS if word == command.name or word in command.aliases), None)
+    return next((command for command in COMMANDS if word in command.names), None)
+
+
+def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]:
+    """The slash commands in the order of help and completion; without a session those of ouro."""
+    return (*COMMANDS, *custom_commands(session))
+
+
+def custom_commands(session: Session | None) -> Sequence[CustomCommand]:
+    return session.workbench.extensions.commands.commands() if session else ()

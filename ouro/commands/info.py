@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ouro import __version__
 from ouro.commands.action import Action
-from ouro.commands.custom import ListedCommand, custom_commands, listed_commands
+from ouro.commands.builtin import COMMANDS, MEMORY_WORDS, custom_commands, find_command
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import block, code, escape, facts
 from ouro.display import Choice
@@ -16,6 +17,7 @@ from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
 
 if TYPE_CHECKING:
+    from ouro.extensions import CustomCommand
     from ouro.session import Session
 
 _SECTIONS = {
@@ -23,7 +25,7 @@ _SECTIONS = {
     "Work": "model think plan permissions init review diff todos tasks btw mcp skills agents hooks check plugins",
     "Memory": "memory remember forget",
 }
-_OTHER, _CUSTOM = "ouro", "Your commands"
+_OTHER = "ouro"
 TRIGGERS = (
     ("/", "a command"),
     ("@", "a file of the project"),
@@ -32,23 +34,22 @@ TRIGGERS = (
 )
 
 
-def command_sections(session: Session | None) -> list[tuple[str, list[ListedCommand]]]:
+def command_sections(session: Session | None) -> list[tuple[str, Sequence[Action | CustomCommand]]]:
     """The slash commands by subject, under a title each."""
     section_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
-    sections: dict[str, list[ListedCommand]] = {title: [] for title in (*_SECTIONS, _OTHER, _CUSTOM)}
-    for command in listed_commands(session):
-        sections[_CUSTOM if command.place else section_of.get(command.names[0], _OTHER)].append(command)
-    return [(title, commands) for title, commands in sections.items() if commands]
+    sections: dict[str, list[Action]] = {title: [] for title in (*_SECTIONS, _OTHER)}
+    for command in COMMANDS:
+        sections[section_of.get(command.name, _OTHER)].append(command)
+    custom = custom_commands(session)
+    return [*sections.items(), *([("Your commands", custom)] if custom else [])]
 
 
 async def show_help(front_end: FrontEnd, argument: str) -> None:
-    from ouro.commands.builtin import find_command
-
     if argument:
         word = argument.removeprefix("/")
         if command := find_command(word):
             front_end.show(_help_of(command))
-        elif custom := next((custom for custom in custom_commands(front_end.session) if word in custom.names), None):
+        elif custom := next((custom for custom in custom_commands(front_end.session) if word == custom.name), None):
             front_end.show(f"{_line_of(custom)}\n\nFrom {code(custom.place)}")
         else:
             raise UsageError(f"There is no command /{word}. /help lists them all.")
@@ -63,7 +64,7 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
     front_end.show(f"{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}")
 
 
-def _line_of(command: ListedCommand) -> str:
+def _line_of(command: Action | CustomCommand) -> str:
     return f"{code(command.usage)} {escape(command.help)}"
 
 
@@ -116,8 +117,6 @@ async def feedback(front_end: FrontEnd, _argument: str) -> None:
 
 
 def _help_of(command: Action) -> str:
-    from ouro.commands.builtin import MEMORY_WORDS
-
     example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
     aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
     words = MEMORY_WORDS.values() if command.name == "memory" else ()

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from difflib import unified_diff
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
 from ouro.commands.memory_transfer import diff_with_agent
-from ouro.commands.render import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
+from ouro.commands.render import (
+    CodeSpan,
+    CommandText,
+    Quote,
+    TextLine,
+    Title,
+    View,
+    ViewItem,
+    changed_lines,
+    line,
+    table,
+)
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory import long_term
@@ -21,8 +31,8 @@ if TYPE_CHECKING:
 _MAX_SEARCHED = 200
 _MAX_WORDS = 400
 _MAX_LINES = 200
-_WRITERS = {"agent": "the agent", "person": "you", "consolidation": "merged"}
-"""Who wrote a commit, by its origin; others are named by their origin."""
+_WRITERS = {"agent": "the agent", "person": "you", "consolidation": "a model"}
+"""By the origin of a commit; other origins are shown as they are."""
 
 
 async def log(context: ActionContext, file: str, limit: int) -> Answer:
@@ -84,7 +94,7 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
             return memory.timeline.find(what).commit
         except UsageError:  # a file or a note: the commit that made it
             entries = reversed(memory.timeline.log(_MAX_SEARCHED, what))
-            made = next((entry.commit for entry in entries if entry.commit.trailers.get("Ouro-Session")), None)
+            made = next((entry.commit for entry in entries if entry.commit.source.session), None)
             if made is None:
                 raise
             return made
@@ -160,13 +170,11 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
 
 async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
     """The messages of the turn in the trailers of a commit."""
-    session_id = commit.trailers.get("Ouro-Session", "")
-    numbers = [commit.trailers.get(name, "") for name in ("Ouro-Turn", "Ouro-Message")]
-    turn, message = [int(text) if text.isdigit() else 0 for text in numbers]
-    if not session_id or not turn:
+    source = commit.source
+    if not source.session or not source.turn:
         raise UsageError("No turn taught it: it was written outside of a session.")
     catalog = await context.catalog()
-    found = await catalog.turn(session_id, turn, message)
+    found = await catalog.turn(source.session, source.turn, source.message)
     at, title = local_time(found.at), found.title or found.session_id[:8]
     view: list[ViewItem] = [line(f"Turn {found.turn} (message {found.number}) of ", CodeSpan(title), f", {at}")]
     if found.is_left:
@@ -241,17 +249,10 @@ def _blame_view(found: long_term.FileBlame, file: str) -> View:
 
 def _plan_view(part: long_term.UndoPlan) -> View:
     """What an undo would change in a scope."""
-    rows = [row for edit in part.edits for row in _edit_lines(edit.name, edit.before or "", edit.after or "")]
+    edits = ((f"{edit.name}:", *changed_lines(edit.before or "", edit.after or "")) for edit in part.edits)
+    rows = [row for lines in edits for row in lines]
     title = Title(f"Undo {part.commit.id[:7]} ({part.scope}): {long_term.describe_commits(part.commits)}")
     return [title, _diff_quote(rows), *_conflict_lines(part.conflicts)]
-
-
-def _edit_lines(name: str, before: str, after: str) -> Iterator[str]:
-    """A diff of a file without context."""
-    yield f"{name}:"
-    for row in list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
-        if not row.startswith("@@"):
-            yield row
 
 
 def _diff_quote(rows: Sequence[str]) -> Quote:
@@ -265,8 +266,13 @@ def _conflict_lines(hunks: Sequence[DiffHunk]) -> list[TextLine]:
     return [line(f"Not undone, because its lines changed since: hunk {names}.", level="warning")] if hunks else []
 
 
+def writer(commit: Commit) -> str:
+    """Who wrote a commit, in words."""
+    return _WRITERS.get(commit.origin, commit.origin)
+
+
 def _origin(commit: Commit) -> tuple[str, str]:
     """Date and author, and session and turn."""
-    session, number = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
-    origin = f"{local_time(commit.at)} {_WRITERS.get(commit.origin, commit.origin)}"
-    return origin, f"{session[:8]}{f':{number}' if number else ''}"
+    source = commit.source
+    turn = f":{source.turn}" if source.turn else ""
+    return f"{local_time(commit.at)} {writer(commit)}", f"{source.session[:8]}{turn}"

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -191,37 +192,6 @@ async def edit(context: ActionContext, entry: str) -> Answer:
     return Answer(done, [*view, *undo_hint(context, done.undo)])
 
 
-async def confirm(context: ActionContext, note: str) -> Answer:
-    return await _with_note(context, note, long_term.confirm_note, "confirmed")
-
-
-async def archive(context: ActionContext, note: str) -> Answer:
-    return await _with_note(context, note, long_term.archive_note, "archived")
-
-
-async def restore(context: ActionContext, note: str) -> Answer:
-    return await _with_note(context, note, long_term.restore_note, "restored")
-
-
-async def accept(context: ActionContext, proposal: str) -> Answer:
-    # In a session an event shows the change.
-    view = [] if context.session else [line("Accepted: it is remembered now.")]
-    return await _answer_proposal(context, proposal, view, accept=True)
-
-
-async def reject(context: ActionContext, proposal: str) -> Answer:
-    view = [line("Rejected: it is not remembered. The git history still has it.")]
-    return await _answer_proposal(context, proposal, view, accept=False)
-
-
-async def turn_on(context: ActionContext) -> Answer:
-    return await _switch(context, on=True)
-
-
-async def turn_off(context: ActionContext) -> Answer:
-    return await _switch(context, on=False)
-
-
 async def receipt(context: SessionContext) -> Answer:
     manager = context.manager
     await manager.settled()
@@ -325,11 +295,11 @@ def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, on
     return Answer(value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")])
 
 
-async def _with_note(
-    context: ActionContext, named: str, act: Callable[[MemoryEditor, MemoryEntry], str], done: str
+async def _change_note(
+    act: Callable[[MemoryEditor, MemoryEntry], str], done: str, context: ActionContext, note: str
 ) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
-        entry = long_term.find_entry(memory.editor, named)
+        entry = long_term.find_entry(memory.editor, note)
         if entry.kind == "core":
             commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
             raise UsageError(f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands)
@@ -340,28 +310,43 @@ async def _with_note(
     return await context.memory(work)
 
 
-async def _switch(context: ActionContext, *, on: bool) -> Answer:
+confirm = partial(_change_note, long_term.confirm_note, "confirmed")
+archive = partial(_change_note, long_term.archive_note, "archived")
+restore = partial(_change_note, long_term.restore_note, "restored")
+
+
+async def _switch(on: bool, context: ActionContext) -> Answer:
     folder = await context.set_repo_memory(on=on)
     what = "on" if on else "off: nothing of it is read or written"
     view = [line(f"From the next session on, memory of this repository is {what}.")]
     return Answer({"folder": str(folder), "on": on}, view)
 
 
-async def _answer_proposal(context: ActionContext, number: str, view: View, *, accept: bool) -> Answer:
+turn_on, turn_off = partial(_switch, True), partial(_switch, False)
+
+
+async def _answer_proposal(is_accepted: bool, context: ActionContext, proposal: str) -> Answer:
     """Accept or reject the pending change of that id or its start, or the only one."""
     pending = await context.memory(lambda memory: _pending(memory.editor))
-    matching = [proposal for proposal in pending if proposal.id.startswith(number)]
+    matching = [found for found in pending if found.id.startswith(proposal)]
     if not pending:
         raise UsageError("There are no pending changes of memory.")
     if len(matching) != 1:
-        ids = ", ".join(proposal.id for proposal in pending)
+        ids = ", ".join(found.id for found in pending)
         several = f"{plural(len(matching), 'change')} are pending: name one."
         raise UsageError(
-            several if matching else f"No pending change is `{number}`.", f"Pending: {ids}.", ["memory list"]
+            several if matching else f"No pending change is `{proposal}`.", f"Pending: {ids}.", ["memory list"]
         )
     found = matching[0]
-    await context.answer_proposal(found.id, accept=accept)
+    await context.answer_proposal(found.id, accept=is_accepted)
+    rejected = "Rejected: it is not remembered. The git history still has it."
+    view = [line("Accepted: it is remembered now." if is_accepted else rejected)]
+    if is_accepted and context.session:
+        view = []  # an event shows the change
     return Answer({"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}, view)
+
+
+accept, reject = partial(_answer_proposal, True), partial(_answer_proposal, False)
 
 
 def _pending(editor: MemoryEditor) -> list[Proposal]:

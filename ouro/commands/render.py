@@ -176,6 +176,12 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", clean(text))
 
 
+def changed_lines(before: str, after: str) -> list[str]:
+    """The lines that differ, with `-` or `+` in front."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
+    return [line for line in lines if not line.startswith("@@")]
+
+
 def unified_diff(change: FileChange) -> list[str]:
     """A change as the lines of a unified diff."""
     before = f"a/{change.path}" if change.before is not None else "/dev/null"

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
-from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command
-from ouro.commands.custom import listed_commands
+from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command, listed_commands
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice

@@ -108,22 +108,18 @@ def item_line(item: ContextItem) -> str:
     return f"{item.tokens:>9,}  {state:<7}  {item.kind:<6}  {one_line(item.text, 60)}"
 
 
-async def change_item(window: ContextWindow, item: ContextItem, verb: str) -> str:
-    """Drop, restore or pin an item; returns what to tell the user. Pinning a pinned message unpins it."""
-    return await _change(window, [item], verb)
-
-
 async def _change_context(front_end: FrontEnd, verb: str, numbers: str) -> None:
     window = front_end.session.window
     items = largest_items(window)
     places = places_in(numbers, len(items))
     if verb not in ("drop", "restore", "pin") or not places:
         raise UsageError("Usage: /context [drop|restore|pin N]", commands=["context", "context drop 1 3-5"])
-    front_end.say(await _change(window, [items[place] for place in places], verb))
+    front_end.say(await change_items(window, [items[place] for place in places], verb))
     front_end.redraw()
 
 
-async def _change(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
+async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb: str) -> str:
+    """Drop, restore or pin items; returns what to tell the user. Pinning a pinned message unpins it."""
     if verb == "pin":
         for item in items:
             await window.pin(item.number, not item.is_pinned)

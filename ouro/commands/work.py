@@ -10,27 +10,6 @@ from ouro.commands.render import block
 from ouro.errors import UsageError
 from ouro.utils.git import Git, GitError, find_root
 
-INIT = """\
-Study this repository, then {task} in its root: what an agent, or a new colleague, has to know to work here
-well. It is read at the start of every session, so each line must earn its place.
-
-How to study it: read the README, the manifests and lock files (pyproject.toml, package.json, Cargo.toml, go.mod,
-Makefile, …), the CI workflows, and instructions that are there for other tools (CLAUDE.md, GEMINI.md, .cursorrules,
-.github/copilot-instructions.md, CONTRIBUTING). Look at how the code is laid out, and open a few central files and
-tests. Run the commands that you want to write down where they are quick and change nothing; write only what you saw.
-
-What belongs in it, where the repository has it:
-- One or two sentences: what this is.
-- Commands: set up, build, run, lint, type-check, test all, test one file or one test. Exact, ready to be copied.
-- Layout: the few folders that matter, and what goes where. Not a list of files.
-- How it works: the main path through the code, and the decisions that cannot be seen from one file.
-- Conventions that differ from what one would assume: names, errors, imports, tests, commits.
-- Traps: what breaks, what is generated, what must not be edited, what needs a service or a key.
-
-What does not belong in it: what a reader of the code sees at once, advice that holds for every project ("write tests"),
-anything you have not checked, secrets. Keep it under about 100 lines, in plain Markdown.
-
-{how} If CLAUDE.md or GEMINI.md are there, take over what holds, and leave those files as they are."""
 WRITE = """\
 Read at most some thirty files, the most telling ones first; then write. Say in your answer what you did not check."""
 UPDATE = """\
@@ -53,7 +32,8 @@ async def init(front_end: FrontEnd, argument: str) -> None:
     path = find_root(front_end.session.cwd) / "AGENTS.md"
     lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
     task, how = ("improve `AGENTS.md`", UPDATE.format(lines=lines)) if lines else ("write `AGENTS.md`", WRITE)
-    text = INIT.format(task=task, how=how)
+    prompt = Path(__file__).with_name("init.md").read_text(encoding="utf-8").strip()
+    text = prompt.format(task=task, how=how)
     await front_end.send(f"{text}\n\nMind in particular: {argument}" if argument else text)
 
 

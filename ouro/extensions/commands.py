@@ -54,6 +54,10 @@ class CustomCommand(msgspec.Struct, frozen=True):
     """It is not listed, and `prompt` raises why."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
     def usage(self) -> str:
         return f"/{self.name} {self.argument}".rstrip()
 

@@ -8,7 +8,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from msgspec.structs import replace
 
 from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command
-from ouro.commands.custom import listed_commands
+from ouro.commands.builtin import listed_commands
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.extensions import CommandRegistry, CustomCommand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from ouro.commands.custom import ListedCommand
+from ouro.commands.builtin import listed_commands
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.project_files import FileIndex
@@ -180,21 +180,16 @@ class _Completer(Completer):
     def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
-            yield from _commands(self._repl.commands(), before[1:])
+            for command in listed_commands(self._repl.session):
+                if matching := next((name for name in command.names if name.startswith(before[1:])), None):
+                    yield Completion(f"/{matching}", -len(before), display=command.usage, display_meta=command.help)
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):
             if word == "@" or not self._files.names:
-                self._files = FileIndex(self._repl.files())
+                self._files = FileIndex(self._repl.session.project_files() if self._repl.session else [])
             for name in self._files.search(word[1:]):
                 yield Completion(f"@{name}", -len(word))
-
-
-def _commands(commands: Sequence[ListedCommand], begun: str) -> Iterator[Completion]:
-    for command in commands:
-        matching = next((name for name in command.names if name.startswith(begun)), None)
-        if matching:
-            yield Completion(f"/{matching}", -len(begun) - 1, display=command.usage, display_meta=command.help)
 
 
 def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from ouro.commands.custom import ListedCommand, listed_commands
 from ouro.commands.model import MODES, set_mode
 from ouro.commands.slash import dispatch
 from ouro.errors import DemoRequested
@@ -214,11 +213,9 @@ class Repl(TurnObserver):
             current = modes.index(self._front_end.session.status().mode)
             set_mode(self._front_end, modes[(current + 1) % len(modes)])
 
-    def commands(self) -> Sequence[ListedCommand]:
-        return listed_commands(self._turns.session)
-
-    def files(self) -> list[str]:
-        return self._front_end.session.project_files() if self._turns.session is not None else []
+    @property
+    def session(self) -> Session | None:
+        return self._turns.session
 
     # Lines
 

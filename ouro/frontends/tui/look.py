@@ -50,49 +50,25 @@ class ThemeColors:
         return int(self.background[1:3], 16) < 0x80
 
 
+_THEMES = ("dark", "light", "high-contrast")
+_COLORS = {
+    "background": ("#0f1115", "#fbfaf7", "#000000"),
+    "surface": ("#161920", "#f3f1eb", "#000000"),
+    "panel": ("#1d212a", "#eae7df", "#1a1a1a"),
+    "border": ("#343a46", "#cbc6ba", "#ffffff"),
+    "text": ("#d8dbe2", "#24262b", "#ffffff"),
+    "muted": ("#939aa8", "#62666f", "#e6e6e6"),
+    "faint": ("#656c7a", "#8a8d94", "#c8c8c8"),
+    "accent": ("#d9b26a", "#8a5f00", "#ffd700"),
+    "info": ("#82aaff", "#2b5cb0", "#7fd4ff"),
+    "success": ("#8fc28a", "#33702a", "#5cff8f"),
+    "warning": ("#e59a5c", "#a34a06", "#ffb84d"),
+    "error": ("#ec7279", "#b3261e", "#ff8a8a"),
+}
+"""Of each theme, in the order of `_THEMES`."""
 THEMES: Mapping[str, ThemeColors] = {
-    "dark": ThemeColors(
-        background="#0f1115",
-        surface="#161920",
-        panel="#1d212a",
-        border="#343a46",
-        text="#d8dbe2",
-        muted="#939aa8",
-        faint="#656c7a",
-        accent="#d9b26a",
-        info="#82aaff",
-        success="#8fc28a",
-        warning="#e59a5c",
-        error="#ec7279",
-    ),
-    "light": ThemeColors(
-        background="#fbfaf7",
-        surface="#f3f1eb",
-        panel="#eae7df",
-        border="#cbc6ba",
-        text="#24262b",
-        muted="#62666f",
-        faint="#8a8d94",
-        accent="#8a5f00",
-        info="#2b5cb0",
-        success="#33702a",
-        warning="#a34a06",
-        error="#b3261e",
-    ),
-    "high-contrast": ThemeColors(
-        background="#000000",
-        surface="#000000",
-        panel="#1a1a1a",
-        border="#ffffff",
-        text="#ffffff",
-        muted="#e6e6e6",
-        faint="#c8c8c8",
-        accent="#ffd700",
-        info="#7fd4ff",
-        success="#5cff8f",
-        warning="#ffb84d",
-        error="#ff8a8a",
-    ),
+    theme: ThemeColors(**{name: values[place] for name, values in _COLORS.items()})
+    for place, theme in enumerate(_THEMES)
 }
 
 

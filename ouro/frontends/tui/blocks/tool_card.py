@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from difflib import unified_diff
 from itertools import islice
 from time import monotonic
 from typing import Literal, assert_never
@@ -13,6 +12,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
+from ouro.commands.render import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todo, Todos
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
@@ -24,7 +24,6 @@ from ouro.utils.text import plural
 
 MAX_LINES = 2_000
 """Lines that are drawn of one body, however long it is."""
-_TODO_SIGNS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
 
 def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
@@ -98,7 +97,7 @@ def body_text(body: Body) -> str:
         case CommandOutput():
             return f"$ {tidy(body.command)}\n{printed(body.output)}".rstrip("\n")
         case Diff():
-            return "\n".join(_unified(body))
+            return "\n".join(tidy(line) for change in body.changes for line in unified_diff(change))
         case Picture():
             return f"[image: {tidy(body.name)}]"
         case Todos():
@@ -129,17 +128,8 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Styl
 
 def _todo(todo: Todo, width: int, palette: Palette) -> list[StyledLine]:
     style = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}[todo.state]
-    return indent(
-        wrap([(tidy(todo.text), style)], width - 2), (f"{_TODO_SIGNS[todo.state]} ", style), ("  ", style), False
-    )
-
-
-def _unified(body: Diff) -> Iterator[str]:
-    for change in body.changes:
-        old, new = tidy(change.before or "").splitlines(), tidy(change.after or "").splitlines()
-        before = tidy(change.path) if change.before is not None else "/dev/null"
-        after = tidy(change.moved_to or change.path) if change.after is not None else "/dev/null"
-        yield from unified_diff(old, new, before, after, lineterm="")
+    lines = wrap([(tidy(todo.text), style)], width - 2)
+    return indent(lines, (f"{TODO_MARKS[todo.state]} ", style), ("  ", style), decoration=False)
 
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from ouro.commands.window import change_item, item_line, largest_items
+from ouro.commands.window import change_items, item_line, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.tui.keymap import Keymap
@@ -69,7 +69,7 @@ class ContextSheet(Sheet[None]):
             return
         verb = "pin" if action == "pin_item" else "restore" if item.is_dropped else "drop"
         try:
-            self._say(await change_item(self._window, item, verb))
+            self._say(await change_items(self._window, [item], verb))
         except OuroError as error:
             self._say(str(error))
         self._fill()

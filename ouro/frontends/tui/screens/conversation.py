@@ -377,9 +377,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
 
 def _commands(session: Session | None) -> Sequence[Choice]:
-    from ouro.commands.custom import listed_commands  # too heavy to import before the first frame
+    from ouro.commands.builtin import listed_commands  # too heavy to import before the first frame
 
     return [
-        Choice(f"/{command.names[0]}{' ' if command.takes_argument else ''}", command.usage, command.help)
+        Choice(f"/{command.name}{' ' if command.argument else ''}", command.usage, command.help)
         for command in listed_commands(session)
     ]

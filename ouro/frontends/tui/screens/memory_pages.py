@@ -6,9 +6,10 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import unified_diff
 from typing import TYPE_CHECKING, Literal
 
+from ouro.commands.memory_history import writer
+from ouro.commands.render import changed_lines
 from ouro.frontends.tui.screens.browser import Page, PageLink
 from ouro.session import MemoryEntry, Proposal, ReceiptLine, details_of
 from ouro.utils.text import clean, local_time, one_line, plural
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 Tab = Literal["notes", "core", "timeline", "archive", "receipt", "proposals"]
 MAX_PAGE_LINES = 400
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
-WRITERS: Mapping[str, str] = {"agent": "the agent", "person": "you", "consolidation": "a model"}
-"""The author by the origin of a commit; other origins are shown as they are."""
 _MARK = re.compile(r"^([-+] )?[-*+] ")
 _REDUNDANT = re.compile(
     r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
@@ -144,18 +143,13 @@ def _changed_lines(edit: FileEdit) -> list[str]:
     before, after = edit.before or "", edit.after or ""
     if _without_front_matter(before) != _without_front_matter(after):
         before, after = _without_front_matter(before), _without_front_matter(after)
-    lines = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
-    return [f"{line[:1]} {line[1:]}" for line in lines if line[1:].strip() and not line.startswith("@@")]
+    return [f"{line[:1]} {line[1:]}" for line in changed_lines(before, after) if line[1:].strip()]
 
 
 def _without_front_matter(text: str) -> str:
     """A note without its front matter; any other text as it is."""
     front, mark, words = text.partition("\n---\n")
     return words if mark and front.startswith("---") else text
-
-
-def writer(commit: Commit) -> str:
-    return WRITERS.get(commit.origin, commit.origin)
 
 
 def _item(text: str) -> str:
@@ -360,12 +354,11 @@ def _add_source(page: Page, session_id: str, turn: int, trigger: str) -> None:
 
 
 def _add_commit(page: Page, commit: Commit) -> None:
-    session, turn = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
+    source = commit.source
     page.add(f"{local_time(commit.at)}, by {writer(commit)}", "detail")
-    if session and turn.isdigit():
-        message = commit.trailers.get("Ouro-Message", "")
-        number = int(message) if message.isdigit() else 0
-        page.add(f"session {session[:8]}, turn {turn}", link=PageLink("turn", session, int(turn), message=number))
+    if source.session and source.turn:
+        link = PageLink("turn", source.session, source.turn, message=source.message)
+        page.add(f"session {source.session[:8]}, turn {source.turn}", link=link)
 
 
 def _short_name(name: str) -> str:

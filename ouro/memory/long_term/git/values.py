@@ -70,6 +70,13 @@ class Commit(msgspec.Struct, frozen=True):
         """The origin trailer, which can be forged; "outside" if there is none."""
         return self.trailers.get(ORIGIN, "outside")
 
+    @property
+    def source(self) -> TurnRef:
+        """The turn that made it, by its trailers; without a session if none did."""
+        numbers = [self.trailers.get(name, "") for name in (TURN, MESSAGE)]
+        turn, message = [int(text) if text.isdigit() else 0 for text in numbers]
+        return TurnRef(self.trailers.get(SESSION, ""), turn, message)
+
 
 class DiffHunk(msgspec.Struct, frozen=True):
     """A place of a file where the lines `before` were replaced by the lines `after`."""
