@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ouro.commands.front_end import FrontEnd, choice_line
@@ -39,24 +40,16 @@ KEYS = (
 )
 
 
+@dataclass
 class ReplFrontEnd(FrontEnd):
-    keys = KEYS
+    _open_session: OpenSession
+    _open_catalog: OpenCatalog | None
+    _printer: Printer
+    _questions: LineQuestions
+    _turns: TurnQueue
+    _repl: Repl
 
-    def __init__(
-        self,
-        open_session: OpenSession,
-        open_catalog: OpenCatalog | None,
-        printer: Printer,
-        questions: LineQuestions,
-        turns: TurnQueue,
-        repl: Repl,
-    ) -> None:
-        self._open_session = open_session
-        self._open_catalog = open_catalog
-        self._printer = printer
-        self._questions = questions
-        self._turns = turns
-        self._repl = repl
+    keys = KEYS
 
     @property
     def session(self) -> Session:
@@ -86,7 +79,7 @@ class ReplFrontEnd(FrontEnd):
         self.redraw()
         if images:
             self.say("The images of this message are lost: the plain prompt cannot send images.", "warning")
-        if draft and not self._repl.fill(draft):
+        if draft and not self._repl.reader.fill(draft):
             self.say(f"The message was:\n{draft}")
 
     async def pick_session(self, session_catalog: SessionCatalog, only: Collection[str] = ()) -> OpenRequest | None:

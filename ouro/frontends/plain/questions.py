@@ -164,28 +164,18 @@ class TurnQuestions:
         session.answer(event.question_id, answer)
 
 
+@dataclass
 class ResumeOffer:
-    """Prints the resume card in the background. A message that is typed instead of a choice resumes with everything.
+    """Prints the resume card in the background. A message that is typed instead of a choice resumes with everything."""
 
-    Args:
-        at_rest: waits for the lines typed before, and returns whether nothing runs then.
-        send: takes a line that was meant for the agent.
-    """
-
-    def __init__(
-        self,
-        printer: Printer,
-        questions: LineQuestions,
-        turns: TurnQueue,
-        at_rest: Callable[[], Awaitable[bool]],
-        send: Callable[[str], None],
-    ) -> None:
-        self._printer = printer
-        self._questions = questions
-        self._turns = turns
-        self._at_rest = at_rest
-        self._send = send
-        self._card_task: asyncio.Task[None] | None = None
+    _printer: Printer
+    _questions: LineQuestions
+    _turns: TurnQueue
+    _at_rest: Callable[[], Awaitable[bool]]
+    """Waits for the lines typed before, and returns whether nothing runs then."""
+    _send: Callable[[str], None]
+    """Takes a line that was meant for the agent."""
+    _card_task: asyncio.Task[None] | None = None
 
     def begin(self, session: Session) -> None:
         self.cancel()
@@ -241,13 +231,13 @@ _HELP = "Type a number to open a session, `copy N` for a copy, `look N` to previ
 _NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 
 
+@dataclass
 class SessionQuestion:
     """Asks for a session until one is picked or the line is empty."""
 
-    def __init__(self, printer: Printer, questions: LineQuestions, session_catalog: SessionCatalog) -> None:
-        self._printer = printer
-        self._questions = questions
-        self._session_catalog = session_catalog
+    _printer: Printer
+    _questions: LineQuestions
+    _session_catalog: SessionCatalog
 
     async def ask(self, only: Collection[str] = ()) -> OpenRequest | None:
         sessions = await self._session_catalog.sessions()

@@ -146,10 +146,6 @@ class Repl(TurnObserver):
         if not self._work or self._questions.open is not None:
             self.reader.changed()
 
-    def fill(self, text: str) -> bool:
-        """Put a draft into the prompt; False where the reader cannot."""
-        return self.reader.fill(text)
-
     def session_opened(self, session: Session) -> None:
         """Forget the questions of the session before, and show the resume card of this one."""
         self._background_questions.close()

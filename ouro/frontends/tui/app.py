@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from textual import events, on
@@ -23,11 +24,10 @@ from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet, Picker
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
-from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import AskPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.session.opening import PICK
-from ouro.session.turn_queue import Draft
+from ouro.session.turn_queue import Draft, TurnQueue
 from ouro.utils.log import log
 
 SECOND_ESCAPE = 1.0
@@ -65,7 +65,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.front_end = ScreenFrontEnd(
             self, self.conversation, keymap, start, open_catalog=open_catalog, save_theme=save_theme
         )
-        self._actions = KeyActions(self, self.conversation, self.front_end)
+        self._actions = KeyActions(self, self.conversation, self.turns, self.front_end)
         for key, name in keymap.of("app").items():
             self.bind(key, name if name == "suspend_process" else f"press('{name}')", show=False)
         for key in keymap.keys("clear"):  # for questions: with the focus, the prompt handles the key first
@@ -116,15 +116,6 @@ class OuroApp(App[int], inherit_bindings=False):
         else:
             await self._actions.run(name)
 
-    @on(PromptArea.Wanted)
-    async def _press_wanted(self, message: PromptArea.Wanted) -> None:
-        await self.action_press(message.action)
-
-    @on(PromptArea.Idle)
-    def _choose_resume(self, message: PromptArea.Idle) -> None:
-        # Here and not in the screen: Textual stops a message at the parent that was active when it was posted.
-        self.conversation.resume.press(message.action)
-
     @on(ResumePanel.Chosen)
     def _resume_chosen(self, message: ResumePanel.Chosen) -> None:
         self.run_worker(self.front_end.resume_with(message.part))
@@ -147,15 +138,15 @@ class OuroApp(App[int], inherit_bindings=False):
         return await dispatch(self.front_end, text)
 
 
+@dataclass
 class KeyActions:
-    def __init__(self, app: App[Any], conversation: ConversationScreen, front_end: ScreenFrontEnd) -> None:
-        self._app = app
-        self._conversation = conversation
-        self._turns = conversation.turns
-        self._front_end = front_end
-        self._cleared_at = float("-inf")
-        self._unfolded_at = float("-inf")
-        self._stopped_at = float("-inf")
+    _app: App[Any]
+    _conversation: ConversationScreen
+    _turns: TurnQueue
+    _front_end: ScreenFrontEnd
+    _cleared_at: float = float("-inf")
+    _unfolded_at: float = float("-inf")
+    _stopped_at: float = float("-inf")
 
     async def run(self, name: str) -> None:
         method: Callable[[], object] = getattr(self, name)
@@ -203,6 +194,14 @@ class KeyActions:
             self.interrupt()
         else:
             self._turns.say(Draft("/rewind"))
+
+    def send(self) -> None:
+        """Enter on empty input."""
+        self._conversation.resume.choose_marked()
+
+    def queue(self) -> None:
+        """Tab on empty input."""
+        self._conversation.resume.mark_next()
 
     def mode(self) -> None:
         session = self._front_end.session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from textual.app import App
@@ -245,13 +246,13 @@ class ScreenFrontEnd:
             await self.run(resumed.take(part))
 
 
+@dataclass
 class ScreenOpenDialog:
     """Asks what opening a session needs to know, on sheets."""
 
-    def __init__(self, front_end: ScreenFrontEnd, turns: TurnQueue, open_catalog: GetCatalog | None) -> None:
-        self._front_end = front_end
-        self._turns = turns
-        self._open_catalog = open_catalog
+    _front_end: ScreenFrontEnd
+    _turns: TurnQueue
+    _open_catalog: GetCatalog | None
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
         """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""

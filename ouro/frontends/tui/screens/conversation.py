@@ -97,7 +97,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
-        self.reader = TranscriptReader(self.transcript, self._find, keymap.keys("outputs"))
+        self.reader = TranscriptReader(
+            self.transcript, self._find, self._page, self.close_reader, keymap.keys("outputs")
+        )
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
 
     def compose(self) -> ComposeResult:
@@ -127,17 +129,14 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.transcript.follow()
             (self.questions.panel or self.prompt).focus()
 
-    @on(TranscriptReader.Wanted)
-    async def _reader_wants(self, message: TranscriptReader.Wanted) -> None:
-        if message.action == "close":
-            self.close_reader()
-        else:
-            while await self.show_earlier():
-                pass
-            try:
-                await external.page(self.app, self.transcript.as_markdown())
-            except OuroError as error:
-                self.status.show_message(str(error), "warning")
+    async def _page(self) -> None:
+        """Show the whole transcript in the pager."""
+        while await self.show_earlier():
+            pass
+        try:
+            await external.page(self.app, self.transcript.as_markdown())
+        except OuroError as error:
+            self.status.show_message(str(error), "warning")
 
     async def _find(self, text: str, by: int) -> bool:
         """Search the transcript, also what is not read from disk yet."""

@@ -93,18 +93,6 @@ class PromptArea(TextArea, inherit_bindings=False):
         draft: Draft
         later: bool = False
 
-    @dataclass
-    class Wanted(Message):
-        """An action of another part of the screen: `help`, `palette`, `editor`, `leave` …"""
-
-        action: str
-
-    @dataclass
-    class Idle(Message):
-        """Enter (`send`) or Tab (`queue`) on empty input."""
-
-        action: str
-
     def __init__(
         self, keymap: Keymap, history: PromptHistory, completion: Completion, withdraw: Callable[[], Draft | None]
     ) -> None:
@@ -161,7 +149,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         elif action and self.text and action in _IN_TEXT:
             await self.run_action(_IN_TEXT[action])
         elif action in _APP_ACTIONS:
-            self.post_message(self.Wanted(action))
+            await self.run_action(f"app.press('{action}')")
         elif action:
             await self.run_action(action)
         else:
@@ -220,21 +208,21 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.completion.close()
         return not (send and not chosen.value.endswith(" "))
 
-    def action_send(self) -> None:
+    async def action_send(self) -> None:
         """Enter: send, or a new line after a backslash."""
         if self.before_cursor.endswith("\\"):
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
             return
-        self._submit(later=False)
+        await self._submit(later=False)
 
-    def action_queue(self) -> None:
-        self._submit(later=True)
+    async def action_queue(self) -> None:
+        await self._submit(later=True)
 
-    def _submit(self, later: bool) -> None:
+    async def _submit(self, later: bool) -> None:
         draft = self.attachments.expand(self.text)
         if not draft.text:
-            self.post_message(self.Idle("queue" if later else "send"))
+            await self.run_action(f"app.press('{'queue' if later else 'send'}')")
             return
         self._history.add(draft.text)
         self._walk = None

@@ -55,14 +55,13 @@ class ResumePanel(Widget):
         self._card = None
         self.display = False
 
-    def press(self, action: str) -> None:
-        """Tab (`queue`) or Enter (`send`) on empty input."""
-        if self._card is None:
-            return
-        if action == "queue":
+    def mark_next(self) -> None:
+        if self.is_open:
             self._place = (self._place + 1) % len(self._choices)
             self.refresh()
-        else:
+
+    def choose_marked(self) -> None:
+        if self.is_open:
             self._choose(self._place)
 
     @property

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input, Static
 
 from ouro.frontends.tui.widgets.transcript import TranscriptView
@@ -30,21 +29,24 @@ class TranscriptReader(Horizontal, can_focus=True):
 
     Args:
         find: searches from here, up (-1) or down (1); returns whether there is a match.
+        page: shows the whole transcript in the pager.
+        close: ends the reading.
         closing_keys: further keys that close it.
     """
 
-    @dataclass
-    class Wanted(Message):
-        """`close` or `pager`."""
-
-        action: str
-
     def __init__(
-        self, transcript: TranscriptView, find: Callable[[str, int], Awaitable[bool]], closing_keys: tuple[str, ...]
+        self,
+        transcript: TranscriptView,
+        find: Callable[[str, int], Awaitable[bool]],
+        page: Callable[[], Coroutine[Any, Any, None]],
+        close: Callable[[], None],
+        closing_keys: tuple[str, ...],
     ) -> None:
         super().__init__(id="reader")
         self._transcript = transcript
         self._find = find
+        self._page = page
+        self._close = close
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
         self._hint = Static(_HINT, markup=False, id="reader-hint")
         self._sign = Static("/", markup=False, id="reader-sign")
@@ -69,13 +71,13 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._show_hint(_HINT)
             self.focus()
         elif key in self._closing_keys:
-            self.post_message(self.Wanted("close"))
+            self._close()
         elif key in ("slash", "ctrl+f"):
             self.add_class("-searching")
             self._search.value = ""
             self._search.focus()
         elif key == "p":
-            self.post_message(self.Wanted("pager"))
+            self.run_worker(self._page())
         elif key in _MATCHES and self._words:
             self._start_search(_MATCHES[key])
         elif key in _STEPS:
