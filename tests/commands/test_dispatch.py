@@ -7,8 +7,7 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from msgspec.structs import replace
 
-from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command
-from ouro.commands.builtin import listed_commands
+from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command, listed_commands
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.extensions import CommandRegistry, CustomCommand
