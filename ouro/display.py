@@ -32,6 +32,10 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
 
     changes: tuple[FileChange, ...]
 
+    def lines(self) -> list[str]:
+        """The lines of a unified diff of all files."""
+        return [line for change in self.changes for line in _unified(change)]
+
 
 class CommandOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="command"):
     """A shell command and its output; head and tail of a long output."""
@@ -55,6 +59,10 @@ class Todo(msgspec.Struct, frozen=True):
 
     text: str
     state: TodoState = "pending"
+
+    @property
+    def mark(self) -> str:
+        return {"pending": "☐", "in_progress": "▶", "done": "☑"}[self.state]
 
 
 class Todos(msgspec.Struct, frozen=True, tag_field="kind", tag="todos"):
@@ -84,3 +92,14 @@ class Choice(msgspec.Struct, frozen=True):
     value: str
     label: str
     detail: str = ""
+
+
+def _unified(change: FileChange) -> list[str]:
+    import difflib  # needed only where a diff is printed
+
+    before = f"a/{change.path}" if change.before is not None else "/dev/null"
+    after = f"b/{change.moved_to or change.path}" if change.after is not None else "/dev/null"
+    lines = difflib.unified_diff(
+        (change.before or "").splitlines(), (change.after or "").splitlines(), before, after, lineterm=""
+    )
+    return list(lines) or ([f"--- {before}", f"+++ {after}"] if before[2:] != after[2:] else [])

@@ -36,7 +36,6 @@ async def agents(front_end: FrontEnd, argument: str) -> None:
 
 
 def _transcript(whole: WholeSession) -> Iterator[str]:
-    """What was said and called, as Markdown."""
     messages = [record.message for record in whole.records() if isinstance(record, MessageRecord)]
     replies = {reply.call_id: reply for message in messages for reply in message.parts_of(ToolReply)}
     for message in messages:

@@ -21,7 +21,6 @@ async def clear(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def resume(front_end: FrontEnd, argument: str) -> None:
-    """Continue an earlier session: the named one, or one that the user picks."""
     request = OpenRequest(argument) if argument else await front_end.pick_session(front_end.session.session_catalog)
     if request is not None:
         await front_end.open(request)

@@ -20,7 +20,6 @@ PLACES = {"user": "all projects", "project": "this project"}
 
 
 async def instructions(context: SessionContext) -> Answer:
-    """The files of instructions of the session, why each is read, whether it was sent, and its size."""
     found = context.session.workbench.extensions.instructions
     files = found.report()
     if not files:
@@ -32,7 +31,6 @@ async def instructions(context: SessionContext) -> Answer:
 
 
 async def skills(context: SessionContext, switch: str, name: str) -> Answer:
-    """The skills with what each costs, or one switched on or off."""
     found = context.session.workbench.extensions.skills
     if switch:
         if not name:
@@ -56,7 +54,6 @@ async def skills(context: SessionContext, switch: str, name: str) -> Answer:
 
 
 async def skill(front_end: FrontEnd, argument: str) -> None:
-    """Draft a skill from this session, and save it where the user says."""
     verb, _, what = argument.partition(" ")
     if verb != "save":
         raise UsageError("Usage: /skill save [what]. /skills lists the skills.")

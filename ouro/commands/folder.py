@@ -33,8 +33,6 @@ _VECTOR_SECONDS = 2.0
 
 
 class FolderSettings(NamedTuple):
-    """The settings of a folder."""
-
     root: Path
     """Of its repository."""
     is_trusted: bool

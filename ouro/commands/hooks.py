@@ -60,7 +60,6 @@ async def hooks(context: ActionContext) -> Answer:
 
 
 async def test(context: ActionContext, event: str, tool: str, input_json: str) -> Answer:
-    """Run the hooks of an event with sample data; nothing else happens."""
     if event not in EVENTS:
         raise UsageError(f"`{event}` is not an event. There are: {', '.join(EVENTS)}.")
     try:
@@ -90,7 +89,6 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
 
 
 async def check(context: SessionContext, text: Sequence[str]) -> None:
-    """Draft a check from a correction or the id of its note, and save it where the user says; or remove one."""
     session, said = context.session, " ".join(text)
     hooks = session.turn.hooks.hooks
     verb, _, number = said.partition(" ")

@@ -36,7 +36,6 @@ _NEXT_SESSION = "It is used from the next session on."
 
 
 async def list_servers(context: ActionContext) -> Answer:
-    """Each server with its state, tools and tokens."""
     async with context.servers() as servers:
         rows, value = [], []
         for server in servers.servers.values():
@@ -60,13 +59,11 @@ async def list_servers(context: ActionContext) -> Answer:
 
 
 async def show(context: ActionContext, server: str) -> Answer:
-    """One server: its tools with what each costs, resources and prompts."""
     async with context.servers() as servers:
         return _described(context, servers, _named(servers, server))
 
 
 async def test(context: ActionContext, server: str) -> Answer:
-    """Connect to a server and list what it offers; exit code 1 if it cannot be used."""
     async with context.servers() as servers:
         found = _named(servers, server)
         if found.state in ("failed", "login"):
@@ -80,14 +77,12 @@ async def test(context: ActionContext, server: str) -> Answer:
 
 
 async def log(context: ActionContext, server: str) -> Answer:
-    """What a server has printed and logged in this session."""
     async with context.servers() as servers:
         found = list(_named(servers, server).log)
         return Answer(found, _quote(found) or [line(f"{server} has logged nothing.")])
 
 
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
-    """Show what a server has changed in its tools, and use it as it is now if the user agrees."""
     async with context.servers() as servers:
         found = await servers.ready(_named(servers, server).name)
         changed = found.unapproved()
@@ -107,7 +102,6 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
 
 
 async def add(_context: ShellContext, name: str, command: list[str], **options: Any) -> Answer:
-    """Add a server of the user: a command, or an address."""
     server = McpServerSettings(
         command=command[0] if command else "",
         args=tuple(command[1:]),
@@ -125,7 +119,6 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
-    """Remove a server that `ouro mcp add` or `import` has written."""
     known, _off = read_registry()
     if name not in known:
         raise UsageError(
@@ -136,7 +129,6 @@ async def remove(_context: ShellContext, name: str) -> Answer:
 
 
 async def import_servers(context: ShellContext, every: bool) -> Answer:
-    """Take over servers from Claude Code and Codex."""
     found, problems = await asyncio.to_thread(foreign_servers, find_root(context.cwd), Path.home())
     for problem in problems:
         context.say(problem, "warning")
@@ -156,8 +148,6 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
 
 
 async def login(context: ShellContext, server: str) -> Answer:
-    """Log in to a server with OAuth, in the browser."""
-
     def show_address(url: str) -> None:
         context.say(f"Open this address to log in, if your browser did not:\n{url}")
         webbrowser.open(url)
@@ -173,7 +163,6 @@ async def login(context: ShellContext, server: str) -> Answer:
 
 
 async def logout(context: ShellContext, server: str) -> Answer:
-    """Forget the tokens of a server."""
     async with context.servers() as servers:
         found = _named(servers, server)
         had = await asyncio.to_thread(Tokens(found.settings.url).delete)
@@ -181,7 +170,6 @@ async def logout(context: ShellContext, server: str) -> Answer:
 
 
 async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
-    """Switch a server or a tool, here and in later sessions."""
     name, _, tool = what.partition(".")
 
     def change(registry: dict[str, Any]) -> None:

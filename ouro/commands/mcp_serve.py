@@ -21,7 +21,6 @@ MAX_TEXT = 1_200
 
 
 async def serve(context: ShellContext) -> None:
-    """Serve memory to the program that started this one, until it closes the pipe."""
     from ouro.mcp.serve import serve as serve_memory
 
     await serve_memory(FolderMemory(context, context.folder.settings.mcp.remember))

@@ -80,7 +80,6 @@ async def show(context: ActionContext, entry: str) -> Answer:
 
 
 async def search(context: ActionContext, words: Sequence[str], limit: int, **flags: str) -> Answer:
-    """Notes, core lines and messages of any session that fit the words, best first."""
     text, filters = long_term.filters_in(" ".join(words))
     if not text:
         help_with = ["memory search optimistic locking since:2026-01-01"]

@@ -75,7 +75,6 @@ async def diff_with_agent(context: ActionContext, agent: str) -> Answer:
 async def import_(
     context: ActionContext, paths: Sequence[str], scope: Scope | None, dry_run: bool, yes: bool
 ) -> Answer:
-    """Import what other agents remember, after a preview."""
     files = [context.cwd / Path(path).expanduser() for path in paths]
     read = await asyncio.to_thread(long_term.read_sources, files)
     found = await context.memory(
@@ -101,7 +100,6 @@ async def import_(
 
 
 async def promote(context: ActionContext, entry: str, owner: str, days: int) -> Answer:
-    """Put a note on a branch of the repository, for the team to review."""
     done = await context.memory(lambda memory: long_term.promote(memory.editor, entry, owner, days))
     view = [
         line("On the branch ", CodeSpan(done.branch), f", of {done.owner}, until {done.expires}."),

@@ -39,7 +39,6 @@ _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
-    """List the models; exit code 3 if none is usable."""
     if setup:
         if not sys.stdin.isatty():
             problem = "stdin is not a terminal: `ouro models --setup` asks questions."

@@ -29,7 +29,6 @@ NONE = "No plugins are installed."
 
 
 async def add(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
-    """Fetch a plugin, show what it brings, and install it if the user trusts it."""
     async with _fetched(source, ref, path) as (name, folder, plugin):
         if name in installed_plugins():
             raise UsageError(f"The plugin {name} is installed.", f"Update it: ouro plugin update {name}")
@@ -43,7 +42,6 @@ async def list_plugins(_context: ShellContext) -> Answer:
 
 
 async def update(context: ShellContext, name: str, yes: bool) -> Answer:
-    """Fetch the newest of one plugin or of all, show what changes, and install it if the user trusts it."""
     found = installed_plugins()
     if name and name not in found:
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from ouro.display import FileChange, Todo
+from ouro.display import Todo
 from ouro.events import Level
 from ouro.utils.text import clean
 
 _TICKS = re.compile(r"`+")
-TODO_MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
 
 class CodeSpan(str):
@@ -64,7 +63,6 @@ View = Sequence[ViewItem]
 
 
 def line(*spans: str, level: Level = "info") -> TextLine:
-    """A line of these spans."""
     return TextLine(spans, level)
 
 
@@ -109,7 +107,6 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
 
 
 def as_json(value: Any) -> str:
-    """Indented JSON."""
     return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
 
 
@@ -168,7 +165,7 @@ def facts(*pairs: tuple[str, str]) -> str:
 
 def todo_list(todos: Iterable[Todo]) -> str:
     """The agent's plan."""
-    return "\n".join(f"- {TODO_MARKS[todo.state]} {escape(todo.text)}" for todo in todos)
+    return "\n".join(f"- {todo.mark} {escape(todo.text)}" for todo in todos)
 
 
 def escape(text: str) -> str:
@@ -180,13 +177,3 @@ def changed_lines(before: str, after: str) -> list[str]:
     """The lines that differ, with `-` or `+` in front."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
     return [line for line in lines if not line.startswith("@@")]
-
-
-def unified_diff(change: FileChange) -> list[str]:
-    """A change as the lines of a unified diff."""
-    before = f"a/{change.path}" if change.before is not None else "/dev/null"
-    after = f"b/{change.moved_to or change.path}" if change.after is not None else "/dev/null"
-    lines = difflib.unified_diff(
-        (change.before or "").splitlines(), (change.after or "").splitlines(), before, after, lineterm=""
-    )
-    return list(lines) or ([f"--- {before}", f"+++ {after}"] if before[2:] != after[2:] else [])

@@ -98,7 +98,6 @@ async def _memory(front_end: FrontEnd, argument: str) -> None:
 
 
 async def _run_word(front_end: FrontEnd, group: str, words: Mapping[str, Action], argument: str) -> None:
-    """Run the action that the first word of the argument names."""
     word, _, rest = argument.partition(" ")
     action = words.get(word)
     if action is None:

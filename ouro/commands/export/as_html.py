@@ -9,7 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.export.session_document import SessionDocument, Survey, date_and_time
-from ouro.commands.render import TODO_MARKS
 from ouro.display import Todo
 from ouro.memory.backend import WholeSession
 from ouro.messages import Image
@@ -89,7 +88,7 @@ class HtmlDocument(SessionDocument):
         return f'<pre class="diff">{"".join(marked)}</pre>\n'
 
     def todos(self, todos: Iterable[Todo]) -> str:
-        return f"<ul>{''.join(f'<li>{TODO_MARKS[todo.state]} {escaped(todo.text)}</li>' for todo in todos)}</ul>\n"
+        return f"<ul>{''.join(f'<li>{todo.mark} {escaped(todo.text)}</li>' for todo in todos)}</ul>\n"
 
     def picture(self, name: str, image: Image) -> str:
         data = base64.b64encode(image.data).decode()

@@ -10,7 +10,6 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from ouro.commands.render import unified_diff
 from ouro.display import CommandOutput, Diff, Plain, Todo, Todos
 from ouro.memory.backend import (
     CompactionRecord,
@@ -159,8 +158,8 @@ class SessionDocument(ABC):
             case CommandOutput(command, output, exit_code):
                 end = f"\n[exit code {exit_code}]" if exit_code else ""
                 body = self.block(f"$ {command}\n{output}{end}", "console")
-            case Diff(changes):
-                body = self.diff([line for change in changes for line in unified_diff(change)])
+            case Diff() as diff:
+                body = self.diff(diff.lines())
             case Todos(items):
                 body = self.todos(items)
             case _:

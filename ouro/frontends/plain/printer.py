@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 from ouro import events
-from ouro.commands.render import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Question, Todos
 from ouro.events import Event
 from ouro.frontends.memory_lines import loaded, memory_line
@@ -128,8 +127,8 @@ class PlainOutput:
         match body:
             case None:
                 pass
-            case Diff(changes):
-                rows = [row for change in changes for row in unified_diff(change)]
+            case Diff():
+                rows = body.lines()
                 for row in rows[:diff_lines]:
                     heading = row.startswith(("+++ ", "--- "))
                     self.line(f"  {escaped(row)}", "bold" if heading else _DIFF_STYLES.get(row[:1], ""))
@@ -142,7 +141,7 @@ class PlainOutput:
                     self._tail(body.text, lines)
             case Todos(items):
                 for todo in items:
-                    self.line(f"  {TODO_MARKS[todo.state]} {one_line(todo.text)}")
+                    self.line(f"  {todo.mark} {one_line(todo.text)}")
             case Picture():
                 self.line(f"  {one_line(body.name)}, {body.media_type}, {body.bytes:,} bytes", "dim")
             case _:

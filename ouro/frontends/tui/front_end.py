@@ -35,8 +35,6 @@ R = TypeVar("R")
 
 
 class ScreenFrontEnd:
-    """The full screen, as commands see it."""
-
     def __init__(
         self,
         app: App[Any],

@@ -12,7 +12,6 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from ouro.commands.render import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todo, Todos
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
@@ -97,7 +96,7 @@ def body_text(body: Body) -> str:
         case CommandOutput():
             return f"$ {tidy(body.command)}\n{printed(body.output)}".rstrip("\n")
         case Diff():
-            return "\n".join(tidy(line) for change in body.changes for line in unified_diff(change))
+            return "\n".join(map(tidy, body.lines()))
         case Picture():
             return f"[image: {tidy(body.name)}]"
         case Todos():
@@ -129,7 +128,7 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Styl
 def _todo(todo: Todo, width: int, palette: Palette) -> list[StyledLine]:
     style = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}[todo.state]
     lines = wrap([(tidy(todo.text), style)], width - 2)
-    return indent(lines, (f"{TODO_MARKS[todo.state]} ", style), ("  ", style), decoration=False)
+    return indent(lines, (f"{todo.mark} ", style), ("  ", style), decoration=False)
 
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]
