@@ -37,6 +37,6 @@ if TYPE_CHECKING:
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
-    from ouro.tools.shell import JobInfo
+    from ouro.tools.shell import Job
 
 __getattr__ = lazy_exports(__name__)

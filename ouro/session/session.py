@@ -41,7 +41,7 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft
 from ouro.session.workbench import Workbench
-from ouro.tools.shell import JobInfo
+from ouro.tools.shell import Job
 from ouro.tools.tool import ToolResult
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
@@ -165,11 +165,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The events of the user's own shell line; with `share` its output is sent to the model."""
         return self.turn.tasks.run_beside(lambda emit: self._run_line(line, share, emit))
 
-    def jobs(self) -> tuple[JobInfo, ...]:
+    def jobs(self) -> tuple[Job, ...]:
         return self.workbench.jobs.list()
 
     async def kill_job(self, job_id: str) -> None:
-        await self.workbench.jobs.kill(job_id)
+        await self.workbench.jobs.find(job_id).end()
 
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""

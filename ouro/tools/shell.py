@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -32,28 +33,69 @@ _TITLE = 100
 _SETTLE = 1.0
 
 
-class JobInfo(msgspec.Struct, frozen=True):
-    """The state of a background job."""
+class Job:
+    """A background command. Whoever shows it reads its state here."""
 
-    id: str
-    command: str
-    running: bool
-    exit_code: int | None
-    """None while it runs; below zero where a signal ended it."""
-    seconds: float
-    tail: str
-    """The end of its output."""
+    def __init__(
+        self, job_id: str, command: str, process: ShellProcess, capture: OutputCapture, changed: asyncio.Event
+    ) -> None:
+        self.id = job_id
+        self.command = command
+        self._process = process
+        self._capture = capture
+        self._read = 0
+        self._changed = changed
+        self.watcher = asyncio.create_task(self._watch(), name=job_id)
 
+    @property
+    def running(self) -> bool:
+        return self.exit_code is None
 
-class _Job(msgspec.Struct):
-    id: str
-    command: str
-    process: ShellProcess
-    capture: OutputCapture
-    read: int = 0
-    """Bytes of its output that the model has seen."""
-    changed: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    watcher: asyncio.Task[None] | None = None
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; below zero where a signal ended it."""
+        return self._process.exit_code
+
+    @property
+    def seconds(self) -> float:
+        return self._process.seconds
+
+    @property
+    def tail(self) -> str:
+        """The end of its output."""
+        return self._capture.since(max(0, self._capture.total - _TAIL)).rstrip("\n")
+
+    def news(self) -> str:
+        """Its output since the last call."""
+        text = self._capture.since(self._read)
+        self._read = self._capture.total
+        return text
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until it has printed something or has ended, at most for the given time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.running and self._capture.total == self._read:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def end(self) -> None:
+        """End it and all that it started."""
+        await self._process.end()
+
+    def kill(self) -> None:
+        """KILL it at once, and stop watching."""
+        self._process.kill()
+        self.watcher.cancel()
+
+    async def _watch(self) -> None:
+        """Wait for the end of its shell, then end the processes that it left behind."""
+        try:
+            await self._process.wait(None)
+            await self._process.end()
+        finally:
+            self._process.kill()
+            self._changed.set()
 
 
 async def tell_orphans(warn: Callable[[str], None], project: Path) -> None:
@@ -75,96 +117,50 @@ class ShellJobs:
     def __init__(self, spool_dir: Path, mask: Callable[[str], str] | None = None) -> None:
         self._spool_dir = spool_dir
         self._mask = mask
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._count = 0
 
-    async def start(self, line: str, cwd: Path, environment: Mapping[str, str], wrap: Wrap) -> JobInfo:
+    async def start(self, line: str, cwd: Path, environment: Mapping[str, str], wrap: Wrap) -> Job:
         """Start `line`, confined by `wrap`, and return at once.
 
         Raises:
             ToolError: too many run already, or the shell could not be started.
         """
-        if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MAX_RUNNING:
+        if sum(job.running for job in self._jobs.values()) >= _MAX_RUNNING:
             raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
         capture, changed = self.new_capture(), asyncio.Event()
         process = await start_shell(line, cwd, environment, wrap, capture, lambda _: changed.set())
         self._count += 1
-        job = _Job(f"job_{self._count}", line, process, capture, changed=changed)
-        job.watcher = asyncio.create_task(self._watch(job), name=job.id)
+        job = Job(f"job_{self._count}", line, process, capture, changed)
         self._jobs[job.id] = job
-        ended = [job.id for job in self._jobs.values() if job.process.exit_code is not None]
+        ended = [job.id for job in self._jobs.values() if not job.running]
         for job_id in ended[: max(0, len(self._jobs) - _MAX_SAVED)]:
             del self._jobs[job_id]
-        return self._info(job)
+        return job
 
     def new_capture(self) -> OutputCapture:
         """For the output of one command."""
         return OutputCapture(self._spool_dir, self._mask)
 
-    def list(self) -> tuple[JobInfo, ...]:
+    def list(self) -> tuple[Job, ...]:
         """All jobs of the session, oldest first."""
-        return tuple(map(self._info, self._jobs.values()))
+        return tuple(self._jobs.values())
 
-    def news(self, job_id: str) -> str:
-        """The output of a job since the last call."""
-        job = self._job(job_id)
-        text = job.capture.since(job.read)
-        job.read = job.capture.total
-        job.changed.clear()
-        return text
-
-    async def wait(self, job_id: str, seconds: float) -> None:
-        """Wait until a job has printed something or has ended, at most for the given time."""
-        job = self._job(job_id)
-        try:
-            async with asyncio.timeout(seconds):
-                while job.process.exit_code is None and job.capture.total == job.read:
-                    await job.changed.wait()
-                    job.changed.clear()
-        except TimeoutError:
-            return
-
-    def info(self, job_id: str) -> JobInfo:
-        """The state of one job."""
-        return self._info(self._job(job_id))
-
-    async def kill(self, job_id: str) -> JobInfo:
-        """End a job and all that it started."""
-        job = self._job(job_id)
-        await job.process.end()
-        return self._info(job)
-
-    async def close(self) -> None:
-        jobs = tuple(self._jobs.values())
-        try:
-            await asyncio.gather(*(job.process.end() for job in jobs))
-        finally:
-            for job in jobs:
-                job.process.kill()
-            watchers = [job.watcher for job in jobs if job.watcher]
-            for watcher in watchers:
-                watcher.cancel()
-            await asyncio.gather(*watchers, return_exceptions=True)
-
-    async def _watch(self, job: _Job) -> None:
-        """Wait for the end of a job's shell, then end the processes that it left behind."""
-        try:
-            await job.process.wait(None)
-            await job.process.end()
-        finally:
-            job.process.kill()
-            job.changed.set()
-
-    def _job(self, job_id: str) -> _Job:
+    def find(self, job_id: str) -> Job:
+        """One job. Raises ToolError: there is none with this id."""
         if job := self._jobs.get(job_id):
             return job
         jobs = ", ".join(self._jobs) or "none"
         raise ToolError(f"There is no background job {job_id!r}. The jobs of this session: {jobs}.")
 
-    def _info(self, job: _Job) -> JobInfo:
-        code = job.process.exit_code
-        tail = job.capture.since(max(0, job.capture.total - _TAIL)).rstrip("\n")
-        return JobInfo(job.id, job.command, code is None, code, job.process.seconds, tail)
+    async def close(self) -> None:
+        jobs = self.list()
+        try:
+            await asyncio.gather(*(job.end() for job in jobs))
+        finally:
+            for job in jobs:
+                job.kill()
+            await asyncio.gather(*(job.watcher for job in jobs), return_exceptions=True)
 
 
 class ShellOutputArgs(msgspec.Struct, forbid_unknown_fields=True):
@@ -186,8 +182,9 @@ class ShellOutput(Tool[ShellOutputArgs]):
         return f"shell_output {args.id}"
 
     async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
-        await self._jobs.wait(args.id, args.wait_seconds)
-        return _described(self._jobs.info(args.id), self._jobs.news(args.id))
+        job = self._jobs.find(args.id)
+        await job.wait(args.wait_seconds)
+        return _described(job)
 
 
 class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
@@ -208,13 +205,13 @@ class ShellKill(Tool[ShellKillArgs]):
         return f"shell_kill {args.id}"
 
     async def run(self, args: ShellKillArgs, ctx: ToolContext) -> ToolResult:
-        job = await self._jobs.kill(args.id)
-        return _described(job, self._jobs.news(args.id))
+        job = self._jobs.find(args.id)
+        await job.end()
+        return _described(job)
 
 
-def _described(job: JobInfo, news: str) -> ToolResult:
-    status = _status(job.exit_code)
-    news = news.rstrip("\n")
+def _described(job: Job) -> ToolResult:
+    status, news = _status(job.exit_code), job.news().rstrip("\n")
     text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.seconds:.1f} s]"
     code = None if job.running or (job.exit_code or 0) < 0 else job.exit_code
     return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))

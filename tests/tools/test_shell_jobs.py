@@ -69,8 +69,8 @@ async def test_closing_ends_every_job(bench):
 
 async def test_waiting_for_a_job_ends_when_the_job_ends(bench):
     await bench.run("sleep 0.05", background=True)
-    await asyncio.wait_for(bench.jobs.wait("job_1", 60), 10)
-    assert bench.jobs.info("job_1").exit_code == 0
+    await asyncio.wait_for(bench.jobs.find("job_1").wait(60), 10)
+    assert bench.jobs.find("job_1").exit_code == 0
 
 
 async def test_an_unknown_job_is_refused_with_the_known_ones(bench):

@@ -23,7 +23,7 @@ from ouro.frontends.tui.widgets.row_list import STEPS, PickList
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import JobInfo
+    from ouro.session import Job
 
 R = TypeVar("R")
 PAGES = {"pageup": -1, "pagedown": 1}
@@ -126,7 +126,7 @@ class JobsSheet(Sheet[None]):
         Binding("q,enter,ctrl+b", "close", show=False),
     ]
 
-    def __init__(self, jobs: Callable[[], Sequence[JobInfo]], kill: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, jobs: Callable[[], Sequence[Job]], kill: Callable[[str], Awaitable[None]]) -> None:
         super().__init__()
         self._jobs = jobs
         self._kill = kill
@@ -162,7 +162,7 @@ class JobsSheet(Sheet[None]):
         self._tail.update(Text("\n".join(tail), no_wrap=True, overflow="ellipsis"))
 
 
-def _state(job: JobInfo) -> str:
+def _state(job: Job) -> str:
     return f"{job.seconds:.0f} s" if job.running else f"ended ({'killed' if job.exit_code is None else job.exit_code})"
 
 
