@@ -51,6 +51,7 @@ _ENVIRONMENT = {
 _REFS = "refs/checkpoints"
 _ABSENT = ("000000", "0" * 40)
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_MERGED = "merged"
 BESIDE = ".ouro-undo"
 """Ending of the file beside one that the user has changed meanwhile: it holds what undo would have written."""
 
@@ -181,56 +182,43 @@ class Checkpoints:
             else:
                 yield piece
 
-    def _mark(self, turns: Sequence[TurnFiles], *, undone: bool) -> None:
-        for turn in turns:
-            ref = f"{_REFS}/turns/{self._session}/{turn.number}/undone"
-            self._git("update-ref", *((ref, turn.before) if undone else ("-d", ref)))
-
     def undo(self, turns: Sequence[TurnFiles], path: str = "") -> Restored:
         """Bring the files back to before `turns`, the last turn first; what the user changed since then stays.
 
         Args:
             path: only this file, relative to the workspace.
         """
-        ways = [(turn.after, turn.before) for turn in sorted(turns, key=lambda turn: -turn.number)]
-        restored = self._carry_out(ways, path)
-        if not path:
-            self._mark(turns, undone=True)
-        return restored
+        return self._carry_out(sorted(turns, key=lambda turn: -turn.number), path, undone=True)
 
     def redo(self, turns: Sequence[TurnFiles], path: str = "") -> Restored:
         """Do again what `undo` has undone."""
-        ways = [(turn.before, turn.after) for turn in sorted(turns, key=lambda turn: turn.number)]
-        restored = self._carry_out(ways, path)
-        if not path:
-            self._mark(turns, undone=False)
-        return restored
+        return self._carry_out(sorted(turns, key=lambda turn: turn.number), path, undone=False)
 
-    def _carry_out(self, ways: Sequence[tuple[str, str]], path: str) -> Restored:
-        """Take the files from one commit to the other, way by way."""
-        paths: dict[str, None] = {}
-        merged: dict[str, None] = {}
-        left: dict[str, str] = {}
+    def _carry_out(self, turns: Sequence[TurnFiles], path: str, *, undone: bool) -> Restored:
+        """Take the files through `turns`, from after to before each where they are to be `undone`."""
+        outcomes: dict[str, str] = {}
         with self._locked():
             self._keep_now(self._tree())
-            for start, end in ways:
+            for turn in turns:
+                start, end = (turn.after, turn.before) if undone else (turn.before, turn.after)
                 if not (start and end):
                     continue
                 unsure = self._left_out(start) | self._left_out(end)
                 # What goes is first: a file may take the place of a folder.
-                changes = sorted(self._changes(start, end), key=lambda change: change.kind != "deleted")
-                for change in changes:
+                for change in sorted(self._changes(start, end), key=lambda change: change.kind != "deleted"):
                     if change.path in unsure or (path and change.path != path):
                         continue
                     outcome = self._restore(change)
-                    if outcome == "merged":
-                        merged[change.path] = None
-                    elif outcome:
-                        left[change.path] = outcome
-                    else:
-                        paths[change.path] = None
-        done = tuple(name for name in paths if name not in merged and name not in left)
-        return Restored(done, tuple(name for name in merged if name not in left), left)
+                    if outcome not in ("", _MERGED) or not outcomes.get(change.path):  # the worst of all turns
+                        outcomes[change.path] = outcome
+        for turn in () if path else turns:
+            ref = f"{_REFS}/turns/{self._session}/{turn.number}/undone"
+            self._git("update-ref", *((ref, turn.before) if undone else ("-d", ref)))
+        return Restored(
+            tuple(name for name, outcome in outcomes.items() if not outcome),
+            tuple(name for name, outcome in outcomes.items() if outcome == _MERGED),
+            {name: outcome for name, outcome in outcomes.items() if outcome not in ("", _MERGED)},
+        )
 
     def _keep_now(self, tree: str) -> None:
         """Whatever an undo does, the files as they are now can be found again."""
@@ -258,7 +246,7 @@ class Checkpoints:
                 self._write(file.with_name(file.name + BESIDE), "100644", wanted)
                 return f"you have changed it since; the other version is in {file.name}{BESIDE}"
             self._write(file, change.new_mode, joined)
-            return "merged"
+            return _MERGED
         if change.new_mode == _ABSENT[0]:
             file.unlink()
             with suppress(OSError):
@@ -277,7 +265,7 @@ class Checkpoints:
             for name, data in (("own", own), ("base", self._blob(change.old_blob)), ("other", other)):
                 Path(folder, name).write_bytes(data)
                 names.append(str(Path(folder, name)))
-            code, output = self._run(["merge-file", "-p", "-q", *names], b"")
+            code, output = _run_git(self.folder, self.root, ["merge-file", "-p", "-q", *names])
         return output if code == 0 else None
 
     def _write(self, file: Path, mode: str, data: bytes) -> None:
@@ -292,7 +280,7 @@ class Checkpoints:
             replace_file(folder, file.name, data, mode=0o777 if mode == "100755" else 0o666)
 
     def _blob(self, name: str) -> bytes:
-        code, output = self._run(["cat-file", "blob", name], b"")
+        code, output = _run_git(self.folder, self.root, ["cat-file", "blob", name])
         if code:
             raise CheckpointError(f"The checkpoint has no content for {name}.")
         return output
@@ -343,17 +331,14 @@ class Checkpoints:
             yield
 
     def _git(self, *arguments: str, data: bytes = b"", strip: bool = True) -> str:
-        code, output = self._run(list(arguments), data)
+        code, output = _run_git(self.folder, self.root, arguments, data)
         if code:
             raise CheckpointError(f"git {arguments[0]} failed in {self.folder} (exit code {code}).")
         text = os.fsdecode(output)
         return text.strip() if strip else text
 
-    def _run(self, arguments: list[str], data: bytes) -> tuple[int, bytes]:
-        return run_checkpoint_git(self.folder, self.root, arguments, data)
 
-
-def run_checkpoint_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"") -> tuple[int, bytes]:
+def _run_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"") -> tuple[int, bytes]:
     """Run git on a repository of checkpoints; returns its exit code and output.
 
     Raises:
@@ -466,10 +451,10 @@ def clean_checkpoints(
 def _prune(one: StoredCheckpoints, oldest: float) -> int:
     root = one.folder
     listing = ["for-each-ref", "--format=%(committerdate:unix) %(refname)", _REFS]
-    lines = os.fsdecode(run_checkpoint_git(one.folder, root, listing)[1]).splitlines()
+    lines = os.fsdecode(_run_git(one.folder, root, listing)[1]).splitlines()
     old = [line.split(" ", 1)[1] for line in lines if float(line.split(" ", 1)[0]) < oldest]
     if not old:
         return 0
-    run_checkpoint_git(one.folder, root, ["update-ref", "--stdin"], "".join(f"delete {ref}\n" for ref in old).encode())
-    run_checkpoint_git(one.folder, root, ["gc", "--quiet", "--prune=now"])
+    _run_git(one.folder, root, ["update-ref", "--stdin"], "".join(f"delete {ref}\n" for ref in old).encode())
+    _run_git(one.folder, root, ["gc", "--quiet", "--prune=now"])
     return max(0, one.bytes - sum(file.stat().st_size for file in one.folder.rglob("*") if file.is_file()))

@@ -217,12 +217,7 @@ class RuleStore:
         Raises:
             ConfigError: the file does not hold rules; it is left as it is.
         """
-        kinds = (text.partition(" ") for text in self._read().get(self._project, ()))
-        rules = (
-            (first, rest) if first in ("ask", "deny") else ("allow", first + space + rest)
-            for first, space, rest in kinds
-        )
-        return tuple(rule for found, rule in rules if found == kind)
+        return tuple(rule for found, rule in map(_kind_of, self._read().get(self._project, ())) if found == kind)
 
     def add(self, rule: str, kind: Kind = "allow") -> None:
         """Save a rule; it is on disk when this returns. Rules of other sessions stay.
@@ -277,8 +272,13 @@ class RuleStore:
         table = read_yaml(self._path)
         projects = {name: convert(node, tuple[str, ...], str(self._path), name) for name, node in table.entries.items()}
         for rule in projects.get(self._project, ()):
-            parse_rule(re.sub("^(ask|deny) ", "", rule))
+            parse_rule(_kind_of(rule)[1])
         return projects
+
+
+def _kind_of(saved: str) -> tuple[str, str]:
+    kind, _, rule = saved.partition(" ")
+    return (kind, rule) if kind in ("ask", "deny") else ("allow", saved)
 
 
 def _saved(kind: Kind, rule: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -55,6 +54,8 @@ class TrustStore:
         Raises:
             ConfigError: it could not be written, and holds for this process only.
         """
+        import yaml
+
         root = root.resolve()
         seen = {_name(root, path): _content_hash(path) for path in files}
         self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
@@ -62,7 +63,8 @@ class TrustStore:
         try:
             if self._broken:
                 self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
-            write_private(self._path, HEADER + "".join(_lines(self._entries)))
+            entries = {key: {"files": dict(entry.files)} for key, entry in self._entries.items()}
+            write_private(self._path, HEADER + yaml.safe_dump(entries))
             self._broken = False
         except OSError as error:
             raise ConfigError(f"{tilde(self._path)} cannot be written: {error.strerror}.") from error
@@ -99,9 +101,3 @@ def _content_hash(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
-
-
-def _lines(entries: Mapping[str, TrustEntry]) -> Iterator[str]:
-    for key, entry in sorted(entries.items()):
-        yield f"{json.dumps(key)}:\n  files:{'' if entry.files else ' {}'}\n"
-        yield from (f"    {json.dumps(name)}: {digest}\n" for name, digest in sorted(entry.files.items()))

@@ -34,7 +34,7 @@ _SETTLE = 1.0
 
 
 class Job:
-    """A background command. Whoever shows it reads its state here."""
+    """A background command."""
 
     def __init__(
         self, job_id: str, command: str, process: ShellProcess, capture: OutputCapture, changed: asyncio.Event
