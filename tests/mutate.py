@@ -320,7 +320,7 @@ DEFENCES = (
     Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known:", "for pattern in ():",
             "test_k1_secrets_written.py"),
     Defence("K1", "ouro/safety/secrets.py", r"[-_](?=[\w-]{0,200}\d)", r"[-_](?=[\w-]*\d)",
-            "../safety/test_secrets.py"),
+            "test_k1_secrets_written.py"),
     Defence("K3", "ouro/llm/litellm_worker.py", 'os.environ["LITELLM_MODE"] = "PRODUCTION"', "pass",
             "test_k3_litellm_import.py"),
     Defence("K3", "ouro/llm/litellm_worker.py", 'os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"', "pass",
