@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from ouro.utils.worker import Handler, run_worker
+from ouro.utils.worker import Handler, Line, run_worker
 
 ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
 OURS: dict[str, Any] = ALWAYS | {
@@ -46,24 +46,24 @@ def main() -> None:
 
 def _handler() -> Handler:
     requests = _Requests(load_litellm())
-    return lambda name, request: requests.stream(request) if name == "ask" else requests.embed(request)
+    return lambda name, *request: requests.stream(*request) if name == "ask" else requests.embed(*request)
 
 
 class _Requests:
     def __init__(self, litellm: Any) -> None:
         self._litellm = litellm
 
-    async def stream(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream(self, ask: Line, emit: Callable[[Line], None]) -> None:
         stream = await self._litellm.acompletion(**_with_timeout(ask), **OURS)
         async with contextlib.aclosing(stream):
             async for chunk in stream:
-                yield _event(chunk, stream)
+                emit(_event(chunk, stream))
 
-    async def embed(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def embed(self, ask: Line, emit: Callable[[Line], None]) -> None:
         answer = await self._litellm.aembedding(**_with_timeout(ask), **ALWAYS)
         data = answer.model_dump(exclude_none=True)
         cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
-        yield {"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}}
+        emit({"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}})
 
 
 def _with_timeout(ask: dict[str, Any]) -> dict[str, Any]:

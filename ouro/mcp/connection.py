@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import mcp_types as types
 from mcp import Client
@@ -28,8 +28,6 @@ from ouro.utils.worker import Line
 
 MAX_PAGES = 100
 MAX_TOOLS = 2_000
-MAX_EVENTS = 1_000
-"""Events that wait; log lines and progress beyond are dropped."""
 LIST_PAUSE = 0.3
 """Seconds in which several notices of a changed list count as one."""
 PROBE_SECONDS = 5.0
@@ -48,7 +46,6 @@ _LIST_CHANGES = (
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
 )
-_Result = TypeVar("_Result")
 _PROMPT_FIELDS = {"name": True, "description": True, "arguments": {"__all__": {"name", "required"}}}
 
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
@@ -59,13 +56,14 @@ class Connection:
 
     Args:
         request: what `servers.py` sends to open it: name, command or url, environment, folder, limits.
+        emit: sends what happens.
     """
 
-    def __init__(self, request: Line) -> None:
+    def __init__(self, request: Line, emit: Callable[[Line], None]) -> None:
         self._request = request
-        self._events: asyncio.Queue[Line | None] = asyncio.Queue()
+        self._emit = emit
         self._changed = asyncio.Event()
-        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._end_reason = ""
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._client: Client | None = None
         self._left_out: dict[str, None] = {}
@@ -76,15 +74,18 @@ class Connection:
         self._is_doubtful = False
         """A request was cancelled before it was answered, so the server may hang."""
 
-    async def events(self) -> AsyncGenerator[Line, None]:
-        """What happens until the generator is closed, which disconnects."""
-        task = asyncio.create_task(self._run())
+    async def run(self) -> None:
+        """Connect, and send what happens until it ends or is cancelled, which disconnects. Raises why it ended."""
         try:
-            while (event := await self._events.get()) is not None:
-                yield event
-            await task  # raises why it ended
+            async with self._connected() as client:
+                self._client = client
+                await self._serve(client)
+        except Exception:
+            if self._is_refused or self._end_reason:
+                raise self._end_error() from None
+            raise
         finally:
-            await _ended(task)
+            self._client = None
 
     @property
     def client(self) -> Client:
@@ -98,11 +99,10 @@ class Connection:
         if waiting is not None and not waiting.done():
             waiting.set_result(value)
 
-    async def call(self, tool: str, arguments: Line) -> AsyncGenerator[Line, None]:
-        """Progress, then the result, of a tool call."""
+    async def call(self, tool: str, arguments: Line, emit: Callable[[Line], None]) -> None:
+        """Send progress, then the result, of a tool call."""
         reported = 0.0
         withheld: list[Line] = []
-        events: asyncio.Queue[Line | None] = asyncio.Queue()
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal reported
@@ -110,35 +110,29 @@ class Connection:
             withheld[:] = [{"progress": (message or share)[:500]}]
             if time.monotonic() - reported >= REPORT_PAUSE:
                 reported = time.monotonic()
-                events.put_nowait(withheld.pop())
+                emit(withheld.pop())
 
-        async def run() -> types.CallToolResult:
-            try:
-                return await self._answer_to(
-                    lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
-                )
-            finally:
-                for event in (*withheld, None):
-                    events.put_nowait(event)
-
-        task = asyncio.create_task(run())
         try:
-            while (event := await events.get()) is not None:
-                yield event
-            yield {"result": call_result(await task)}
+            async with self._asking() as client:
+                result = await client.call_tool(tool, arguments, progress_callback=on_progress)
         finally:
-            await _ended(task)
+            for event in withheld:
+                emit(event)
+        emit({"result": call_result(result)})
 
     async def read(self, uri: str) -> Line:
-        return contents((await self._answer_to(lambda: self.client.read_resource(uri))).contents)
+        async with self._asking() as client:
+            return contents((await client.read_resource(uri)).contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
-        result = await self._answer_to(lambda: self.client.get_prompt(name, arguments))
+        async with self._asking() as client:
+            result = await client.get_prompt(name, arguments)
         texts = [block_text(message.content) for message in result.messages]
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
-    async def _answer_to(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """What the server answers to a request; one that hangs is noticed first, so that nothing waits behind it.
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[Client]:
+        """The client, for a request; a server that hangs is noticed first, so that nothing waits behind it.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -146,26 +140,24 @@ class Connection:
             LoginNeeded: it wants a login, or one with more rights.
             MCPError: it answered with an error.
         """
-        if self._ended.done():
-            raise LookupError(self._ended.result())
+        if self._end_reason:
+            raise LookupError(self._end_reason)
         if self._is_doubtful and not self._requests:
             await self._probe()
-        task = asyncio.ensure_future(request())
         self._requests += 1
         try:
-            return await asyncio.shield(task)
+            yield self.client
         except asyncio.CancelledError:
             self._is_doubtful = True
             raise
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
                 self._end("the connection was closed")
-            if self._ended.done():
+            if self._end_reason:
                 raise self._end_error() from None
             raise
         finally:
             self._requests -= 1
-            await _ended(task)
 
     async def _probe(self) -> None:
         try:
@@ -182,35 +174,19 @@ class Connection:
             raise LookupError(reason) from None
         self._is_doubtful = False
 
-    async def _run(self) -> None:
-        try:
-            async with self._connected() as client:
-                self._client = client
-                await self._serve(client)
-        except Exception:
-            if self._is_refused or self._ended.done():
-                raise self._end_error() from None
-            raise
-        finally:
-            self._client = None
-            self._events.put_nowait(None)
-
     async def _serve(self, client: Client) -> None:
-        self._emit({"ready": await self._listing(client)})
         listening = asyncio.create_task(self._listen(client))
         try:
-            while True:
-                changed = asyncio.create_task(self._changed.wait())
-                waiting: set[asyncio.Future[Any]] = {changed, self._ended}
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                if self._ended.done():
-                    raise ServerEnded(self._ended.result())
-                await asyncio.sleep(LIST_PAUSE)
+            while not self._end_reason:
                 self._changed.clear()
                 self._emit({"ready": await self._listing(client)})
+                await self._changed.wait()
+                if not self._end_reason:
+                    await asyncio.sleep(LIST_PAUSE)
+            raise ServerEnded(self._end_reason)
         finally:
-            await _ended(listening)
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
@@ -358,28 +334,24 @@ class Connection:
     async def _ask(self, kind: str, about: Line) -> Any:
         number = len(self._questions) + 1
         self._questions[number] = asyncio.get_running_loop().create_future()
-        self._events.put_nowait({"ask": kind, "number": number, "about": about})
+        self._emit({"ask": kind, "number": number, "about": about})
         return await self._questions[number]
 
     def _on_refused(self) -> None:
         self._is_refused = True
 
     def _end(self, reason: str) -> None:
-        if not self._ended.done():
-            self._ended.set_result(f"The server stopped: {reason}.")
+        self._end_reason = self._end_reason or f"The server stopped: {reason}."
+        self._changed.set()
 
     def _end_error(self) -> Exception:
         if self._is_refused:
             name = self._request["name"]
             return LoginNeeded(f"Run `ouro mcp login {name}`, and `/mcp on {name}` in open sessions.")
-        return ServerEnded(self._ended.result())
+        return ServerEnded(self._end_reason)
 
     def _log(self, text: str) -> None:
         self._emit({"log": text[:500]})
-
-    def _emit(self, event: Line) -> None:
-        if self._events.qsize() < MAX_EVENTS:
-            self._events.put_nowait(event)
 
 
 class _ValidLists:
@@ -408,11 +380,6 @@ class _ValidLists:
         if isinstance(result, dict):
             self._check(result)
         return item
-
-
-async def _ended(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _pages(list_page: Any, field: str) -> list[Any]:

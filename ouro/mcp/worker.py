@@ -1,15 +1,14 @@
 """The MCP SDK in a process of its own (`utils/worker.py`): all servers of a session.
 
-`open` yields what happens with a server until it is cancelled, which disconnects: `ready` with its lists, `log`,
-`ask` (answered by `answer`), `login`. `call`, `read` and `prompt` need an open server. `ping` answers at once.
+`open` sends what happens with a server until it is cancelled, which disconnects: `ready` with its lists, `log`,
+`ask` (answered by `answer`), `login`. `call`, `read` and `prompt` need an open server. `ping` ends at once.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ouro.utils.worker import Handler, Line, run_worker
@@ -44,40 +43,35 @@ class _Requests:
         self._connect = connect
         self._connections: dict[str, Connection] = {}
 
-    async def answer(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
-        if name == "ping":
-            yield {}
-            return
-        async with aclosing(self._open(request) if name == "open" else self._ask(name, request)) as events:
-            async for event in events:
-                yield event
-
-    async def _ask(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
-        connection = self._connections.get(request["server"])
-        if connection is None:
-            raise LookupError("The server is not connected.")
+    async def answer(self, name: str, request: Line, emit: Callable[[Line], None]) -> None:
         match name:
-            case "call":
-                async with aclosing(connection.call(request["tool"], request["arguments"])) as events:
-                    async for event in events:
-                        yield event
-            case "read":
-                yield await connection.read(request["uri"])
-            case "prompt":
-                yield await connection.prompt(request["name"], request["arguments"])
+            case "ping":
+                pass
+            case "open":
+                await self._open(request, emit)
             case "answer":
-                connection.answer(request["number"], request["value"])
+                self._opened(request).answer(request["number"], request["value"])
+            case "call":
+                await self._opened(request).call(request["tool"], request["arguments"], emit)
+            case "read":
+                emit(await self._opened(request).read(request["uri"]))
+            case "prompt":
+                emit(await self._opened(request).prompt(request["name"], request["arguments"]))
 
-    async def _open(self, request: Line) -> AsyncGenerator[Line, None]:
+    async def _open(self, request: Line, emit: Callable[[Line], None]) -> None:
         name = request["name"]
-        connection = self._connections[name] = self._connect(request)
+        connection = self._connections[name] = self._connect(request, emit)
         try:
-            async with aclosing(connection.events()) as events:
-                async for event in events:
-                    yield event
+            await connection.run()
         finally:
             if self._connections.get(name) is connection:
                 del self._connections[name]
+
+    def _opened(self, request: Line) -> Connection:
+        connection = self._connections.get(request["server"])
+        if connection is None:
+            raise LookupError("The server is not connected.")
+        return connection
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:

@@ -7,7 +7,6 @@ Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
 import os
@@ -16,15 +15,15 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
 from ouro.errors import OuroError
 
 Line = dict[str, Any]
-Handler = Callable[[str, Line], AsyncGenerator[Line, None]]
-"""Yields the events that answer one request, by its name."""
+Handler = Callable[[str, Line, Callable[[Line], None]], Awaitable[None]]
+"""Answers one request, by its name; sends events with the function."""
 STARTING = 120.0
 """Seconds for the imports of the worker, which take 4 on an idle machine."""
 MAX_STDERR = 40
@@ -215,18 +214,20 @@ class _WorkerLoop:
             line = await self._lines.get()
             number = line["id"]
             if "do" in line:
-                answer = self._answer(number, handler(line["do"], line["with"]))
-                self._running[number] = asyncio.create_task(answer)
+                self._running[number] = asyncio.create_task(self._answer(number, handler, line))
             elif number in self._running:
                 self._running[number].cancel()
 
-    async def _answer(self, number: int, events: AsyncGenerator[Line, None]) -> None:
+    async def _answer(self, number: int, handler: Handler, line: Line) -> None:
         begun = False
+
+        def emit(event: Line) -> None:
+            nonlocal begun
+            begun = True
+            self._send({"id": number, "event": event})
+
         try:
-            async with contextlib.aclosing(events):
-                async for event in events:
-                    self._send({"id": number, "event": event})
-                    begun = True
+            await handler(line["do"], line["with"], emit)
             self._send({"id": number, "end": True})
         except Exception as error:  # noqa: BLE001 (whatever a package raises is told to the other side)
             self._send({"id": number, "error": {**self._error_fields(error), "begun": begun}})
