@@ -16,7 +16,6 @@ from ouro.events import Level, Reply, Said
 from ouro.extensions import CommandPrompt, CustomCommand
 from ouro.llm import ModelSource
 from ouro.mcp import (
-    Approvals,
     Host,
     McpServer,
     McpServers,
@@ -79,7 +78,7 @@ class McpBuilder(msgspec.Struct, frozen=True):
             self.has_user,
             lambda argv: self.confinement().wrap(argv, "workspace"),
         )
-        return McpServers(registry, Approvals(), host)
+        return McpServers(registry, host)
 
     def tools(self, servers: McpServers) -> tuple[AnyTool, ...]:
         """The tools in the requests of the session."""

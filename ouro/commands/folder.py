@@ -90,7 +90,7 @@ class Folder:
             ConfigError: a file of servers cannot be read.
         """
         from ouro.extensions import plugin_servers
-        from ouro.mcp import Approvals, Host, McpServers, find_servers
+        from ouro.mcp import Host, McpServers, find_servers
 
         root, is_trusted, settings = self._here
         problems: list[str] = []
@@ -100,7 +100,7 @@ class Folder:
         keys = Catalog.from_files().key_values()
         environment = child_environment(os.environ, secrets=keys)
         host = Host(Path.cwd(), environment, keys, lambda _text, _level: None, _refuse, has_user=False)
-        return McpServers(registry, Approvals(), host)
+        return McpServers(registry, host)
 
     @contextmanager
     def index(self) -> Iterator[Index]:

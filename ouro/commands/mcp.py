@@ -39,7 +39,7 @@ async def list_servers(context: ActionContext) -> Answer:
     async with context.servers() as servers:
         rows, value = [], []
         for server in servers.servers.values():
-            tools = server.tools or _approved(server)
+            tools = server.known_tools
             tokens = sum(tokens_of(tool.spec(server.name)) for tool in tools)
             rows.append((
                 CodeSpan(server.name), _state(context, server), _where(server.settings),
@@ -178,7 +178,7 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
 
     async with context.servers() as servers:
         found = _named(servers, name)
-        if tool and tool not in {known.name for known in (found.tools or _approved(found))}:
+        if tool and tool not in {known.name for known in found.known_tools}:
             raise UsageError(f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",))
         change_registry(change)
         if context.session is not None:
@@ -191,7 +191,7 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
 def _described(context: ActionContext, servers: McpServers, server: McpServer) -> Answer:
-    listing, tools = server.listing, server.tools or _approved(server)
+    listing, tools = server.listing, server.known_tools
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []
     for tool in tools:
@@ -223,10 +223,6 @@ def _named(servers: McpServers, name: str) -> McpServer:
     if found is None:
         raise UsageError(f"There is no MCP server `{name[:40]}`. There are: {', '.join(servers.servers) or 'none'}.")
     return found
-
-
-def _approved(server: McpServer) -> tuple[Any, ...]:
-    return tuple(tool for tool in (server.approved or {}).values() if server.offers(tool.name))
 
 
 def _state(context: ActionContext, server: McpServer) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         find_servers,
         read_registry,
     )
-    from ouro.mcp.definition import Approvals, ServerPrompt, difference
+    from ouro.mcp.definition import ServerPrompt, difference
     from ouro.mcp.import_servers import foreign_servers
     from ouro.mcp.questions import elicitation, prompt_arguments
     from ouro.mcp.servers import Host, McpServer, McpServers, Outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp import Client
@@ -46,6 +46,7 @@ _LIST_CHANGES = (
     types.PromptListChangedNotification,
     types.ResourceListChangedNotification,
 )
+_Result = TypeVar("_Result")
 _PROMPT_FIELDS = {"name": True, "description": True, "arguments": {"__all__": {"name", "required"}}}
 
 warnings.filterwarnings("ignore", category=DeprecationWarning, module="mcp")
@@ -113,26 +114,24 @@ class Connection:
                 emit(withheld.pop())
 
         try:
-            async with self._asking() as client:
-                result = await client.call_tool(tool, arguments, progress_callback=on_progress)
+            result = await self._answer_to(
+                lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
+            )
         finally:
             for event in withheld:
                 emit(event)
         emit({"result": call_result(result)})
 
     async def read(self, uri: str) -> Line:
-        async with self._asking() as client:
-            return contents((await client.read_resource(uri)).contents)
+        return contents((await self._answer_to(lambda: self.client.read_resource(uri))).contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
-        async with self._asking() as client:
-            result = await client.get_prompt(name, arguments)
+        result = await self._answer_to(lambda: self.client.get_prompt(name, arguments))
         texts = [block_text(message.content) for message in result.messages]
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
-    @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Client]:
-        """The client, for a request; a server that hangs is noticed first, so that nothing waits behind it.
+    async def _answer_to(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
+        """What the server answers to a request; one that hangs is noticed first, so that nothing waits behind it.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -144,9 +143,10 @@ class Connection:
             raise LookupError(self._end_reason)
         if self._is_doubtful and not self._requests:
             await self._probe()
+        task = asyncio.ensure_future(request())
         self._requests += 1
         try:
-            yield self.client
+            return await asyncio.shield(task)  # the next request is not to see a cancelled one, which takes a moment
         except asyncio.CancelledError:
             self._is_doubtful = True
             raise
@@ -158,6 +158,7 @@ class Connection:
             raise
         finally:
             self._requests -= 1
+            await _cancelled(task)
 
     async def _probe(self) -> None:
         try:
@@ -185,8 +186,7 @@ class Connection:
                     await asyncio.sleep(LIST_PAUSE)
             raise ServerEnded(self._end_reason)
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            await _cancelled(listening)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
@@ -380,6 +380,11 @@ class _ValidLists:
         if isinstance(result, dict):
             self._check(result)
         return item
+
+
+async def _cancelled(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _pages(list_page: Any, field: str) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -108,35 +108,30 @@ def wire_name(server: str, tool: str) -> str:
     return f"{name[: MAX_NAME - 7]}_{hashlib.sha256(f'{server}.{tool}'.encode()).hexdigest()[:6]}"
 
 
-class Approvals:
-    """The tool definitions that the user has approved, one file a server. A broken file approves nothing.
+def _approvals(key: str) -> Path:
+    return get_home() / "mcp" / "approved" / f"{key}.json"
 
-    Args:
-        folder: of all servers; None: in ouro's home.
-    """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or get_home() / "mcp" / "approved"
+def load_approved(key: str) -> dict[str, ToolDefinition] | None:
+    """The approved tools of a server by name, of a broken file none; None for one that was never connected."""
+    try:
+        tools = msgspec.json.decode(_approvals(key).read_bytes(), type=tuple[ToolDefinition, ...])
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        log.warning("the approved tools of %s cannot be read: %s", key, error)
+        return {}
+    return {tool.name: tool for tool in tools}
 
-    def load(self, key: str) -> dict[str, ToolDefinition] | None:
-        """The approved definitions by name; None for a server that was never connected."""
-        try:
-            data = (self._folder / f"{key}.json").read_bytes()
-            return {tool.name: tool for tool in msgspec.json.decode(data, type=tuple[ToolDefinition, ...])}
-        except FileNotFoundError:
-            return None
-        except (OSError, msgspec.DecodeError) as error:
-            log.warning("the approved tools of %s cannot be read: %s", key, error)
-            return {}
 
-    def approve(self, key: str, tools: Iterable[ToolDefinition]) -> None:
-        """Approve these definitions, besides those that are. Raises OSError."""
-        known = (self.load(key) or {}) | {tool.name: tool for tool in tools}
-        write_private(self._folder / f"{key}.json", msgspec.json.encode(list(known.values())))
+def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
+    """Approve these definitions, besides those that are. Raises OSError."""
+    known = (load_approved(key) or {}) | {tool.name: tool for tool in tools}
+    write_private(_approvals(key), msgspec.json.encode(list(known.values())))
 
 
 def changed_tools(
-    approved: Mapping[str, ToolDefinition], tools: Sequence[ToolDefinition]
+    approved: Mapping[str, ToolDefinition], tools: Iterable[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
     """Those of `tools` that are new, or differ from what was approved."""
     return tuple(tool for tool in tools if tool.name not in approved or approved[tool.name].digest != tool.digest)

@@ -72,13 +72,19 @@ async def login_provider(
     """
     url = request["url"]
     client = request["client"]
+    method: Any = "client_secret_basic" if client["secret"] else "none"
     is_interactive = request.get("login", False)
     tokens = Tokens(url)
     wanted: str = (await asyncio.to_thread(tokens.load)).get("scope", "") if is_interactive else ""
     hidden = {"client"} if is_interactive else set()  # its redirect has another port
     if wanted:
         hidden.add("tokens")
-    storage = _Storage(tokens, client["id"], client["secret"], hidden)
+    registered = None
+    if client["id"]:
+        registered = OAuthClientInformationFull(
+            client_id=client["id"], client_secret=client["secret"] or None, token_endpoint_auth_method=method
+        )
+    storage = _Storage(tokens, registered, hidden)
     if not is_interactive and await storage.get_tokens() is None:
         return None
     redirect = _Redirect(emit, wanted)
@@ -93,13 +99,12 @@ async def login_provider(
     return OAuthClientProvider(
         url,
         OAuthClientMetadata(
-            client_name="ouro", redirect_uris=[AnyUrl(redirect.uri)],
-            token_endpoint_auth_method="client_secret_basic" if client["secret"] else "none",
+            client_name="ouro", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=method
         ),
         storage,
         redirect.show if is_interactive else refuse,
         redirect.wait,
-    )  # fmt: skip
+    )
 
 
 class _Redirect:
@@ -157,17 +162,17 @@ class _Redirect:
 
 
 class _Storage:
-    """The `TokenStorage` of the SDK, and a client that was registered by hand.
+    """The `TokenStorage` of the SDK.
 
     Args:
+        registered: a client that was registered by hand.
         hidden: what is stored and does not do, `tokens` or `client`, until it is replaced.
     """
 
-    def __init__(self, tokens: Tokens, client_id: str, client_secret: str, hidden: set[str]) -> None:
+    def __init__(self, tokens: Tokens, registered: OAuthClientInformationFull | None, hidden: set[str]) -> None:
         self._tokens = tokens
+        self._registered = registered
         self._hidden = hidden
-        self._client_id = client_id
-        self._client_secret = client_secret
 
     async def get_tokens(self) -> OAuthToken | None:
         found = await self._load("tokens")
@@ -178,14 +183,8 @@ class _Storage:
         await asyncio.to_thread(self._tokens.save, "scope", "")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._client_id:
-            secret = self._client_secret or None
-            method = "client_secret_basic" if secret else "none"
-            return OAuthClientInformationFull(
-                client_id=self._client_id, client_secret=secret, token_endpoint_auth_method=method
-            )
         found = await self._load("client")
-        return OAuthClientInformationFull.model_validate(found) if found else None
+        return self._registered or (OAuthClientInformationFull.model_validate(found) if found else None)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         await self._save("client", client_info)

@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ import msgspec
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
 from ouro.mcp.configuration import Registry, approval_key, expanded, server_environment
-from ouro.mcp.definition import Approvals, Listing, ToolDefinition, changed_tools
+from ouro.mcp.definition import Listing, ToolDefinition, changed_tools, load_approved, save_approved
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
@@ -76,7 +76,7 @@ class Host(msgspec.Struct, frozen=True):
 class McpServer:
     """One server: its settings, its state, what it offers."""
 
-    def __init__(self, name: str, settings: McpServerSettings, approvals: Approvals, cwd: Path) -> None:
+    def __init__(self, name: str, settings: McpServerSettings, cwd: Path) -> None:
         self.name = name
         self.settings = settings
         self.state: State = "waiting" if settings.enabled else "off"
@@ -90,9 +90,8 @@ class McpServer:
         """It is ready, or has failed."""
         self.clocks: set[asyncio.Timeout] = set()
         """Of the calls that run; they stop while the server asks the user."""
-        self._approvals = approvals
         self._key = approval_key(name, settings, cwd)
-        self.approved = approvals.load(self._key)
+        self.approved = load_approved(self._key)
 
     def offers(self, tool: str) -> bool:
         """Whether the settings let this tool be used."""
@@ -105,6 +104,11 @@ class McpServer:
     def tools(self) -> tuple[ToolDefinition, ...]:
         return tuple(tool for tool in self.listing.tools if self.offers(tool.name))
 
+    @property
+    def known_tools(self) -> tuple[ToolDefinition, ...]:
+        """Those that it offers; before it is connected, those that were approved."""
+        return self.tools or tuple(tool for tool in (self.approved or {}).values() if self.offers(tool.name))
+
     def unapproved(self) -> tuple[ToolDefinition, ...]:
         """Tools that the server has added or changed since they were approved."""
         return changed_tools(self.approved or {}, self.tools)
@@ -112,7 +116,7 @@ class McpServer:
     def approve(self, tools: Sequence[ToolDefinition]) -> None:
         """Approve these definitions. Raises OSError; they hold for this session then."""
         self.approved = {**(self.approved or {}), **{tool.name: tool for tool in tools}}
-        self._approvals.approve(self._key, tools)
+        save_approved(self._key, tools)
 
 
 class McpServers:
@@ -120,22 +124,18 @@ class McpServers:
 
     Args:
         registry: which servers there are.
-        approvals: the definitions of tools that the user has approved.
     """
 
-    def __init__(self, registry: Registry, approvals: Approvals, host: Host) -> None:
+    def __init__(self, registry: Registry, host: Host) -> None:
         self._host = host
         self.off = set(registry.off)
-        self.servers = {
-            name: McpServer(name, settings, approvals, host.cwd) for name, settings in registry.servers.items()
-        }
+        self.servers = {name: McpServer(name, settings, host.cwd) for name, settings in registry.servers.items()}
         for name in self.off & self.servers.keys():
             self.servers[name].state = "off"
         self._worker: WorkerProcess | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._slots = asyncio.Semaphore(SIDE_BY_SIDE)
-        self.on_change: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Start all servers that are on, in a moment; one that is needed before is started then."""
@@ -149,10 +149,8 @@ class McpServers:
         """
         await self._stop(server)
         request = {**await asyncio.to_thread(self._open_request, server), "login": True, "timeout": LOGIN_SECONDS}
-        async with aclosing(self._process().ask("open", request)) as lines:
-            async for line in lines:
-                self._raise_error(line)
-                event = line.get("event", {})
+        async with aclosing(self._events("open", request)) as events:
+            async for event in events:
                 if "login" in event:
                     on_address(clean(event["login"]))
                 elif "ready" in event:
@@ -243,29 +241,23 @@ class McpServers:
 
     async def _watch(self, server: McpServer) -> None:
         """Connect, and follow what happens until the server ends or is stopped."""
-        slot = False
         try:
-            await self._slots.acquire()
-            slot = True
-            request = await asyncio.to_thread(self._open_request, server)
-            async with aclosing(self._process().ask("open", request)) as lines:
-                async for line in lines:
-                    self._raise_error(line)
-                    if "ready" in (event := line.get("event", {})):
-                        if slot:
-                            self._slots.release()
-                            slot = False
-                        self._on_ready(server, msgspec.convert(event["ready"], Listing))
-                    else:
-                        self._on_event(server, event)
-            raise ServerFailed("The connection was closed.")
+            async with AsyncExitStack() as slot:
+                await slot.enter_async_context(self._slots)
+                request = await asyncio.to_thread(self._open_request, server)
+                async with aclosing(self._events("open", request)) as events:
+                    async for event in events:
+                        if "ready" in event:
+                            await slot.aclose()
+                            self._on_ready(server, msgspec.convert(event["ready"], Listing))
+                        else:
+                            self._on_event(server, event)
+                raise ServerFailed("The connection was closed.")
         except OuroError as error:
             self._on_failure(server, error)
         except msgspec.ValidationError as error:
             self._on_failure(server, ServerFailed(f"It sent a wrong list: {error}."))
         finally:
-            if slot:
-                self._slots.release()
             server.started.set()
 
     def _open_request(self, server: McpServer) -> Line:
@@ -305,7 +297,6 @@ class McpServers:
         for name in (tool.name for tool in server.tools if is_first and tool.problem):
             server.log.append(f"tool {one_line(name, 80)}: not used in requests, its schema is not valid")
         server.started.set()
-        self._changed()
 
     def _on_event(self, server: McpServer, event: Line) -> None:
         if "log" in event:
@@ -337,7 +328,6 @@ class McpServers:
         else:
             what = "" if was_ready else " did not start"
             self._host.notify(f"MCP server {server.name}{what}: {server.problem} (/mcp log {server.name})", "warning")
-        self._changed()
 
     async def _ask(
         self, server: McpServer, name: str, request: Line, report: Callable[[str], None] = lambda _text: None
@@ -356,10 +346,8 @@ class McpServers:
             async with asyncio.timeout(limit) as clock:
                 server.clocks.add(clock)
                 try:
-                    async with aclosing(self._process().ask(name, {"server": server.name, **request})) as lines:
-                        async for line in lines:
-                            self._raise_error(line)
-                            event = line.get("event", event)
+                    async with aclosing(self._events(name, {"server": server.name, **request})) as events:
+                        async for event in events:
                             if "progress" in event:
                                 report(one_line(event["progress"], 300))
                             clock.reschedule(asyncio.get_running_loop().time() + limit)
@@ -383,14 +371,15 @@ class McpServers:
             self._worker = WorkerProcess(WORKER)
         return self._worker
 
-    def _raise_error(self, line: Line) -> None:
-        if error := line.get("error"):
-            kinds = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
-            raise kinds.get(error["kind"], ServerFailed)(clean(error["message"]))
-
-    def _changed(self) -> None:
-        for listener in self.on_change:
-            listener()
+    async def _events(self, name: str, request: Line) -> AsyncGenerator[Line, None]:
+        """What the worker sends to a request. Raises WorkerStopped, and ServerFailed or a kind of it."""
+        async with aclosing(self._process().ask(name, request)) as lines:
+            async for line in lines:
+                if error := line.get("error"):
+                    kinds = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
+                    raise kinds.get(error["kind"], ServerFailed)(clean(error["message"]))
+                if "event" in line:
+                    yield line["event"]
 
 
 async def _ended(process: WorkerProcess, name: str, request: Line, first: float | None = None) -> None:

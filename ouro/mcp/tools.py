@@ -88,7 +88,7 @@ class McpTool(Tool[McpArguments]):
 
     async def preview(self, args: McpArguments) -> Display:
         server = self._servers.servers.get(self._server)
-        tools = (server.tools or tuple((server.approved or {}).values())) if server else ()
+        tools = server.known_tools if server else ()
         found = next((tool for tool in tools if tool.name == self._tool), None)
         lines = [escaped(json.dumps(args.values, indent=2, ensure_ascii=False))]
         if found is not None:

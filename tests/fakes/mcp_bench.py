@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ouro.mcp import Approvals, Host, McpServers, Registry
+from ouro.mcp import Host, McpServers, Registry
 from ouro.safety import child_environment
 from ouro.settings import McpServerSettings
 
@@ -39,7 +39,7 @@ class Bench:
             ("provider-key-1234",), lambda text, _level: self.told.append(text), self._on_question, has_user,
             lambda argv: self.confine(argv),
         )  # fmt: skip
-        made = McpServers(Registry(servers, frozenset(off)), Approvals(self.folder / "approved"), host)
+        made = McpServers(Registry(servers, frozenset(off)), host)
         made.start()
         self.opened.append(made)
         return made

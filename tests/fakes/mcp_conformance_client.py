@@ -18,7 +18,7 @@ HOME = Path(tempfile.mkdtemp(prefix="ouro-conformance-"))
 os.environ |= {"OURO_HOME": str(HOME / ".ouro"), "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
 
 from ouro.errors import OuroError  # noqa: E402 (after the environment)
-from ouro.mcp import Approvals, Host, McpServers, Registry, elicitation  # noqa: E402
+from ouro.mcp import Host, McpServers, Registry, elicitation  # noqa: E402
 from ouro.mcp.servers import LoginRequired  # noqa: E402
 from ouro.settings import McpServerSettings  # noqa: E402
 
@@ -42,7 +42,7 @@ async def main(url: str) -> int:
     client = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     known = {name: client[name] for name in ("client_id", "client_secret") if name in client}
     settings = McpServerSettings(url=url, timeout_seconds=60, **known)
-    servers = McpServers(Registry({"one": settings}), Approvals(), host)
+    servers = McpServers(Registry({"one": settings}), host)
     one = servers.servers["one"]
     try:
         servers.start()

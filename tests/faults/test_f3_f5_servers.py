@@ -9,7 +9,7 @@ import pytest
 from fakes.model_server import agent
 from fakes.ouro_program import OuroProgram
 
-from ouro.mcp.definition import Approvals, ToolDefinition, changed_tools
+from ouro.mcp.definition import ToolDefinition, changed_tools, load_approved, save_approved
 
 TOOL = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -23,11 +23,10 @@ TOOL = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {
         ToolDefinition("write", TOOL.description, TOOL.schema),
     ],
 )
-def test_f3_an_approval_is_for_the_whole_definition(tmp_path, changed):
-    approvals = Approvals(tmp_path)
-    approvals.approve("server", [TOOL])
-    assert changed_tools(approvals.load("server"), [TOOL]) == ()
-    assert changed_tools(approvals.load("server"), [changed]) == (changed,)
+def test_f3_an_approval_is_for_the_whole_definition(changed):
+    save_approved("server", [TOOL])
+    assert changed_tools(load_approved("server"), [TOOL]) == ()
+    assert changed_tools(load_approved("server"), [changed]) == (changed,)
 
 
 @pytest.fixture

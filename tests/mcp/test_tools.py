@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from ouro.assemble import opener
 from ouro.errors import ToolError
 from ouro.llm import ScriptedModel
-from ouro.mcp import Approvals, Outputs, mcp_tools, tokens_of
+from ouro.mcp import Outputs, mcp_tools, tokens_of
 from ouro.mcp.configuration import approval_key, as_entry
-from ouro.mcp.definition import ToolDefinition
+from ouro.mcp.definition import ToolDefinition, save_approved
 from ouro.memory.tokens import estimate
 from ouro.options import Options
 from ouro.session import OpenRequest
@@ -172,7 +172,7 @@ async def test_200_tools_of_10_servers_are_waited_for_by_nothing_and_take_little
     schema = {"type": "object", "properties": {"text": {"type": "string", "description": "What to say. " * 10}}}
     tools = [ToolDefinition(f"tool_{number}", f"Do the thing {number}. " * 20, schema) for number in range(20)]
     for name, server in settings.items():
-        Approvals().approve(approval_key(name, server, repository), tools)
+        save_approved(approval_key(name, server, repository), tools)
     file = home / ".ouro" / "mcp.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps({"mcpServers": {name: as_entry(server) for name, server in settings.items()}}))
