@@ -28,7 +28,7 @@ from ouro.extensions import (
     find_files,
     load_agents,
     load_hooks,
-    plugin_servers,
+    plugin_tables,
 )
 from ouro.mcp import McpServers, attached_resources
 from ouro.safety import CLAUDE_SETTINGS, Confinement, TrustStore, acting_files, child_environment
@@ -114,7 +114,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def servers(self) -> McpServers:
         """Reads their files. Blocks."""
-        return self.mcp.build(self.problems, plugin_servers(self.problems))
+        return self.mcp.build(self.problems, plugin_tables("mcpServers", self.problems))
 
     @cached_property
     def instructions(self) -> ProjectInstructions:

@@ -311,7 +311,7 @@ def _trust(folder: Path) -> Iterator[Finding]:
 def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
-    from ouro.extensions import Checks, CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_servers
+    from ouro.extensions import Checks, CommandRegistry, FileKind, command_of, find_files, load_agents, plugin_tables
     from ouro.mcp import find_servers, foreign_servers
 
     root, is_trusted, _notices = _trust_of(folder)
@@ -333,7 +333,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         if kind == "commands":
             problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
     hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
-    servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_servers(problems))
+    servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems))
     checks = len(Checks(root).here())
     counts |= {"hook": len(hooks)} | ({"check": checks} if checks else {}) | {"MCP server": len(servers.servers)}
     problems += [*wrong, *servers.notices]

@@ -89,12 +89,13 @@ class Folder:
         Raises:
             ConfigError: a file of servers cannot be read.
         """
-        from ouro.extensions import plugin_servers
+        from ouro.extensions import plugin_tables
         from ouro.mcp import Host, McpServers, find_servers
 
         root, is_trusted, settings = self._here
         problems: list[str] = []
-        registry = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_servers(problems))
+        plugins = plugin_tables("mcpServers", problems)
+        registry = find_servers(settings.mcp.servers, root if is_trusted else None, plugins)
         for notice in (*problems, *registry.notices):
             warn(notice)
         keys = Catalog.from_files().key_values()

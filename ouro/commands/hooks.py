@@ -39,7 +39,8 @@ async def hooks(context: ActionContext) -> Answer:
         known, runs = session.turn.hooks.hooks.hooks, tuple(session.turn.hooks.hooks.runs)
         checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
     counts = {hook: [run for run in runs if run.hook == hook] for hook in known}
-    view: list[ViewItem] = table([_row(hook, counts[hook], checks.get(hook.check)) for hook in known]) or [line(NONE)]
+    own = {hook: checks.get(hook.check.number) if hook.check else None for hook in known}
+    view: list[ViewItem] = table([_row(hook, counts[hook], own[hook]) for hook in known]) or [line(NONE)]
     if runs:
         view += [Title("Last runs"), *table(map(_run_row, runs[-SHOWN_RUNS:]))]
     data = [
@@ -52,7 +53,7 @@ async def hooks(context: ActionContext) -> Answer:
             "file": hook.place,
             "runs": len(counts[hook]),
             "refused": sum(run.outcome.verdict == "deny" for run in counts[hook]),
-            "check": checks.get(hook.check),
+            "check": own[hook],
         }
         for hook in known
     ]

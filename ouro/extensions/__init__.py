@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         tool_data,
     )
     from ouro.extensions.plugins import (
-        HOOKS_FILE,
-        SERVERS_FILE,
         Plugin,
         changed_files,
         describe_plugin,
@@ -32,8 +30,7 @@ if TYPE_CHECKING:
         install,
         installed_plugins,
         plugin_folder,
-        plugin_servers,
-        plugin_table,
+        plugin_tables,
         remove,
     )
     from ouro.extensions.skills import Skill, Skills

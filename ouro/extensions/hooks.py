@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.extensions.checks import Check, Checks
 from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
-from ouro.extensions.plugins import HOOKS_FILE, installed_plugins, plugin_folder, plugin_table
+from ouro.extensions.plugins import plugin_tables
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import HookEvent, HookSettings
@@ -65,16 +65,12 @@ class Hook(msgspec.Struct, frozen=True):
     """`~/.ouro/config.yaml`."""
     is_project: bool
     """It may refuse, and permits nothing."""
-    rule: str = ""
-    """What it refuses, as a permission rule; then it runs no command."""
-    reason: str = ""
-    """Of a refusal by the rule."""
-    check: int = 0
-    """The number of the check that it is."""
+    check: Check | None = None
+    """The check that it is; one with a rule runs no command."""
 
     @property
     def label(self) -> str:
-        return one_line(self.command or self.url or f"refuses {self.rule}", 80)
+        return one_line(self.command or self.url or f"refuses {self.check.rule if self.check else ''}", 80)
 
     def matches(self, names: Sequence[str]) -> bool:
         """Whether it is about one of these names; without names it is."""
@@ -125,49 +121,36 @@ def load_hooks(
         claude_files: settings files of Claude Code, and whether one is of the project.
     """
     problems: list[str] = []
-    found = [_from_settings(hook, "~/.ouro/config.yaml", False, problems) for hook in users]
-    found += [_from_settings(hook, ".ouro/config.yaml", True, problems) for hook in projects]
+    settings = (("~/.ouro/config.yaml", False, users), (".ouro/config.yaml", True, projects))
+    found = [
+        Hook(own.event, own.command, own.url, own.matcher, float(own.timeout_seconds), place, is_project)
+        for place, is_project, hooks in settings
+        for own in hooks
+    ]
     for path, is_project in claude_files.items():
-        found += _from_claude(path, is_project, problems)
-    try:
-        for name in installed_plugins():
-            # A plugin permits nothing, as a project: the user has read a list, not its programs.
-            table = plugin_table(plugin_folder(name), "hooks", HOOKS_FILE)
-            found += _from_events(table, f"plugin {name}", True, problems)
-    except ConfigError as error:
-        problems.append(error.message)
-    for hook in found:
         try:
-            re.compile(hook.matcher if hook.matcher != "*" else "")
-        except re.error as error:
-            problems.append(f"{hook.place}: the matcher `{hook.matcher}` is not valid ({error}): it fits all.")
+            events = dictionary(read_json(path).get("hooks"))
+        except ConfigError as error:
+            problems.append(f"{error.message} None of its hooks runs.")
+        else:
+            found += _from_events(events, tilde(path), is_project, problems)
+    for name, events in plugin_tables("hooks", problems).items():
+        # A plugin permits nothing, as a project: the user has read a list, not its programs.
+        found += _from_events(events, f"plugin {name}", True, problems)
+    for hook in found:
+        problems += (f"{hook.place}: {problem}" for problem in _problems_of(hook))
     return tuple(found), tuple(problems)
 
 
-def _from_settings(given: HookSettings, place: str, is_project: bool, problems: list[str]) -> Hook:
-    if bool(given.command) == bool(given.url):
-        problems.append(f"{place}: a hook for {given.event} needs either `command` or `url`.")
-    return _checked(
-        Hook(given.event, given.command, given.url, given.matcher, float(given.timeout_seconds), place, is_project),
-        problems,
-    )
-
-
-def _checked(hook: Hook, problems: list[str]) -> Hook:
+def _problems_of(hook: Hook) -> Iterator[str]:
+    if bool(hook.command) == bool(hook.url):
+        yield f"a hook for {hook.event} needs either `command` or `url`."
     if hook.url and not is_loopback(hook.url):
-        problems.append(
-            f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
-        )
-    return hook
-
-
-def _from_claude(path: Path, is_project: bool, problems: list[str]) -> Iterator[Hook]:
+        yield f"the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
     try:
-        events = dictionary(read_json(path).get("hooks"))
-    except ConfigError as error:
-        problems.append(f"{error.message} None of its hooks runs.")
-        return
-    yield from _from_events(events, tilde(path), is_project, problems)
+        re.compile(hook.matcher if hook.matcher != "*" else "")
+    except re.error as error:
+        yield f"the matcher `{hook.matcher}` is not valid ({error}): it fits all."
 
 
 def _from_events(events: Mapping[str, Any], place: str, is_project: bool, problems: list[str]) -> Iterator[Hook]:
@@ -187,24 +170,13 @@ def _from_events(events: Mapping[str, Any], place: str, is_project: bool, proble
                     problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
                 seconds = amount(entry.get("timeout")) or DEFAULT_SECONDS
                 matcher = str(group.get("matcher") or "")
-                yield _checked(Hook(event, words[0], words[1], matcher, seconds, place, is_project), problems)
+                yield Hook(event, words[0], words[1], matcher, seconds, place, is_project)
 
 
 def _hook_of(check: Check) -> Hook:
     """The hook that enforces a check. It permits nothing."""
-    reason = f"The user has corrected this before: {check.text} (Do not retry it in another form.)"
-    return Hook(
-        check.event,
-        check.command,
-        url="",
-        matcher=check.matcher,
-        seconds=DEFAULT_SECONDS,
-        place=f"check {check.number}: {check.text}",
-        is_project=True,
-        rule=check.rule,
-        reason=reason,
-        check=check.number,
-    )
+    place = f"check {check.number}: {check.text}"
+    return Hook(check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, is_project=True, check=check)
 
 
 def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path) -> bool:
@@ -270,8 +242,8 @@ class Hooks:
         outcome, failure = read_answer(hook, answer)
         took = time.monotonic() - began
         if hook.check and outcome.verdict == "deny":
-            await asyncio.to_thread(self._count, hook.check)
-        elif hook.rule and not failure:
+            await asyncio.to_thread(self._count, hook.check.number)
+        elif hook.check and hook.check.rule and not failure:
             return outcome  # it is compared with every call
         self.runs.append(HookRun(hook, at, took, answer, outcome, failure))
         log.info("hook %s %r: %s in %.2f s", hook.event, hook.label, failure or outcome.verdict or "done", took)
@@ -287,12 +259,13 @@ class Hooks:
             log.warning("check %s: its count is not saved: %s", number, error)
 
     async def _answer(self, hook: Hook, given: Mapping[str, Any], seconds: float) -> HookAnswer:
-        if hook.rule:
+        if hook.check and hook.check.rule:
             try:
-                is_refused = forbids(hook.rule, given["tool"], given["effect"], given["targets"], self._cwd)
+                is_refused = forbids(hook.check.rule, given["tool"], given["effect"], given["targets"], self._cwd)
             except ConfigError as error:
                 return HookAnswer(None, "", error.message)
-            return HookAnswer(BLOCKS, "", hook.reason) if is_refused else HookAnswer(0, "", "")
+            reason = f"The user has corrected this before: {hook.check.text} (Do not retry it in another form.)"
+            return HookAnswer(BLOCKS, "", reason) if is_refused else HookAnswer(0, "", "")
         data = json.dumps(given, default=str).encode()
         if hook.command:
             argv: Sequence[str] = ("bash", "-c", hook.command)

@@ -26,8 +26,8 @@ from ouro.utils.text import clean, escaped, one_line
 
 MANIFEST = Path(".claude-plugin") / "plugin.json"
 MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
-HOOKS_FILE = Path("hooks") / "hooks.json"
-SERVERS_FILE = Path(".mcp.json")
+TABLES = {"hooks": Path("hooks") / "hooks.json", "mcpServers": Path(".mcp.json")}
+"""The file that a plugin has for each, where its manifest names no other."""
 MAX_FILES = 5_000
 MAX_BYTES = 50_000_000
 _FETCH_TIMEOUT = 120.0
@@ -75,31 +75,28 @@ def plugin_folder(name: str) -> Path:
     return plugins_dir() / name
 
 
-def plugin_servers(problems: list[str]) -> dict[str, dict[str, Any]]:
-    """The `mcpServers` of each installed plugin, by the plugin; what cannot be read is added to `problems`. Blocks."""
+def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
+    """`hooks` or `mcpServers` of each installed plugin; what cannot be read is added to `problems`. Blocks."""
     found: dict[str, dict[str, Any]] = {}
     try:
         for name in installed_plugins():
-            if table := plugin_table(plugin_folder(name), "mcpServers", SERVERS_FILE):
-                found[name] = table
+            found[name] = _table(plugin_folder(name), key)
     except ConfigError as error:
         problems.append(error.message)
     return found
 
 
-def plugin_table(folder: Path, key: str, file: Path) -> dict[str, Any]:
-    """`hooks` or `mcpServers` of a plugin: from its file, or from its manifest (written there, or another file).
-
-    `${CLAUDE_PLUGIN_ROOT}` is replaced by the folder.
+def _table(folder: Path, key: str) -> dict[str, Any]:
+    """From the file, or from the manifest (written there, or another file); `${CLAUDE_PLUGIN_ROOT}` is filled in.
 
     Raises:
         ConfigError: one of the files is not valid.
     """
     named = _json(folder / MANIFEST, folder).get(key)
-    if isinstance(named, str):
-        file = Path(named)
-    table = {} if isinstance(named, dict) else _json(folder / file, folder)
-    return named if isinstance(named, dict) else dictionary(table.get(key, table))
+    if isinstance(named, dict):
+        return named
+    table = _json(folder / (named if isinstance(named, str) else TABLES[key]), folder)
+    return dictionary(table.get(key, table))
 
 
 @contextmanager
@@ -177,8 +174,8 @@ def describe_plugin(folder: Path) -> Iterator[str]:
         names = ", ".join(escaped(str(path).removesuffix(".md")) for path in found)
         if names:
             yield f"{kind}: {names}"
-    for key, file in (("hooks", HOOKS_FILE), ("mcpServers", SERVERS_FILE)):
-        table = plugin_table(folder, key, file)
+    for key in TABLES:
+        table = _table(folder, key)
         shown = json.dumps({key: table}).replace(json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}")
         yield from programs_in(shown, f"{key}.json")
 

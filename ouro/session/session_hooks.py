@@ -59,7 +59,7 @@ class SessionHooks:
             PromptRefused: a hook refused it.
         """
         texts = [] if self._is_started else [await self._run_start()]
-        outcome = await self._run("user-prompt", {"prompt": prompt})
+        outcome = await self.run("user-prompt", {"prompt": prompt})
         if outcome.verdict == "deny":
             raise PromptRefused(outcome.reason)
         texts.append(outcome.context)
@@ -67,13 +67,13 @@ class SessionHooks:
 
     async def turn_ended(self, *, is_continued: bool) -> str:
         """Why the agent is to go on; empty if it may stop. `is_continued`: a hook has made it go on before."""
-        outcome = await self._run("turn-end", {"stop_hook_active": is_continued})
+        outcome = await self.run("turn-end", {"stop_hook_active": is_continued})
         return outcome.reason if outcome.verdict == "deny" else ""
 
     async def before_compaction(self, trigger: CompactionTrigger) -> str:
         """What the summary is to keep."""
         word = "manual" if trigger == "manual" else "auto"
-        return (await self._run("before-compaction", {"trigger": word}, (word,))).context
+        return (await self.run("before-compaction", {"trigger": word}, (word,))).context
 
     def compacted(self) -> None:
         self._in_background("after-compaction", {})
@@ -81,7 +81,7 @@ class SessionHooks:
     async def close(self) -> None:
         """The session ends; one in which nothing was said did not begin."""
         if self._is_started:
-            await self._run("session-end", {"reason": "exit"}, most=MAX_END)
+            await self.run("session-end", {"reason": "exit"}, most=MAX_END)
 
     def tools(self, cwd: Path, agent: str = "") -> ToolEvents:
         """For the tools of an agent, by the name of a subagent."""
@@ -103,23 +103,7 @@ class SessionHooks:
 
         return ask
 
-    async def run_tool_event(
-        self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str], agent: str
-    ) -> HookOutcome:
-        return await self._run(event, {**data, "agent": agent}, names)
-
-    async def _run_start(self) -> str:
-        self._is_started = True
-        return (await self._run("session-start", {"source": self._source}, (self._source,))).context
-
-    def _in_background(self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()) -> None:
-        async def run() -> None:
-            await self._run(event, data, names)
-
-        if self.hooks.has(event):
-            self._tasks.start("hooks", run())
-
-    async def _run(
+    async def run(
         self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = (), most: float | None = None
     ) -> HookOutcome:
         if not self.hooks.has(event):
@@ -135,6 +119,17 @@ class SessionHooks:
             self._tasks.emit(Said(outcome.message))
         return outcome
 
+    async def _run_start(self) -> str:
+        self._is_started = True
+        return (await self.run("session-start", {"source": self._source}, (self._source,))).context
+
+    def _in_background(self, event: HookEvent, data: Mapping[str, Any], names: Sequence[str] = ()) -> None:
+        async def in_background() -> None:
+            await self.run(event, data, names)
+
+        if self.hooks.has(event):
+            self._tasks.start("hooks", in_background())
+
 
 class ToolEvents:
     """The hooks before and after the tools of one agent (`ToolHooks`)."""
@@ -145,21 +140,22 @@ class ToolEvents:
         self._agent = agent
 
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> ToolVerdict:
-        if not self._hooks.hooks.has("before-tool"):
-            return ToolVerdict()
-        data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
-        names = (call.name, *names_elsewhere(call.name))
-        outcome = await self._hooks.run_tool_event("before-tool", data, names, self._agent)
+        outcome = await self._run("before-tool", call, effect, targets)
         changed = outcome.input
         arguments = None if changed is None else own_arguments(call.arguments, changed, targets, self._cwd)
         return ToolVerdict(outcome.verdict, outcome.reason, arguments, outcome.context)
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
         """What hooks add to the result."""
-        if not self._hooks.hooks.has("after-tool"):
-            return ""
+        answer = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
+        outcome = await self._run("after-tool", call, effect, targets, tool_response=answer)
+        return "\n\n".join(filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context)))
+
+    async def _run(
+        self, event: HookEvent, call: ToolCall, effect: Effect, targets: Sequence[str], **more: Any
+    ) -> HookOutcome:
+        if not self._hooks.hooks.has(event):
+            return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
         names = (call.name, *names_elsewhere(call.name))
-        answer = {"tool_response": {"text": cut(result.text, MAX_RESULT), "failed": result.failed}}
-        outcome = await self._hooks.run_tool_event("after-tool", {**data, **answer}, names, self._agent)
-        return "\n\n".join(filter(None, (outcome.reason if outcome.verdict == "deny" else "", outcome.context)))
+        return await self._hooks.run(event, {**data, **more, "agent": self._agent}, names)

@@ -77,7 +77,7 @@ async def test_it_may_be_a_hook_and_be_edited_and_holds_where_the_user_says(repo
     [check] = saved(home)
     assert (check["matcher"], check["project"], check["fired"]) == ("write|edit", "", 1)
     other, _ = await opened(tmp_path, "Ok.")
-    assert [hook.check for hook in other.turn.hooks.hooks.hooks] == [1]
+    assert [hook.check.number for hook in other.turn.hooks.hooks.hooks] == [1]
     await other.close()
 
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from ouro.cli import main
-from ouro.extensions import find_files, installed_plugins, plugin_folder, plugin_servers
+from ouro.extensions import find_files, installed_plugins, plugin_folder, plugin_tables
 
 
 def write(path, text):
@@ -62,7 +62,7 @@ def test_a_folder_is_installed_after_its_content_was_shown(plugin, tmp_path, cap
     )
     assert find_files("skills", tmp_path, trusted=False)[0][0].name == "review:style"
     assert find_files("agents", tmp_path, trusted=False)[0][0].name == "review:strict"
-    assert plugin_servers([]) == {
+    assert plugin_tables("mcpServers", []) == {
         "review": {"docs": {"command": f"{plugin_folder('review')}/serve", "args": ["--fast"]}}
     }
     assert main(["plugin", "add", str(plugin), "--yes"]) == 2
