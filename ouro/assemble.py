@@ -57,7 +57,6 @@ from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
 from ouro.session.session_hooks import SessionHooks
-from ouro.session.skill_writer import SkillWriter
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
 from ouro.session.turn import SessionTasks
@@ -311,8 +310,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         ground, cwd = self.ground, self.ground.options.cwd
         jobs = ShellJobs(self.transcript.outputs, self.mask.mask)
         shell = self.shell_in(cwd, jobs, self.confinement, ground.options.terminals)
-        skill_writer = SkillWriter(self.transcript, self.models, self.root, self.mask.kind_of_secret)
-        found, is_saved = self.extensions.found(skill_writer), not ground.options.ephemeral
+        found, is_saved = self.extensions.found(), not ground.options.ephemeral
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved)
 
     def shell_in(

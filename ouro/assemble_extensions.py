@@ -33,7 +33,6 @@ from ouro.extensions import (
 from ouro.mcp import McpServers, attached_resources
 from ouro.safety import CLAUDE_SETTINGS, Confinement, TrustStore, acting_files, child_environment
 from ouro.session.extensions import SessionExtensions
-from ouro.session.skill_writer import SkillWriter
 from ouro.settings import Settings
 from ouro.tools.skill import SkillTool
 from ouro.tools.subagent import AgentSpec
@@ -161,10 +160,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         self.problems += found.problems
         return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
-    def found(self, skill_writer: SkillWriter) -> SessionExtensions:
-        return SessionExtensions(
-            self.commands, self.servers, self.skills, skill_writer, self.instructions, self.problems
-        )
+    def found(self) -> SessionExtensions:
+        return SessionExtensions(self.commands, self.servers, self.skills, self.instructions, self.problems)
 
     async def _connect(self, server: str) -> None:
         if server in self.servers.servers:

@@ -8,7 +8,9 @@ from ouro.commands.action import Answer
 from ouro.commands.render import CodeSpan, Title, block, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.utils.runtime import tilde
+from ouro.session import checked_skill, draft_skill, save_skill
+from ouro.utils.git import find_root
+from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import cut, plural
 
 if TYPE_CHECKING:
@@ -57,11 +59,12 @@ async def skill(front_end: FrontEnd, argument: str) -> None:
     verb, _, what = argument.partition(" ")
     if verb != "save":
         raise UsageError("Usage: /skill save [what]. /skills lists the skills.")
-    writer = front_end.session.workbench.extensions.skill_writer
+    session = front_end.session
+    folders = {"user": get_home() / "skills", "project": find_root(session.cwd) / ".ouro" / "skills"}
     front_end.say("The model writes a draft …")
-    draft = await writer.draft(what.strip())
+    draft = await draft_skill(session, what.strip())
     choices = [
-        *(Choice(place, f"Save it for {label}", tilde(writer.places[place])) for place, label in PLACES.items()),
+        *(Choice(place, f"Save it for {label}", tilde(folders[place])) for place, label in PLACES.items()),
         Choice("edit", "Edit it first"),
         Choice("drop", "Drop it"),
     ]
@@ -69,10 +72,10 @@ async def skill(front_end: FrontEnd, argument: str) -> None:
         front_end.show(block(draft.text, "markdown"))
         chosen = await front_end.choose(f"Save the skill {draft.name}?", choices)
         if chosen == "edit":
-            draft = writer.checked(await front_end.edit(draft.text))
+            draft = checked_skill(session, await front_end.edit(draft.text))
             continue
-        if chosen in writer.places:
-            path = writer.save(draft, chosen)
+        if chosen in folders:
+            path = save_skill(draft, folders[chosen])
             front_end.say(f"Saved {tilde(path)}: new sessions use it. Edit it there.")
         else:
             front_end.say("The draft was dropped.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from ouro.display import Question
 from ouro.events import Answer, Event
-from ouro.llm import ModelSource, Role, ask
+from ouro.llm import Model, ModelSource, Role, ask
 from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
@@ -39,9 +39,16 @@ def ask_in_background(models: ModelSource, memory: MemoryManager, role: Role, pu
     """Ask the models of a role; returns the text of the answer and records its cost in the session."""
 
     async def words(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
-        answer = await ask(models.role(role), messages, schema=schema)
-        if answer.usage is not None:
-            memory.note(CostRecord(purpose, memory.now(), answer.model, answer.usage))
-        return answer.text
+        return await ask_and_record(models.role(role), memory, purpose, messages, schema=schema)
 
     return words
+
+
+async def ask_and_record(
+    models: Sequence[Model], memory: MemoryManager, purpose: str, messages: Sequence[Message], **options: Any
+) -> str:
+    """The text of a model's answer; its cost is recorded in the session. Options and errors as of `llm.ask`."""
+    answer = await ask(models, messages, **options)
+    if answer.usage is not None:
+        memory.note(CostRecord(purpose, memory.now(), answer.model, answer.usage))
+    return answer.text

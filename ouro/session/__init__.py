@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
     from ouro.session.session import Session, Status
+    from ouro.session.skill_writer import checked_skill, draft_skill, save_skill
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.tools.shell import Job
 

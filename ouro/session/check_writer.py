@@ -12,8 +12,7 @@ import msgspec
 
 from ouro.errors import ConfigError, ToolError, UsageError
 from ouro.extensions import Check, forbids
-from ouro.llm import ask
-from ouro.memory.backend import CostRecord
+from ouro.memory.side_calls import ask_and_record
 from ouro.messages import ToolCall, system, user
 from ouro.safety import parse_rule
 from ouro.utils.text import clean, one_line
@@ -67,13 +66,9 @@ async def draft_check(session: Session, correction: str) -> CheckDraft:
     shown = "\n".join(one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300) for call in _calls(session))
     asked = f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown or 'none'}\n</calls>"
     reader = "jq" if shutil.which("jq") else "python3 -c"
-    answer = await ask(
-        session.workbench.models.current(), [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
-    )
-    if answer.usage is not None:
-        transcript = session.transcript
-        await transcript.record(CostRecord("check", transcript.now(), answer.model, answer.usage))
-    return checked_draft(session, answer.text, correction)
+    messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
+    answer = await ask_and_record(session.workbench.models.current(), session.transcript, "check", messages)
+    return checked_draft(session, answer, correction)
 
 
 def checked_draft(session: Session, text: str, correction: str) -> CheckDraft:

@@ -14,10 +14,10 @@ from ouro.agent.instructions import Environment, prompt_parts
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
-from ouro.llm import ask
-from ouro.memory.backend import CostRecord, DropRecord, PinRecord, RecalledItem
+from ouro.memory.backend import DropRecord, PinRecord, RecalledItem
 from ouro.memory.compaction import is_own_words
 from ouro.memory.message_tree import OUTPUT, TranscriptEntry
+from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
@@ -153,10 +153,9 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         asked = Message("user", (Context(ASIDE.format(question=question)),))
         # With the tools, though none is to be called: the request begins with what the provider has in its cache.
         messages, tools = [*memory.context(), asked], self.compactor.requests.specs(models[0])
-        answer = await ask(models, self.compactor.requests.messages(messages), tools)
-        if answer.usage is not None:
-            memory.note(CostRecord("btw", memory.now(), answer.model, answer.usage))
-        return answer.text.strip() or "The model gave no answer."
+        request = self.compactor.requests.messages(messages)
+        answer = await ask_and_record(models, memory, "btw", request, tools=tools)
+        return answer.strip() or "The model gave no answer."
 
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The messages that are sent and can be pinned, oldest first."""

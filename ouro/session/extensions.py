@@ -9,14 +9,12 @@ import msgspec
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.extensions import CommandRegistry, Skills
 from ouro.mcp import McpServers
-from ouro.session.skill_writer import SkillWriter
 
 
 class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     commands: CommandRegistry
     servers: McpServers
     skills: Skills
-    skill_writer: SkillWriter
     instructions: ProjectInstructions
     problems: Sequence[str] = ()
     """A line for each extension file that is not used."""

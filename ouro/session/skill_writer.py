@@ -1,23 +1,24 @@
-"""SkillWriter: drafts a skill from what was done in a session, when the user asks for it."""
+"""Draft a skill from what was done in a session, and save it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.llm import ModelSource, ask
-from ouro.memory.backend import CostRecord
-from ouro.memory.manager import MemoryManager
+from ouro.memory.side_calls import ask_and_record
 from ouro.messages import Message, ToolReply, system, user
 from ouro.utils.files import write_document
 from ouro.utils.front_matter import split_front_matter
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import get_home
 from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.session.session import Session
 
 INSTRUCTIONS = """\
 You turn a session of a user with a coding agent into a skill: a file that lets another agent do the same kind of task
@@ -50,62 +51,45 @@ class SkillDraft(msgspec.Struct, frozen=True):
     text: str
 
 
-class SkillWriter:
-    """Drafts and saves skills.
+async def draft_skill(session: Session, what: str) -> SkillDraft:
+    """A draft by the model of the session; `what` is what the user wants to keep, empty: all that was done.
 
-    Args:
-        root: the root of the project.
-        finds_secret: returns the kind of secret in a text.
+    Raises:
+        UsageError: there is nothing to draft it from, or the answer is not a skill.
+        ModelError: no model answered.
     """
+    words = digest(session.transcript.messages())
+    if not words:
+        raise UsageError("There are no messages yet to make a skill of.")
+    wish = f"\n\nThe user wants the skill to be about: {what}" if what else ""
+    messages = [system(INSTRUCTIONS), user(f"<session>\n{words}\n</session>{wish}")]
+    answer = await ask_and_record(session.workbench.models.current(), session.transcript, "skill", messages)
+    return checked_skill(session, answer)
 
-    def __init__(
-        self, memory: MemoryManager, models: ModelSource, root: Path, finds_secret: Callable[[str], str]
-    ) -> None:
-        self._memory = memory
-        self._models = models
-        self._finds_secret = finds_secret
-        self.places = {"user": get_home() / "skills", "project": root / ".ouro" / "skills"}
 
-    async def draft(self, what: str) -> SkillDraft:
-        """A draft by the model of the session; `what` is what the user wants to keep, empty: all that was done.
+def checked_skill(session: Session, text: str) -> SkillDraft:
+    """A text as a draft. Raises UsageError: it is not a skill, or holds a secret."""
+    text = clean(text.strip())
+    if fenced := _FENCE.match(text):
+        text = fenced[1]
+    meta, body = split_front_matter(text)
+    name = str(meta.get("name", ""))
+    if not _NAME.fullmatch(name) or not meta.get("description") or not body.strip():
+        raise UsageError("This is not a skill: it needs a name, a description and a text. Try again.")
+    if kind := session.workbench.permissions.finds_secret(text):
+        raise UsageError(f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …")
+    return SkillDraft(name, f"{text.strip()}\n")
 
-        Raises:
-            UsageError: there is nothing to draft it from, or the answer is not a skill.
-            ModelError: no model answered.
-        """
-        words = digest(self._memory.messages())
-        if not words:
-            raise UsageError("There are no messages yet to make a skill of.")
-        wish = f"\n\nThe user wants the skill to be about: {what}" if what else ""
-        answer = await ask(
-            self._models.current(), [system(INSTRUCTIONS), user(f"<session>\n{words}\n</session>{wish}")]
-        )
-        if answer.usage is not None:
-            await self._memory.record(CostRecord("skill", self._memory.now(), answer.model, answer.usage))
-        return self.checked(answer.text)
 
-    def checked(self, text: str) -> SkillDraft:
-        """A text as a draft. Raises UsageError: it is not a skill, or holds a secret."""
-        text = clean(text.strip())
-        if fenced := _FENCE.match(text):
-            text = fenced[1]
-        meta, body = split_front_matter(text)
-        name = str(meta.get("name", ""))
-        if not _NAME.fullmatch(name) or not meta.get("description") or not body.strip():
-            raise UsageError("This is not a skill: it needs a name, a description and a text. Try again.")
-        if kind := self._finds_secret(text):
-            raise UsageError(f"The draft holds {kind}: it is not saved. Say what to leave out: /skill save …")
-        return SkillDraft(name, f"{text.strip()}\n")
-
-    def save(self, draft: SkillDraft, place: str) -> Path:
-        """Write a draft to a new file; returns its path. Raises UsageError: it exists, or cannot be written."""
-        path = self.places[place] / draft.name / "SKILL.md"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{path.parent} cannot be made: {error.strerror}.") from error
-        write_document(path, [draft.text])
-        return path
+def save_skill(draft: SkillDraft, folder: Path) -> Path:
+    """Write a draft to a new file below a folder of skills. Raises UsageError: it exists, or cannot be written."""
+    path = folder / draft.name / "SKILL.md"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path.parent} cannot be made: {error.strerror}.") from error
+    write_document(path, [draft.text])
+    return path
 
 
 def digest(messages: Iterable[Message]) -> str:

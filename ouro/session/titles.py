@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from ouro.errors import UsageError
 from ouro.events import Titled
-from ouro.llm import ModelSource, ask
-from ouro.memory.backend import CostRecord
+from ouro.llm import ModelSource
 from ouro.memory.manager import MemoryManager
+from ouro.memory.side_calls import ask_and_record
 from ouro.memory.transcript import title_of
 from ouro.messages import Message, system, user
 from ouro.session.turn import SessionTasks
@@ -60,10 +60,8 @@ class Titles:
         words = excerpt(self._memory.messages())
         if not words:
             raise UsageError("There are no messages yet to make a title of.")
-        answer = await ask(self._models.role("compact"), [system(INSTRUCTIONS), user(words)], attempts=1)
-        if answer.usage is not None:
-            await self._memory.record(CostRecord("title", self._memory.now(), answer.model, answer.usage))
-        title = cleaned(answer.text)
+        asked = [system(INSTRUCTIONS), user(words)]
+        title = cleaned(await ask_and_record(self._models.role("compact"), self._memory, "title", asked, attempts=1))
         if not title:
             raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
         return title
