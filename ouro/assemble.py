@@ -19,10 +19,8 @@ from ouro.agent.requests import Requests
 from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
-from ouro.assemble_mcp import McpBuilder
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, memory_stores
 from ouro.assemble_subagents import build_subagents
-from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import load_settings, stricter_mode
 from ouro.errors import NoModelError, UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
@@ -321,26 +319,13 @@ class _SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def extensions(self) -> ExtensionBuilder:
-        ground = self.ground
-        options, settings, keys = ground.options, ground.settings, ground.catalog.key_values()
-        mcp = McpBuilder(
-            options.with_servers(settings.mcp),
-            options.cwd,
-            self.root if ground.trusted else None,
-            keys,
-            self.mask.mask,
-            lambda: self.models,
-            self.transcript,
-            self.tasks,
-            options.captures,
-            lambda: self.confinement,
-        )
-        return ExtensionBuilder(self.root, options.cwd, settings, ground.trust, ground.trusted, COMMAND_NAMES, mcp)
+        ground, models, confinement = self.ground, lambda: self.models, lambda: self.confinement
+        return ExtensionBuilder(ground, self.root, self.transcript, self.tasks, self.mask, models, confinement)
 
     @cached_property
     def hooks(self) -> SessionHooks:
-        hooks = self.extensions.hooks(self.tasks.warn, self.confinement)
-        cwd, is_resumed = self.ground.options.cwd, self.info is not None
+        hooks, is_resumed = self.extensions.hooks, self.info is not None
+        cwd = self.ground.options.cwd
         return SessionHooks(hooks, self.transcript, cwd, self.permissions, self.tasks, is_resumed=is_resumed)
 
     @cached_property

@@ -1,9 +1,10 @@
-"""The extensions of a session: custom commands, instructions."""
+"""The extensions of a session, constructed: commands, skills, agents, hooks, instructions and MCP servers."""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
@@ -12,12 +13,16 @@ import msgspec
 
 from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.assemble_mcp import McpBuilder, prompt_commands
+from ouro.commands.builtin import COMMAND_NAMES
 from ouro.config import project_hooks, save_setting
-from ouro.errors import ConfigError, TrustNeeded
+from ouro.display import Question
+from ouro.errors import ConfigError, OuroError, TrustNeeded
+from ouro.events import Reply, Said
 from ouro.extensions import (
     Checks,
+    CommandPrompt,
     CommandRegistry,
+    CustomCommand,
     ExtensionFile,
     FileKind,
     Hook,
@@ -30,18 +35,39 @@ from ouro.extensions import (
     load_hooks,
     plugin_tables,
 )
-from ouro.mcp import McpServers, attached_resources
-from ouro.safety import CLAUDE_SETTINGS, Confinement, TrustStore, acting_files, child_environment
-from ouro.session.extensions import SessionExtensions
+from ouro.llm import ModelSource
+from ouro.mcp import (
+    Host,
+    McpServer,
+    McpServers,
+    Outputs,
+    Registry,
+    ServerPrompt,
+    attached_resources,
+    elicitation,
+    find_servers,
+    mcp_tools,
+    prompt_arguments,
+)
+from ouro.memory.manager import MemoryManager
+from ouro.memory.side_calls import ask_in_background
+from ouro.messages import assistant, system, user
+from ouro.options import Ground
+from ouro.safety import CLAUDE_SETTINGS, Confinement, SecretMask, TrustStore, acting_files, child_environment
+from ouro.session.turn import SessionTasks
+from ouro.session.workbench import SessionExtensions
 from ouro.settings import Settings
 from ouro.tools.skill import SkillTool
 from ouro.tools.subagent import AgentSpec
 from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
-from ouro.utils.text import plural
+from ouro.utils.text import cut, escaped, one_line, plural
+from ouro.utils.worker import Line
 
 MAX_NOTICES = 2
 """More problems than that are one notice: they come with each start."""
+MAX_SHOWN = 2_000
+_numbers = itertools.count(1)
 
 
 def is_trusted(store: TrustStore, cwd: Path, answer: Literal["unknown", "yes", "no"]) -> bool:
@@ -75,37 +101,41 @@ def find_hooks(
 class ExtensionBuilder(msgspec.Struct, dict=True):
     """Constructs what extension files add: each once, when it is first needed."""
 
+    ground: Ground
     root: Path
-    cwd: Path
-    settings: Settings
-    trust: TrustStore
-    trusted: bool
-    """The user trusts the files of the project as they are."""
-    reserved: Collection[str]
-    """The names of the built-in commands."""
-    mcp: McpBuilder
+    transcript: MemoryManager
+    tasks: SessionTasks
+    mask: SecretMask
+    models: Callable[[], ModelSource]
+    confinement: Callable[[], Confinement]
 
     def __post_init__(self) -> None:
         self.problems: list[str] = []
 
     @cached_property
+    def environment(self) -> dict[str, str]:
+        """Of hooks and servers, without keys."""
+        return child_environment(os.environ, secrets=self.ground.catalog.key_values())
+
+    @cached_property
     def skills(self) -> Skills:
         """Reads as `commands` does. Blocks."""
-        settings, trusts = self.settings.skills, self._trusts
+        settings, trusts = self.ground.settings.skills, self._trusts
         save = partial(save_setting, "skills.without")
         return Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
 
     def tools(self) -> list[AnyTool]:
         """The tools that extensions need."""
         skills = [SkillTool(self.skills.read)] if self.skills.prompt() else []
-        return [*skills, *self.mcp.tools(self.servers)]
+        outputs = Outputs(self.transcript.outputs, self.mask.mask)
+        return [*skills, *mcp_tools(self.servers, outputs, self.ground.settings.mcp.tool_budget_tokens)]
 
     @cached_property
     def commands(self) -> CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [command_of(file) for file in self._files("commands")]
         registry = CommandRegistry(
-            [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)], self.reserved, self._connect
+            [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)], COMMAND_NAMES, self._connect
         )
         self.problems += registry.problems()
         return registry
@@ -113,11 +143,28 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def servers(self) -> McpServers:
         """Reads their files. Blocks."""
-        return self.mcp.build(self.problems, plugin_tables("mcpServers", self.problems))
+        options, own = self.ground.options, self.ground.settings.mcp.servers
+        plugins = plugin_tables("mcpServers", self.problems)
+        try:
+            registry = find_servers({**options.mcp_servers, **own}, self.root if self.ground.trusted else None, plugins)
+        except ConfigError as error:
+            registry = Registry({})
+            self.problems.append(f"No MCP servers: {one_line(str(error), 300)}")
+        self.problems += registry.notices
+        host = Host(
+            options.cwd,
+            self.environment,
+            self.ground.catalog.key_values(),
+            lambda text, level: self.tasks.emit(Said(text, level)),
+            ServerQuestions(self.models, self.transcript, self.tasks).answer,
+            options.captures,
+            lambda argv: self.confinement().wrap(argv, "workspace"),
+        )
+        return McpServers(registry, host)
 
     @cached_property
     def instructions(self) -> ProjectInstructions:
-        return self.instructions_in(self.cwd)
+        return self.instructions_in(self.ground.options.cwd)
 
     def instructions_in(self, cwd: Path) -> ProjectInstructions:
         """Of a folder of this repository, or of a worktree of it: what is trusted here is trusted there. Blocks."""
@@ -130,15 +177,16 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
         return ProjectInstructions(cwd, trusts)
 
-    def hooks(self, warn: Callable[[str], None], confinement: Confinement) -> Hooks:
+    @cached_property
+    def hooks(self) -> Hooks:
         """The hooks of the user and, if it is trusted, of the project, which are confined. Blocks."""
-        found, problems = find_hooks(self.settings, self.root, self._trusts, trusted=self.trusted)
+        ground, confinement = self.ground, self.confinement()
+        found, problems = find_hooks(ground.settings, self.root, self._trusts, trusted=ground.trusted)
         self.problems += problems
-        folder = {"CLAUDE_PROJECT_DIR": str(self.root), "OURO_PROJECT_DIR": str(self.root)}
-        environment = child_environment(os.environ, secrets=self.mcp.secrets) | folder
+        environment = self.environment | dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root))
         confines = confinement.settings.project_hooks
         confine = (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
-        hooks = Hooks(found, Checks(self.root), self.cwd, environment, warn, confine)
+        hooks = Hooks(found, Checks(self.root), ground.options.cwd, environment, self.tasks.warn, confine)
         try:
             hooks.change_checks(lambda _checks: None)
         except ConfigError as error:
@@ -175,15 +223,70 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         """What the user is told about extension files at the start of a session."""
         many = f"{len(self.problems)} problems in extension files: `ouro doctor` lists them."
         notices = self.problems if len(self.problems) <= MAX_NOTICES else [many]
-        if self.trusted:
+        if self.ground.trusted:
             return notices
-        count = plural(len(acting_files(self.root, self.cwd)), "file")
+        count = plural(len(acting_files(self.root, self.ground.options.cwd)), "file")
         return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
 
     def _trusts(self, path: Path) -> bool:
-        return self.trusted and self.trust.is_trusted(self.root, [path])
+        return self.ground.trusted and self.ground.trust.is_trusted(self.root, [path])
 
     def _files(self, kind: FileKind) -> list[ExtensionFile]:
-        files, problems = find_files(kind, self.root, self.trusted)
+        files, problems = find_files(kind, self.root, self.ground.trusted)
         self.problems += problems
         return files
+
+
+class ServerQuestions(msgspec.Struct, frozen=True):
+    """Answers what MCP servers ask: the user, and the model if the user agrees."""
+
+    models: Callable[[], ModelSource]
+    transcript: MemoryManager
+    tasks: SessionTasks
+
+    async def answer(self, server: str, kind: str, about: Line) -> Line:
+        try:
+            return await (self._sample(server, about) if kind == "sample" else elicitation(server, about, self._ask))
+        except OuroError as error:
+            return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
+
+    async def _ask(self, question: Question) -> tuple[str, ...]:
+        answer = await self.tasks.ask(f"mcp:{next(_numbers)}", question)
+        return answer.answers if isinstance(answer, Reply) else ()
+
+    async def _sample(self, server: str, about: Line) -> Line:
+        """Let a server ask the model, if the user agrees to what it asks."""
+        asked = "\n\n".join(f"{item['role']}: {item['text']}" for item in about["messages"])
+        details = f"{about['system']}\n\n{asked}".strip()
+        question = Question(
+            f"The MCP server {server} wants to ask the model. Allow it?",
+            ("yes", "no"),
+            details=f"```\n{escaped(cut(details, MAX_SHOWN))}\n```",
+        )
+        if await self._ask(question) != ("yes",):
+            return {"refused": "The user refused."}
+        models = self.models()
+        messages = [system(about["system"])] if about["system"] else []
+        messages += [(user if item["role"] == "user" else assistant)(item["text"]) for item in about["messages"]]
+        text = await ask_in_background(models, self.transcript, "compact", "mcp")(messages)
+        return {"text": text, "model": models.current()[0].spec.name}
+
+
+def prompt_commands(servers: McpServers) -> list[CustomCommand]:
+    """The prompts of all connected servers as commands: `/github:review`."""
+    return [
+        _prompt_command(servers, server, prompt)
+        for server in servers.servers.values()
+        if server.state == "ready"
+        for prompt in server.listing.prompts
+    ]
+
+
+def _prompt_command(servers: McpServers, server: McpServer, prompt: ServerPrompt) -> CustomCommand:
+    async def text(typed: str) -> CommandPrompt:
+        outcome = await servers.prompt(server, prompt.name, prompt_arguments(prompt, typed))
+        return CommandPrompt((outcome.text,), is_own=False)
+
+    hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)
+    name = f"{server.name}:{one_line(prompt.name, 60)}"
+    return CustomCommand(name, one_line(prompt.description, 100), hint, f"MCP server {server.name}", text)

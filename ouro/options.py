@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import msgspec
 
 from ouro.llm import Catalog, Model, Role
 from ouro.safety import Mode, TrustStore
-from ouro.settings import McpServerSettings, McpSettings, Settings
+from ouro.settings import McpServerSettings, Settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 
@@ -47,9 +46,6 @@ class Options(msgspec.Struct, frozen=True):
     """Of an editor, for the commands of the agent."""
     mcp_servers: Mapping[str, McpServerSettings] = {}
     """MCP servers that an editor hands over, by name; those of the settings go first."""
-
-    def with_servers(self, settings: McpSettings) -> McpSettings:
-        return dataclasses.replace(settings, servers={**self.mcp_servers, **settings.servers})
 
     def flags(self) -> dict[str, Any]:
         """The settings that the command line has the last word on."""

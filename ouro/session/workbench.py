@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import Subagents
+from ouro.extensions import CommandRegistry, Skills
 from ouro.llm import ModelSource
+from ouro.mcp import McpServers
 from ouro.safety import Permissions
-from ouro.session.extensions import SessionExtensions
 from ouro.tools.shell import Shell, ShellJobs
 from ouro.tools.todo import Plan
+
+
+class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
+    """What users and projects added to a session, for commands and front ends."""
+
+    commands: CommandRegistry
+    servers: McpServers
+    skills: Skills
+    instructions: ProjectInstructions
+    problems: Sequence[str] = ()
+    """A line for each extension file that is not used."""
 
 
 class Workbench(msgspec.Struct, frozen=True):
