@@ -56,7 +56,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     patches: bool = False
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
     text_tools: Literal["auto", "on", "off"] = "auto"
-    """Tool calls in the text of an answer: run them; `on`: the tools are described in the prompt, too."""
+    """Tool calls in the text of an answer: run them; `on`: the tools are described in the prompt, and an answer is held
+    to the schema of a call."""
 
     @property
     def is_small(self) -> bool:

@@ -27,7 +27,7 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import healed, parse_object
-from ouro.llm.text_tools import CallGate, calls_in_text, with_text_tools
+from ouro.llm.text_tools import CallGate, answer_in_text, call_schema, calls_in_text, with_text_tools
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
 ATTEMPTS = 5
@@ -124,11 +124,19 @@ class ReplyBuilder:
             raise RequestRefused("The provider's filter stopped the answer.", hint)
         raise EmptyAnswer("The model returned no text and no tool call.")
 
-    def with_calls_in_text(self, message: Message, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> Message:
-        """The message with the calls that its text ends with as tool calls; itself if there are none."""
+    def with_calls_in_text(
+        self, message: Message, tools: Sequence[ToolSpec], sent: Sequence[Message], *, is_described: bool
+    ) -> Message:
+        """The message with the calls that its text ends with as tool calls; itself if there are none.
+
+        Where the tools are described in the prompt, a call of `answer` is the text of the message.
+        """
         if message.tool_calls or not tools or not message.parts or not isinstance(message.parts[-1], Text):
             return message
-        text, calls = calls_in_text(message.parts[-1].text, tools, sent)
+        written = message.parts[-1].text
+        if is_described and (answer := answer_in_text(written)) is not None:
+            return replace(message, parts=(*message.parts[:-1], Text(answer)))
+        text, calls = calls_in_text(written, tools, sent)
         if not calls:
             return message
         made = tuple(ToolCall(self._new_id(), call.name, call.arguments) for call in calls)
@@ -254,8 +262,11 @@ class ModelCall:
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
         way = model.spec.text_tools
         is_described = way == "on" and bool(self._tools)
-        messages = with_text_tools(self._messages, self._tools) if is_described else self._messages
-        gate = CallGate() if self._tools and way != "off" else None
+        messages, tools = self._messages, self._tools
+        if is_described:
+            messages, tools = with_text_tools(messages, tools), ()
+            model = model.constrained(call_schema(self._tools)) if isinstance(model, Constrainable) else model
+        gate = CallGate(answers=is_described) if self._tools and way != "off" else None
 
         def show(text: str) -> None:
             if text:
@@ -263,7 +274,7 @@ class ModelCall:
 
         is_call = False
         try:
-            async with aclosing(model.stream(messages, () if is_described else self._tools)) as chunks:
+            async with aclosing(model.stream(messages, tools)) as chunks:
                 async for chunk in chunks:
                     self._builder.add(chunk)
                     if gate and isinstance(chunk, TextChunk):
@@ -272,7 +283,10 @@ class ModelCall:
                         on_chunk(chunk)
             message = self._builder.finish()
             if gate:
-                whole, message = message, self._builder.with_calls_in_text(message, self._tools, self._messages)
+                whole = message
+                message = self._builder.with_calls_in_text(
+                    whole, self._tools, self._messages, is_described=is_described
+                )
                 is_call = message is not whole
             return message
         finally:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ouro.llm.model import ToolSpec
-from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply
+from ouro.messages import Context, Message, Text, ToolReply
 from ouro.utils.late_pattern import late_pattern
 
 _OPENERS = (
@@ -33,12 +33,29 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,),
     "object": (dict,), "null": (type(None),),
 }  # fmt: skip
+_ANSWER_OPENER = late_pattern(
+    r'\s*(?:```\w*\s*)?\{\s*"name"\s*:\s*"answer"\s*,\s*"arguments"\s*:\s*\{\s*"text"\s*:\s*"'
+)
+_STRING = late_pattern(
+    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)*'
+)
+"""What there is of a JSON string, up to its end or to an escape that is not complete."""
 _HOW = """\
 # Tools
-To use a tool, answer with one JSON object and nothing after it:
+Answer with one JSON object and nothing else:
 {"name": "<tool>", "arguments": {"<argument>": <value>}}
-You then get its result. A `?` marks an optional argument. The tools:
+You then get the result of the tool. You do not know what is in a file before you have read it, and nothing is done \
+before a tool has done it. A `?` marks an optional argument. The tools:
 """
+_NEXT = "\n\nIf the task is done, use `answer` now with the result, otherwise the next tool."
+"""After each result: without it small models repeat their last call."""
+ANSWER = ToolSpec(
+    "answer",
+    "End the work and tell the user the result, only after the tools above have done the task.",
+    {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": False},
+)
+"""How a model whose tools are described in the prompt answers the user: small models choose a tool more reliably than
+whether to use one."""
 
 
 class TextCall(msgspec.Struct, frozen=True):
@@ -58,9 +75,15 @@ def calls_in_text(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message])
     return before, calls
 
 
+def answer_in_text(text: str) -> str | None:
+    """The text of a call of `answer`, as far as it is written; None if it is no such call."""
+    opener = _ANSWER_OPENER.match(text)
+    return _string_at(text, opener.end())[0] if opener else None
+
+
 def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
     """The messages for a model that is given no tools: they are described in the prompt, calls and results are text."""
-    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, tools))),)
+    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, (*tools, ANSWER)))),)
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
@@ -69,17 +92,30 @@ def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> l
             described = ()
         elif message.role == "tool":
             results = "\n".join(f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply))
-            sent.append(Message("user", (Text(results),)))
+            sent.append(Message("user", (Text(results + _NEXT),)))
+        elif message.role == "assistant":
+            calls = [_call_text(part.name, part.arguments) for part in message.tool_calls]
+            sent.append(Message("assistant", (Text("\n".join(calls) or _call_text("answer", {"text": message.text})),)))
         else:
-            parts = tuple(Text(_as_text(part)) if isinstance(part, ToolCall) else part for part in message.parts)
-            sent.append(Message(message.role, parts))
+            sent.append(message)
     return sent
 
 
-class CallGate:
-    """Holds back streamed text that may become a call, so that nobody sees it as an answer first."""
+def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """The JSON schema of an answer that is one call: of a tool, or of `answer`."""
+    return {"anyOf": [_object(name={"const": tool.name}, arguments=tool.parameters) for tool in (*tools, ANSWER)]}
 
-    def __init__(self) -> None:
+
+class CallGate:
+    """Holds back streamed text that may become a call, so that nobody sees it as an answer first.
+
+    With `answers` the text of a call of `answer` is shown while it is written.
+    """
+
+    def __init__(self, *, answers: bool = False) -> None:
+        self._answers = answers
+        self._shown = 0
+        """Where the part of an answer in the held text ends that was shown."""
         self._held = ""
         self._is_line_start = True
 
@@ -89,7 +125,7 @@ class CallGate:
         shown = ""
         while self._held:
             if self._is_line_start and _may_begin(self._held):
-                return shown
+                return shown + self._answer()
             line, newline, rest = self._held.partition("\n")
             shown += line + newline
             self._held, self._is_line_start = rest, bool(newline)
@@ -97,8 +133,22 @@ class CallGate:
 
     def end(self) -> str:
         """The text that was held back."""
-        held, self._held = self._held, ""
+        held, self._held = self._held[self._shown :], ""
         return held
+
+    def _answer(self) -> str:
+        """What is new of an answer."""
+        if not self._shown and (opener := _ANSWER_OPENER.match(self._held) if self._answers else None):
+            self._shown = opener.end()
+        text, self._shown = _string_at(self._held, self._shown) if self._shown else ("", 0)
+        return text
+
+
+def _string_at(text: str, start: int) -> tuple[str, int]:
+    """The JSON string that goes on at `start`, and where what there is of it ends."""
+    written = _STRING.match(text, start)
+    assert written is not None, "the pattern matches nothing, too"
+    return json.loads(f'"{written[0]}"', strict=False), written.end()
 
 
 def _may_begin(text: str) -> bool:
@@ -188,14 +238,33 @@ def _squeezed(text: str) -> str:
 
 
 def _described(tool: ToolSpec) -> str:
-    required = set(tool.parameters.get("required", ()))
-    arguments = ", ".join(
-        f"{name}{'' if name in required else '?'}: {'|'.join(_kinds(schema)) or 'any'}"
-        for name, schema in tool.parameters.get("properties", {}).items()
-    )
-    return f"- {tool.name}({arguments}): {tool.description.strip().partition('. ')[0].partition(chr(10))[0]}"
+    first_sentence = tool.description.strip().partition(". ")[0].partition("\n")[0]
+    return f"- {tool.name}({_fields(tool.parameters)}): {first_sentence}"
 
 
-def _as_text(part: Part) -> str:
-    assert isinstance(part, ToolCall)
-    return json.dumps({"name": part.name, "arguments": dict(part.arguments)}, ensure_ascii=False)
+def _fields(schema: Mapping[str, Any]) -> str:
+    required = set(schema.get("required", ()))
+    named = schema.get("properties", {}).items()
+    return ", ".join(f"{name}{'' if name in required else '?'}: {_shape(field)}" for name, field in named)
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    """A type as a small model reads it: `string`, `"a"|"b"`, `[{old_text: string}]`."""
+    if choices := schema.get("anyOf"):
+        return "|".join(_shape(choice) for choice in choices)
+    if values := schema.get("enum"):
+        return "|".join(map(json.dumps, values))
+    if schema.get("type") == "array":
+        return f"[{_shape(schema.get('items', {}))}]"
+    if schema.get("type") == "object" and "properties" in schema:
+        return f"{{{_fields(schema)}}}"
+    return "|".join(_kinds(schema)) or "any"
+
+
+def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    return json.dumps({"name": name, "arguments": dict(arguments)}, ensure_ascii=False)

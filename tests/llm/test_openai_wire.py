@@ -7,8 +7,9 @@ from fakes.model_server import Call, Reply, Tokens, failure, sse
 from fakes.wires import READ, Wire
 from msgspec.structs import replace
 
-from ouro.llm import Endpoint, ModelSpec
+from ouro.llm import Endpoint, ModelCall, ModelSpec
 from ouro.llm.openai import OpenAIWire
+from ouro.llm.text_tools import call_schema
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 
 
@@ -62,6 +63,19 @@ async def test_a_server_that_does_not_know_a_field_is_asked_without_it(openai):
     assert len(openai.server.requests) == 7
     for body in (sent(openai, 5), sent(openai, 6)):
         assert {key: value for key, value in body.items() if key not in ("model", "messages")} == kept
+
+
+async def test_tools_in_the_text_are_asked_for_in_a_schema_and_at_temperature_0(openai):
+    openai.server.script(['{"name": "answer", "arguments": {"text": "ok"}}', "ok"])
+    model = openai.model(replace(openai.spec, text_tools="on"))
+    message = await ModelCall([model], [user("go")], [READ]).run()
+    body = sent(openai)
+    assert message.text == "ok"
+    assert (body["temperature"], "tools" in body) == (0, False)
+    assert body["response_format"]["json_schema"]["schema"] == call_schema([READ])
+    await ModelCall([openai.model()], [user("go")], [READ]).run()
+    assert not {"temperature", "response_format"} & sent(openai).keys()
+    await model.close()
 
 
 async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai):

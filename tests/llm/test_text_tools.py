@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, TextChunk, ToolSpec
-from ouro.llm.text_tools import CallGate, calls_in_text, with_text_tools
+from ouro.llm.text_tools import CallGate, call_schema, calls_in_text, with_text_tools
 from ouro.messages import Message, Text, ToolCall, ToolReply, system, user
 
 READ = ToolSpec("read", "Read a file. Up to 2,000 lines.", {
@@ -113,10 +113,53 @@ async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_
     _, _, request = await answer("ok", text_tools="on")
     assert request.tools == ()
     assert "- read(path: string, line?: integer|null): Read a file" in request.messages[0].text
-    call = Message("assistant", (ToolCall("1", "read", {"path": "a"}),))
-    sent = with_text_tools([system("s"), user("go"), call, Message("tool", (ToolReply("1", "read", "x = 1"),))], [READ])
-    assert [message.role for message in sent] == ["system", "user", "assistant", "user"]
+    assert "\n- answer(text: string): " in request.messages[0].text
+    call = Message("assistant", (Text("I look."), ToolCall("1", "read", {"path": "a"})))
+    result = Message("tool", (ToolReply("1", "read", "x = 1"),))
+    told = Message("assistant", (Text("It is 1."),))
+    sent = with_text_tools([system("s"), user("go"), call, result, told], [READ])
+    assert [message.role for message in sent] == ["system", "user", "assistant", "user", "assistant"]
+    assert sent[2].text == '{"name": "read", "arguments": {"path": "a"}}'
+    assert sent[3].text.startswith("Result of read:\nx = 1\n\n")
+    assert sent[4].text == '{"name": "answer", "arguments": {"text": "It is 1."}}'
     prompt = with_text_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[0].text
     assert prompt.startswith("how to work\n\n# Tools\n")
     assert prompt.endswith("\n\nmemory")
-    assert (sent[2].text, sent[3].text) == ('{"name": "read", "arguments": {"path": "a"}}', "Result of read:\nx = 1")
+
+
+def test_nested_arguments_and_choices_are_described():
+    piece = {
+        "type": "object",
+        "properties": {"old": {"type": "string"}, "all": {"type": "boolean"}},
+        "required": ["old"],
+    }
+    fields = {"edits": {"type": "array", "items": piece}, "mode": {"enum": ["ask", "auto"]}}
+    edit = ToolSpec("edit", "Replace text.", {"type": "object", "properties": fields, "required": ["edits", "mode"]})
+    prompt = with_text_tools([system("s")], [edit])[0].text
+    assert '- edit(edits: [{old: string, all?: boolean}], mode: "ask"|"auto"): Replace text.' in prompt
+
+
+def test_the_schema_of_an_answer_has_each_tool_and_answer():
+    kinds = call_schema([READ])["anyOf"]
+    assert [kind["properties"]["name"]["const"] for kind in kinds] == ["read", "answer"]
+    assert kinds[0]["properties"]["arguments"] == READ.parameters
+
+
+@pytest.mark.parametrize("end", ['"}}', '"}}\n```', ""])
+async def test_with_on_a_call_of_answer_is_shown_while_it_is_written(end):
+    text = 'Done: "a" → \\ é 😀\nmore'
+    for ascii_only in (True, False):
+        written = '{"name": "answer",\n "arguments": {"text": ' + json.dumps(text, ensure_ascii=ascii_only)[:-1] + end
+        message, shown, _ = await answer(written, text_tools="on")
+        assert (message.text, shown, message.tool_calls) == (text, text, ())
+        gate = CallGate(answers=True)
+        pieces = [gate.feed(letter) for letter in written]
+        assert "".join(pieces) == text
+        assert max(map(len, pieces)) == 1
+    message, shown, _ = await answer(written)
+    assert (message.text, shown) == (written, written)
+
+
+async def test_with_on_an_answer_in_no_form_is_the_text():
+    message, shown, _ = await answer("It is done.", text_tools="on")
+    assert (message.text, shown) == ("It is done.", "It is done.")
