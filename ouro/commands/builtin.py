@@ -270,7 +270,7 @@ COMMANDS: tuple[Action, ...] = (
     Action("hooks", "hooks.hooks", "List the hooks, and what they did in this session", (), ("hooks",), "session"),
     Action("check", "hooks.check", "Turn a correction into a rule or hook that is enforced and counted, or remove one",
            (arg("text", nargs="+", metavar="TEXT"),), ("check Use pnpm, not npm", "check remove 2"), "session",
-           "text, id of a note, or remove number", between_turns=True, takes_text=True),
+           "<text|note|remove N>", between_turns=True, takes_text=True),
     Action("agents", "agents.agents", "List the kinds of subagents and those of this session, or show one", None,
            ("agents explore-1",), "session", "[id]"),
     Action("init", "work.init", "Study the repository and write AGENTS.md, or improve it", None,

@@ -87,7 +87,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
             lines = await rewind.redo(("conversation", *way.scopes) if way.conversation else way.scopes)
             if way.conversation:
                 front_end.show_again()
-            front_end.say(" ".join(["Done again.", *lines]))
+            front_end.say(" ".join(["Redone.", *lines]))
         case "fork":
             point = next((candidate for candidate in rewind.points() if candidate.number == way.number), None)
             await _open_copy(front_end, await rewind.fork(way.number), point)

@@ -45,7 +45,7 @@ async def test_redo_shows_the_conversation_as_it_was():
     await dispatch(front_end, "/redo")
     assert front_end.session.rewind.went == [("redo", "conversation", "files", "memory")]
     assert front_end.drafts == [("", ())]
-    assert front_end.said == [("info", "Done again. Changed again: a.py.")]
+    assert front_end.said == [("info", "Redone. Changed again: a.py.")]
     await dispatch(front_end, "/redo memory files")
     assert front_end.session.rewind.went[1:] == [("redo", "files", "memory")]
     assert len(front_end.drafts) == 1, "the transcript is the same: it is not shown again"

@@ -19,7 +19,7 @@ from ouro.frontends.tui.look import Look
 
 if __name__ == "__main__":
     SCENARIO, FOLDER = sys.argv[1], Path(sys.argv[2])
-    LOOK = Look(version="0.1.0", cwd=Path("/project"))
+    LOOK = Look("auto" if SCENARIO == "auto" else "dark", version="0.1.0", cwd=Path("/project"))
     if not first_frame.can_draw():
         raise SystemExit("no full screen here")
     FRAME = first_frame.draw(LOOK)

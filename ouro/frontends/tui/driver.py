@@ -18,9 +18,12 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 
 from ouro.frontends.tui.first_frame import FirstFrame
+from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_on
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is taken for the key, not for the begin of a paste."""
+_ANSWER = re.compile(BACKGROUND_ANSWER)
+"""May come this late from a terminal far away."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 """xterm's modifyOtherKeys: a terminal without the kitty protocol, and tmux, sends Shift+Enter as a key of its own."""
@@ -91,9 +94,14 @@ class TerminalDriver(LinuxDriver):
         parser, splitter = KeyParser(self._debug), PasteSplitter()
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
+        def use_theme(answer: re.Match[str]) -> str:
+            self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme_on(answer["background"]))
+            return ""
+
         def process(pieces: list[tuple[bool, str]], at: float | None = None) -> None:
             for is_paste, text in pieces:
-                for event in [Paste(text.replace("\x00", ""))] if is_paste else parser.feed(text):
+                typed = [Paste(text.replace("\x00", ""))] if is_paste else parser.feed(_ANSWER.sub(use_theme, text))
+                for event in typed:
                     event.time = event.time if at is None else at
                     self.process_message(event)
             for event in parser.tick():

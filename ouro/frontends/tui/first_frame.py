@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import dataclasses
 import fcntl
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 from ouro.frontends.tui.look import (
     AGAIN_QUITS,
+    ASK_BACKGROUND,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
     OPENING,
@@ -51,9 +53,14 @@ class FirstFrame:
         self.take_keys = self._type_ahead.take_keys
         _restore_at_signals(self)
 
+    @property
+    def look(self) -> Look:
+        """How it is drawn: a theme `auto` is the terminal's, once it has answered."""
+        return self._picture.look
+
     def start(self) -> None:
         """Draw, and read keys from now on."""
-        _write(_ENTER_SCREEN + self._picture.empty())
+        _write(_ENTER_SCREEN + (ASK_BACKGROUND if self.look.theme == "auto" else "") + self._picture.empty())
         self._type_ahead.start()
 
     def restore(self) -> None:
@@ -67,8 +74,12 @@ class FirstFrame:
         _restore_modes(self.attributes)
 
     def _show(self, editor: LineEditor) -> None:
+        again = ""
+        if editor.theme and self.look.theme == "auto":
+            self._picture = self._picture.in_theme(editor.theme)
+            again = self._picture.empty()
         with contextlib.suppress(OSError):  # as above
-            _write(self._picture.typed(editor))
+            _write(again + self._picture.typed(editor))
 
     def _leave(self) -> None:
         self.has_left = True
@@ -161,6 +172,9 @@ class _Picture:
         self._base = self._of("text")
         self._inner = max(0, width - (6 if self._boxed else 2))
         self._queued = 0
+
+    def in_theme(self, theme: str) -> _Picture:
+        return _Picture(dataclasses.replace(self.look, theme=theme), self._width, self._height)
 
     def empty(self) -> str:
         """Every line, with an empty prompt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -26,6 +27,11 @@ ROOMY_FROM_HEIGHT = 28
 """Higher terminals have blank lines inside a question."""
 BOX_FROM_HEIGHT = 8
 """Lower terminals have no frame around the prompt."""
+ASK_BACKGROUND = "\x1b]11;?\x1b\\"
+"""Asks the terminal for its background colour; some do not answer."""
+BACKGROUND_ANSWER = r"\x1b\]11;(?P<background>[^\x07\x1b]*)(?:\x07|\x1b\\)"
+"""The answer as a pattern."""
+_RGB = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 
 
 @section
@@ -57,8 +63,8 @@ _COLORS = {
     "panel": ("#1d212a", "#eae7df", "#1a1a1a"),
     "border": ("#343a46", "#cbc6ba", "#ffffff"),
     "text": ("#d8dbe2", "#24262b", "#ffffff"),
-    "muted": ("#939aa8", "#62666f", "#e6e6e6"),
-    "faint": ("#656c7a", "#8a8d94", "#c8c8c8"),
+    "muted": ("#a0a7b4", "#585c64", "#e6e6e6"),
+    "faint": ("#7f8694", "#6a6d75", "#c8c8c8"),
     "accent": ("#d9b26a", "#8a5f00", "#ffd700"),
     "info": ("#82aaff", "#2b5cb0", "#7fd4ff"),
     "success": ("#8fc28a", "#33702a", "#5cff8f"),
@@ -87,13 +93,20 @@ class Look:
 
     @property
     def colors(self) -> ThemeColors:
-        """The theme's colours; those of `dark` for an unknown theme."""
+        """The theme's colours; those of `dark` for an unknown theme, and for `auto` until the terminal has answered."""
         return THEMES.get(self.theme, THEMES["dark"])
 
     @property
     def folder(self) -> str:
         """The working folder: `~/src/app`."""
         return short_path(self.cwd)
+
+
+def theme_on(background: str) -> str:
+    """The theme for a background as terminals name it (`rgb:fbfb/fafa/f7f7`)."""
+    match = _RGB.match(background)
+    shares = [int(part, 16) / (16 ** len(part) - 1) for part in match.groups()] if match else [0]
+    return "light" if sum(shares) / len(shares) > 0.5 else "dark"
 
 
 def short_path(path: Path) -> str:
@@ -133,7 +146,9 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
             "scrollbar-active": colors.accent,
             "input-cursor-background": colors.text,
             "input-cursor-foreground": colors.background,
-            "input-selection-background": colors.border,
-            "screen-selection-background": colors.border,
+            "input-selection-background": colors.info,
+            "input-selection-foreground": colors.background,
+            "screen-selection-background": colors.info,
+            "screen-selection-foreground": colors.background,
         },
     )

@@ -65,7 +65,8 @@ def run_tui(
         gc.freeze()  # imports stay for good: the garbage collector need not look at them again
         gc.set_threshold(50_000, 20, 20)  # a longer collection would be seen
         driver = partial(TerminalDriver, frame=frame, output=terminal)
-        return OuroApp(start, look, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
+        shown = look if frame is None else frame.look
+        return OuroApp(start, shown, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
 
     start = SessionStart(open_session, request, first_message, frame.take_message if frame else str)
     try:

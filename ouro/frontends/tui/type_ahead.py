@@ -10,17 +10,19 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from select import select
 
+from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_on
+
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C quits."""
 PASTE_GAP = 0.05
 """Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TOKEN = re.compile(
-    r"\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O]"
+    BACKGROUND_ANSWER + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
     r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|[\x00-\x1a\x1c-\x1f\x7f-\x9f]",
     re.DOTALL,
 )
-"""A paste, the sequence of a key, a run of characters, or a control character."""
+"""An answer of the terminal, a paste, the sequence of a key, a run of characters, or a control character."""
 
 
 _ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
@@ -50,6 +52,8 @@ class LineEditor:
         self.follows = follows
         self.leaves = False
         """The user has quit."""
+        self.theme = ""
+        """The theme that fits the terminal, once it has told its background."""
         self.cleared_at = float("-inf")
         """When Ctrl+C was last pressed on empty input."""
         self._keys: list[tuple[float, str]] = []
@@ -67,6 +71,9 @@ class LineEditor:
         self._rest += typed
         while match := _TOKEN.match(self._rest):
             self._rest = self._rest[match.end() :]
+            if match["background"] is not None:
+                self.theme = theme_on(match["background"])
+                continue
             self._keys.append((now, match[0]))
             self._press(match, now)
 

@@ -82,9 +82,8 @@ class LongTermMemoryManager:
             self._marks.clear()
         block = self._prompt.block()
         tokens, pending = estimate(block), tuple(found for scope in self._scopes for found in scope.proposal_ids())
-        self._receipt = MemoryReceipt(
-            self._prompt.lines(), self.versions(), tokens, self._prompt.price(tokens), waiting=pending
-        )
+        price, changes = self._prompt.price(tokens), self._prompt.changed_lines()
+        self._receipt = MemoryReceipt(self._prompt.lines(), self.versions(), tokens, price, changes, pending)
         return block
 
     def format_core(self) -> str:
@@ -390,7 +389,7 @@ class LongTermMemoryManager:
                 self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
             for file in scope.refused:
                 self._warn(f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before.")
-        done = [event.summary for event in events if not event.proposal]
+        done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
         pending = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
         self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *done), waiting=tuple(pending))
         for event in events if self._is_open and not quiet else ():

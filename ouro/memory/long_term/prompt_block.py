@@ -182,6 +182,16 @@ class MemoryPrompt:
             lines += [ReceiptLine(scope.scope, name, "", "skipped", reason) for name, reason in reasons]
         return tuple(lines)
 
+    def changed_lines(self) -> tuple[str, ...]:
+        """What changed since the block was made for the first time: `user/facts.md: + Use uv.`"""
+        found: list[str] = []
+        for scope in self._scopes:
+            before, now = self._begun[scope.scope], scope.texts
+            for name in dict.fromkeys((*before, *now)):
+                file, *lines = _diff(f"{scope.scope}/{name}.md", before.get(name, ""), now.get(name, "")) or ("",)
+                found += [f"{file} {line[0]} {line[1:].removeprefix('- ')}" for line in lines if line[1:].strip()]
+        return tuple(found)
+
     def changes(self, sent: Sequence[Message]) -> str:
         """How memory differs from the prompt and from `sent`; empty if it does not."""
         if self.is_held:

@@ -141,7 +141,12 @@ class TestReceipt:
 
     async def test_what_comes_later_is_in_it(self, home):
         first = await told_once(home)
-        assert first.manager.receipt().changes == ("preferences.md: + Answer in German.",)
+        assert first.manager.receipt().changes == ("user/preferences.md: + Answer in German.",)
+
+    async def test_what_came_later_is_in_it_after_a_resume(self, home):
+        first = await told_once(home)
+        resumed = Conversation(home, began_with=first.began_with).connect()
+        assert resumed.manager.receipt().changes == ("user/preferences.md: + Answer in German.",)
 
 
 class TestWriting:

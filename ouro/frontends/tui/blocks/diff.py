@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -111,7 +111,7 @@ def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Si
             (news, pair.new_number, new_spans, palette.added, palette.added_word),
         ):
             if number:
-                strong = Style(bgcolor=word.bgcolor, bold=True)
+                strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
                 side[number] = list(restyled(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
     return olds, news
 
@@ -171,12 +171,18 @@ def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
         return [], []
     old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
-    if matcher.ratio() < MIN_SIMILARITY:
+    same = [word for start, _, size in matcher.get_matching_blocks() for word in old_words[start : start + size]]
+    if 2 * _count_words(same) < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
         return [], []
     codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
     return _spans(old_words, [(code[1], code[2]) for code in codes]), _spans(
         new_words, [(code[3], code[4]) for code in codes]
     )
+
+
+def _count_words(words: Iterable[str]) -> int:
+    """Without spaces: each line has some."""
+    return sum(not word.isspace() for word in words)
 
 
 def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:

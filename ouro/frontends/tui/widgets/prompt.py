@@ -44,7 +44,7 @@ class Attachments:
     def fold(self, pasted: str) -> str:
         """A pasted text without control characters; a placeholder if it is long."""
         text = pasted_text(pasted)
-        lines = text.count("\n") + 1
+        lines = len(text.splitlines())
         if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
             return text
         size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"

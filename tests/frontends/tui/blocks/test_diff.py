@@ -68,6 +68,7 @@ def test_the_words_that_changed_are_marked():
     old, new = changed_words("return foo(a, b)", "return bar(a, b)")
     assert (old, new) == ([(7, 10)], [(7, 10)])
     assert changed_words("abc def", "something else entirely") == ([], [])
+    assert changed_words("    result = 0", "    # the sum") == ([], [])  # they share only spaces
 
 
 def test_a_change_in_a_huge_file_is_found_at_once():

@@ -1,0 +1,61 @@
+"""What is written in a theme can be read: the contrast of each pair of colours that meets on the screen."""
+
+import pytest
+from fakes.fake_session import FakeSession
+from fakes.screens import opened, screen_of
+from textual.color import Color
+
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.look import THEMES, theme_on
+
+READABLE = 4.5
+"""The ratio that WCAG 2 demands of text (AA)."""
+TONES = ("text", "muted", "faint", "accent", "info", "success", "warning", "error")
+
+
+def contrast(one, other):
+    lighter, darker = sorted((_luminance(Color.parse(one)), _luminance(Color.parse(other))), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color):
+    shares = [part / 255 for part in color.rgb]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_each_tone_can_be_read_where_it_is_used(name):
+    colors = THEMES[name]
+    pairs = [(tone, ground) for tone in TONES for ground in ("background", "surface")]
+    pairs += [(tone, "panel") for tone in ("text", "muted")] + [("background", "info")]  # the last: what is selected
+    ratios = {pair: contrast(*(getattr(colors, part) for part in pair)) for pair in pairs}
+    assert {pair: ratio for pair, ratio in ratios.items() if ratio < READABLE} == {}
+
+
+@pytest.mark.parametrize("name", THEMES)
+async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
+    async with screen_of(FakeSession([]), theme=name).run_test() as pilot:
+        await opened(pilot)
+        palette = Palette(pilot.app.theme_variables)
+        selected = pilot.app.screen.get_component_rich_style("screen--selection")
+        searched = pilot.app.conversation.prompt.get_component_rich_style("text-area--selection")
+    styles = {name: style for name, style in vars(palette).items() if name != "syntax"}
+    styles |= {"selected": selected, "selected in the prompt": searched}
+    for ground in ("text", "code", "added", "removed"):
+        back = getattr(palette, ground)
+        styles |= {f"{kind} in {ground}": back + style for kind, style in palette.syntax.items()}
+        styles[f"line number in {ground}"] = palette.muted + type(back)(bgcolor=back.bgcolor)
+    ratios = {
+        name: contrast(style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex)
+        for name, style in styles.items()
+    }
+    assert {name: round(ratio, 2) for name, ratio in ratios.items() if ratio < READABLE} == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "theme"),
+    [("rgb:fbfb/fafa/f7f7", "light"), ("rgb:00/2b/36", "dark"), ("rgba:ffff/ffff/dddd/8000", "light"), ("", "dark")],
+)
+def test_the_theme_fits_the_background_of_the_terminal(answer, theme):
+    assert theme_on(answer) == theme
