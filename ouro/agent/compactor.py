@@ -12,7 +12,7 @@ from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Compacting, Emit, Event, Retrying, Said, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
-from ouro.memory.backend import CompactionRecord, CompactionTrigger, CostRecord
+from ouro.memory.backend import CompactionRecord, CompactionTrigger
 from ouro.memory.compaction import (
     MAX_TAIL,
     CompactionPlan,
@@ -164,8 +164,7 @@ class Compactor(msgspec.Struct, eq=False):
                 await asked.prepare(self.memory.context(), plan)
             if await self._summarise(plan, "manual", focus, emit, review) and probe:
                 emit(Said(await asked.report(self.memory.context())))
-            if asked.usage is not None:
-                self.memory.note(CostRecord("probe", self.memory.now(), asked.model, asked.usage))
+            self.memory.note_cost("probe", asked.model, asked.usage)
         except ModelError as error:
             emit(Said(f"Nothing was compacted. {error}", "error"))
 
@@ -201,8 +200,8 @@ class Compactor(msgspec.Struct, eq=False):
                 return False
             record = await self._summary_record(plan, trigger, focus, summariser)
         finally:
-            if record is None and summariser.usage is not None:
-                self.memory.note(CostRecord("compaction", self.memory.now(), summariser.model, summariser.usage))
+            if record is None:
+                self.memory.note_cost("compaction", summariser.model, summariser.usage)
         if record is None:
             emit(Said("Nothing was compacted: the summary would not have made the request smaller."))
             return False

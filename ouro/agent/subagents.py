@@ -31,7 +31,7 @@ from ouro.events import (
     ToolStarted,
     TurnFinished,
 )
-from ouro.memory.backend import CostRecord, MemoryStore, SessionInfo
+from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
@@ -357,8 +357,7 @@ class Subagents:
         """Record in the session what the subagent has used since the last time."""
         used = child.usage
         if used != child.counted:
-            memory = self._services.memory
-            memory.note(CostRecord("subagent", memory.now(), model, used - child.counted))
+            self._services.memory.note_cost("subagent", model, used - child.counted)
             child.counted = used
 
     async def _clean_up(self, child: _Child, made: ChildAgent | None) -> str:

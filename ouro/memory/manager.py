@@ -221,6 +221,11 @@ class MemoryManager:
         if not self.pager.is_loading:
             self._saver.save_soon()
 
+    def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
+        """Record a model call outside of the turns; without usage there is nothing to record."""
+        if usage is not None:
+            self.note(CostRecord(purpose, self.now(), model, usage))
+
     def set_title(self, title: str) -> None:
         self.note(TitleRecord(title_of(title), self.now()))
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -332,15 +331,9 @@ class SessionSync:
 
     def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
         """Returns its folder."""
-        folders = SessionFolders(root)
-        unfinished, final = folders.make_unfinished(header)
-        try:
-            replace_file(unfinished, FILE_NAME, as_record(dump(header_data(header))) + body)
-            _write_outputs(unfinished, outputs)
-            folders.finish(unfinished, final)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+        with SessionFolders(root).making(header) as (folder, final):
+            replace_file(folder, FILE_NAME, as_record(dump(header_data(header))) + body)
+            _write_outputs(folder, outputs)
         return final
 
     def _note(self, session_id: str, other: _Theirs, folder: Path, parent: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from ouro.display import Question
 from ouro.events import Answer, Event
 from ouro.llm import Model, ModelSource, Role, ask
-from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
 
@@ -49,6 +48,5 @@ async def ask_and_record(
 ) -> str:
     """The text of a model's answer; its cost is recorded in the session. Options and errors as of `llm.ask`."""
     answer = await ask(models, messages, **options)
-    if answer.usage is not None:
-        memory.note(CostRecord(purpose, memory.now(), answer.model, answer.usage))
+    memory.note_cost(purpose, answer.model, answer.usage)
     return answer.text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -46,13 +45,11 @@ from ouro.memory.sessions.session_file import (
     as_record,
     is_message,
     number_of,
-    open_session_file,
     opened,
     read_file,
     set_tail_aside,
     split,
     sync_folder,
-    write_all,
 )
 from ouro.memory.sessions.session_folders import OUTPUTS, SessionFolders, keep_image, keep_text, link_outputs, not_found
 from ouro.memory.sessions.session_reader import (
@@ -67,7 +64,6 @@ from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.runtime import ensure_private_dir, get_sessions_dir
 
-_CHUNK = 1 << 20
 _HINTS = {
     errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
     errno.EDQUOT: "Your disk quota is used up. ouro tries again with the next message.",
@@ -84,7 +80,7 @@ class _OpenSession(msgspec.Struct, frozen=True):
 
 
 class YamlFileMemoryStore(MemoryStore):
-    """Stores each session in a folder below `root`. Session files are read and written through aiofiles.
+    """Stores each session in a folder below `root`. Session files are read through aiofiles.
 
     Args:
         root: default `~/.ouro/sessions`.
@@ -315,38 +311,28 @@ class YamlFileMemoryStore(MemoryStore):
     async def _create_whole(
         self, header: SessionHeader, records: Iterable[Record], copied: bytes = b"", source: Path | None = None
     ) -> None:
-        """Write a session into a hidden folder, with the bytes and outputs of a source; then let it appear."""
         with _saving(self._root):
-            unfinished, final = await asyncio.to_thread(self._folders.make_unfinished, header)
-            try:
-                if source is not None:
-                    await asyncio.to_thread(link_outputs, source, unfinished)
-                places: dict[int, int] = {}
-                remaining, offset = iter(records), 0
-                chunk = as_record(dump(header_data(header))) + copied
-                async with open_session_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
-                    while chunk:
-                        await write_all(file, chunk)
-                        offset += len(chunk)
-                        chunk = await asyncio.to_thread(self._next_chunk, remaining, unfinished, places, offset)
-                    await asyncio.to_thread(os.fsync, file.fileno())
-                await asyncio.to_thread(self._folders.finish, unfinished, final)
-            except BaseException:
-                shutil.rmtree(unfinished, ignore_errors=True)
-                raise
+            await asyncio.to_thread(self._write_whole, header, records, copied, source)
 
-    def _next_chunk(self, records: Iterator[Record], folder: Path, places: dict[int, int], offset: int) -> bytes:
-        """The next records, about a megabyte of them, which begin at `offset`. Blocks."""
-        pieces: list[bytes] = []
-        end = offset
-        for record in records:
-            pieces.append(as_record(self._encoded(record, folder, places, end)))
-            if isinstance(record, MessageRecord):
-                places[record.number] = end
-            end += len(pieces[-1])
-            if end - offset > _CHUNK:
-                break
-        return b"".join(pieces)
+    def _write_whole(
+        self, header: SessionHeader, records: Iterable[Record], copied: bytes, source: Path | None
+    ) -> None:
+        """Write a session into a hidden folder, with the bytes and outputs of a source; then let it appear. Blocks."""
+        with self._folders.making(header) as (folder, _):
+            if source is not None:
+                link_outputs(source, folder)
+            places: dict[int, int] = {}
+            with (
+                opened(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
+                open(descriptor, "wb", closefd=False) as file,
+            ):
+                offset = file.write(as_record(dump(header_data(header))) + copied)
+                for record in records:
+                    if isinstance(record, MessageRecord):
+                        places[record.number] = offset
+                    offset += file.write(as_record(self._encoded(record, folder, places, offset)))
+                file.flush()
+                os.fsync(descriptor)
 
 
 def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int) -> dict[str, list[int]]:

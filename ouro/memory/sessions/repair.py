@@ -19,7 +19,7 @@ from ouro.memory.sessions.session_file import (
     number_of,
     read_file,
     replace,
-    save_damaged,
+    save_beside,
     split,
 )
 from ouro.memory.sessions.session_folders import keep_image, keep_text
@@ -50,7 +50,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     report = []
     if changed or tail:
         former = b"".join(data[record.offset : record.offset + record.size] for record in changed) + tail
-        saved = save_damaged(folder, former)
+        saved = save_beside(folder, "torn", former)
         if moved or tail:
             report.append(f"Moved {plural(len(moved), 'record')} and {len(tail)} bytes at the end to {saved}.")
         if mended := len(changed) - len(moved):

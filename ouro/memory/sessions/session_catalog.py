@@ -36,7 +36,7 @@ SEARCH_LIMIT = 200
 _LAST_MESSAGES = 6
 _SEARCHED = 8 << 20
 """Bytes of one session that are searched, from its end."""
-_ROLE = re.compile(rb"^role: *(\w+)", re.MULTILINE)
+_SPOKEN = re.compile(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
 _AROUND = 60
 _LISTED = 8
 _LONG_PREFIX = 8
@@ -247,7 +247,7 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
         return None
     for block in reversed(split(data)[0]):
         if all(pattern.search(block.data) for pattern in patterns):
-            record = _message_in(block, b"user", b"assistant")
+            record = _spoken_in(block)
             text = record.message.text.encode() if record else b""
             found = [pattern.search(text) for pattern in patterns]
             if record and found[0] and all(found):
@@ -269,12 +269,7 @@ def _snippet(text: bytes, found: re.Match[bytes]) -> str:
     return " ".join(around.split())
 
 
-def _message_in(block: RawRecord, *roles: bytes) -> MessageRecord | None:
-    """The message in a record, if it has one of these roles and text."""
-    record = parsed_record(block) if _role_of(block) in roles else None
+def _spoken_in(block: RawRecord) -> MessageRecord | None:
+    """The message in a record, if it is one of the user or the model and has text."""
+    record = parsed_record(block) if _SPOKEN.search(block.data) else None
     return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
-
-
-def _role_of(block: RawRecord) -> bytes:
-    found = _ROLE.search(block.data)
-    return found[1] if found else b""

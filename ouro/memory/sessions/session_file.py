@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -159,13 +159,12 @@ def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
 
 
 @asynccontextmanager
-async def open_session_file(folder: Path, flags: int = os.O_RDONLY) -> AsyncIterator[AsyncFileIO]:
-    """The session file under the same checks, for `read_at` or `write_all`."""
+async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
+    """The session file under the same checks, for `read_at`."""
     import aiofiles  # 2 ms; not needed to start
 
-    mode: Literal["rb", "wb"] = "wb" if flags & os.O_WRONLY else "rb"
-    path, check = folder / FILE_NAME, partial(_open_checked, folder, FILE_NAME)
-    async with aiofiles.open(path, mode, buffering=0, opener=lambda *_: check(flags)) as file:
+    check = partial(_open_checked, folder, FILE_NAME, os.O_RDONLY)
+    async with aiofiles.open(folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()) as file:
         yield file
 
 
@@ -221,13 +220,6 @@ def _append(folder: Path, encode: Callable[[int], bytes], create: bool, known: O
     return size + len(glue)
 
 
-async def write_all(file: AsyncFileIO, data: bytes) -> None:
-    """Write all of `data`: a raw file may take only a part of it."""
-    written = await file.write(data)
-    while written < len(data):
-        written += await file.write(data[written:])
-
-
 def _write_all(descriptor: int, data: bytes) -> None:
     written = os.write(descriptor, data)
     while written < len(data):
@@ -242,7 +234,7 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
     start, tail = end_of_whole(descriptor)
     if not tail:
         return None
-    saved = save_damaged(folder, tail)
+    saved = save_beside(folder, "torn", tail)
     os.ftruncate(descriptor, start)
     os.fsync(descriptor)
     return saved
@@ -310,11 +302,6 @@ async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
-
-
-def save_damaged(folder: Path, data: bytes) -> Path:
-    """Write damaged bytes to the next free `session-N.torn`."""
-    return save_beside(folder, "torn", data)
 
 
 def save_beside(folder: Path, ending: str, data: bytes) -> Path:

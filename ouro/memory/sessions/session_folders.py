@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
@@ -85,18 +86,21 @@ class SessionFolders:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    def make_unfinished(self, header: SessionHeader) -> tuple[Path, Path]:
-        """A hidden folder to write a whole session into, and the folder that `finish` renames it to."""
+    @contextmanager
+    def making(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
+        """A hidden folder to write a whole session into, and the folder that it is at the end of the block."""
         ensure_private_dir(self.root)
         final = self._free(header)
         unfinished = self.root / f"{_UNFINISHED}{final.name}.{os.getpid()}.{os.urandom(4).hex()}"
         unfinished.mkdir(mode=0o700)
-        return unfinished, final
-
-    def finish(self, unfinished: Path, final: Path) -> None:
-        sync_folder(unfinished)
-        unfinished.rename(final)
-        sync_folder(self.root)
+        try:
+            yield unfinished, final
+            sync_folder(unfinished)
+            unfinished.rename(final)
+            sync_folder(self.root)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
 
     def move_to_trash(self, folder: Path) -> None:
         ensure_private_dir(self.trash)
