@@ -19,13 +19,7 @@ if TYPE_CHECKING:
         SessionMemory,
         TimelineEntry,
         all_entries,
-        archive_note,
-        confirm_note,
-        describe_commits,
         details_of,
-        find_entry,
-        open_file,
-        save_file,
     )
     from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit
     from ouro.memory.sessions.turn_evidence import TurnEvidence

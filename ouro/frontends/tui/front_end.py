@@ -143,9 +143,10 @@ class ScreenFrontEnd:
             await self.result_of(ContextSheet(self.session.window, self.keymap))
             self.redraw()
             return True
+        from ouro.commands.slash import SessionContext
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
 
-        browser = MemoryBrowser(self.session, self.keymap, page)
+        browser = MemoryBrowser(SessionContext(self), self.keymap, page)
         self._conversation.browser = browser
         try:
             request = await self.result_of(browser)

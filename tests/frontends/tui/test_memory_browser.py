@@ -160,7 +160,7 @@ async def test_the_timeline_undoes_one_change_of_a_commit(app, memory):
         assert texts(browser) == ["Change two lines", "Add: five notes", "Edit facts.md"]
         await shows(pilot, "2 · facts.md · line 3")
         await pilot.press("enter", "down", "u")
-        await shows(pilot, "Undone hunk 2 of: Change two lines.")
+        await shows(pilot, "Undone: hunk 2 of Change two lines")
         assert (memory.folder / "facts.md").read_text() == "- 1.\n- Two.\n- Three.\n"
         assert texts(browser)[0] == "Undo: Change two lines"
 
@@ -169,7 +169,7 @@ async def test_archive_and_restore_and_undo_by_one_key(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "a")
-        await shows(pilot, "Archived. It is no longer recalled. u undoes it.")
+        await shows(pilot, "mem_00000003 is archived: Answer in German. · u undoes it")
         assert (memory.folder / "archive" / "mem_00000003.md").exists()
         await pilot.press("u")
         await until(pilot, lambda: (memory.folder / "mem_00000003.md").exists())
@@ -179,9 +179,9 @@ async def test_archive_and_restore_and_undo_by_one_key(app, memory):
         await pilot.press("right", "right", "right")
         assert texts(browser) == ["Answer in German."]
         await pilot.press("r")
-        await shows(pilot, "Restored.")
+        await shows(pilot, "mem_00000003 is restored")
         await pilot.press("left", "left", "left", "c")
-        await shows(pilot, "Confirmed.")
+        await shows(pilot, " is confirmed")
 
 
 async def test_what_changes_while_it_is_open_is_shown_and_leaves_one_line_behind(app, memory):
@@ -214,7 +214,7 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
-        await shows(pilot, "Saved.")
+        await shows(pilot, "Done. · u undoes it")
         assert "Answer in French." in (memory.folder / "mem_00000003.md").read_text()
         assert texts(browser) == []
 
@@ -257,7 +257,7 @@ async def test_a_proposal_is_accepted_with_one_key(app, memory):
         await pilot.press("tab", "left")
         await shows(pilot, "source: read README.md")
         await pilot.press("y")
-        await shows(pilot, "Accepted.")
+        await shows(pilot, "Done.")
         assert (memory.folder / "preferences.md").read_text() == "- Tests run with tox.\n"
         assert texts(browser) == []
 

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, work
 
+from ouro.commands import memory_history, memory_notes
+from ouro.commands.action import Answer
 from ouro.commands.hooks import checks_of
+from ouro.commands.render import as_text
+from ouro.commands.slash import SessionContext
 from ouro.errors import OuroError, UsageError
-from ouro.frontends.tui import external
 from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
 from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
 from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
-from ouro.session import (
-    Session,
-    all_entries,
-    archive_note,
-    confirm_note,
-    describe_commits,
-    find_entry,
-    open_file,
-    save_file,
-)
+from ouro.session import all_entries
 from ouro.session.opening import OpenRequest
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean
 
 BESIDE_FROM = 72
 """Columns from which the page is shown beside the list."""
@@ -57,6 +51,15 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "proposal": ("accept", "reject"),
 }
 """The actions for each kind of marked item."""
+ACTIONS: Mapping[str, Callable[[SessionContext, str], Awaitable[Answer]]] = {
+    "edit_note": memory_notes.edit,
+    "confirm_note": memory_notes.confirm,
+    "archive_note": memory_notes.archive,
+    "restore_note": memory_notes.restore,
+    "accept": memory_notes.accept,
+    "reject": memory_notes.reject,
+}
+"""The commands that do what the keys do; each takes the id of what is marked."""
 LABELS: Mapping[str, str] = {
     "edit_note": "edit",
     "confirm_note": "confirm",
@@ -93,9 +96,10 @@ class MemoryBrowser(Browser):
     OPENS_IN_LIST = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
 
-    def __init__(self, session: Session, keymap: Keymap, tab: Tab = "notes") -> None:
+    def __init__(self, context: SessionContext, keymap: Keymap, tab: Tab = "notes") -> None:
         super().__init__("memory-browser", keymap, "memory", MemoryList("browser-list"))
-        self._session = session
+        self._session_context = context
+        self._session = context.session
         self._tab: Tab = tab
         self._scope = "all"
         self._category = ""
@@ -248,7 +252,7 @@ class MemoryBrowser(Browser):
     # Actions
 
     async def _act(self, action: str) -> None:
-        if action in LABELS:
+        if action in ACTIONS:
             await self._change(action)
         else:
             await super()._act(action)
@@ -260,31 +264,15 @@ class MemoryBrowser(Browser):
             UsageError: it does not apply to the marked item.
         """
         aim = self._aim()
-        kind, target = (aim.kind, aim.target) if aim is not None else ("", "")
-        memory = self._session.memory
-        if name in ("accept", "reject"):
-            if kind != "proposal":
-                raise UsageError("Mark a proposal first.")
-            await (memory.required().accept if name == "accept" else memory.required().reject)(target)
-            commit, message = "", "Accepted." if name == "accept" else "Rejected. The git history keeps it."
-        elif name == "edit_note":
-            if kind not in ("note", "core"):
-                raise UsageError("Mark a note or a line of the core first.")
-            opened = await memory.with_editor(lambda editor: open_file(editor, target))
-            text = await external.edit(self.app, opened.text)
-            saved = await memory.with_editor(lambda editor: save_file(editor, opened, text))
-            problems = "".join(f" {problem}." for problem in saved.problems)
-            commit, message = saved.undo, f"Saved.{problems}" if saved.changed else "No changes."
-        elif kind != "note":
-            raise UsageError("Mark a note first.")
-        else:
-            act = archive_note if name == "archive_note" else confirm_note
-            commit = await memory.with_editor(lambda editor: act(editor, find_entry(editor, target)))
-            done = {"archive_note": "Archived. It is no longer recalled.", "confirm_note": "Confirmed."}
-            message = done.get(name, "Restored.")
-        self._last_commit = commit
+        kinds = {"accept": ("proposal",), "reject": ("proposal",), "edit_note": ("note", "core")}.get(name, ("note",))
+        if aim is None or aim.kind not in kinds:
+            raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
+        answer = await ACTIONS[name](self._session_context, aim.target)
+        value = answer.value if isinstance(answer.value, dict) else {"undo": answer.value.undo}
+        self._last_commit = commit = value.get("undo", "")
         await self._load()
-        self._show_message(f"{message} {self._letter(UNDO_MEMORY)} undoes it." if commit else message)
+        message = self._text_of(answer) or "Done."
+        self._show_message(f"{message} · {self._letter(UNDO_MEMORY)} undoes it" if commit else message)
 
     async def _undo_change(self) -> None:
         """Undo the marked hunk or commit, else the last change made here."""
@@ -293,14 +281,13 @@ class MemoryBrowser(Browser):
         commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (self._last_commit, 0)
         if not commit:
             raise UsageError("There is no change to undo.")
-        memory = self._session.memory.required()
-        found = await asyncio.to_thread(lambda: memory.timeline().find(commit))
-        done = await memory.undo(found.commit.id, hunk)
+        answer = await memory_history.undo(self._session_context, [commit], hunk, yes=True)
         self._last_commit = ""
-        left = plural(len(done.conflicts), "change")
-        conflicts = f" {left} could not be undone: the lines have changed since." if done.conflicts else ""
         await self._load()
-        self._show_message(f"Undone{f' hunk {hunk} of' if hunk else ''}: {describe_commits(done.commits)}.{conflicts}")
+        self._show_message(self._text_of(answer))
+
+    def _text_of(self, answer: Answer) -> str:
+        return as_text(answer.view, "/").replace("\n", " ")
 
     # The frame
 
