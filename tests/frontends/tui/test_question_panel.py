@@ -193,6 +193,35 @@ async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
         await until(pilot, lambda: "line 0" not in screen_text(pilot.app))
 
 
+async def test_the_smallest_screen_shows_what_is_asked_and_the_choices_around_the_marked_one():
+    session = FakeSession([[permission(command="git push origin main\n" * 40)]])
+    async with screen_of(session).run_test(size=(20, 5)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        panel = await asked(pilot)
+        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
+        assert "Allow?  shell" in screen_text(pilot.app)
+        assert "git push" in screen_text(pilot.app)
+        await pilot.press("up")
+        await until(pilot, lambda: "❯ 4 session" in screen_text(pilot.app))
+        await pilot.click(panel.options, offset=(4, 0))
+        await until(pilot, lambda: session.answers)
+    assert session.answers == [("q1", Permit("session"))]
+
+
+async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scrolls():
+    for width, keys in (
+        (80, "PageUp PageDown: 41 lines · ↑↓ Enter · Tab adds a comment · Esc interrupts"),
+        (60, "PageUp PageDown: 41 lines · ↑↓ Enter · Esc interrupts"),
+    ):
+        session = FakeSession([[permission(command="git push\n" * 40)]])
+        async with screen_of(session).run_test(size=(width, 24)) as pilot:
+            await opened(pilot)
+            await pilot.press("g", "enter")
+            await asked(pilot)
+            await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
+
+
 async def test_a_long_diff_is_shown_from_its_beginning_and_can_be_read_to_its_end():
     after = "".join(f"line {number}\n" for number in range(200))
     diff = Display("1 file", Diff((FileChange("long.txt", None, after),)))

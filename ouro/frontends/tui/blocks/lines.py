@@ -257,3 +257,18 @@ def restyled(
             is_inside = any(first <= offset + start < last for first, last in spans)
             yield text[start:end], style + inside if is_inside else style + outside if outside else style
         offset += len(text)
+
+
+def fitting(items: Sequence[str], width: int, most: int) -> str:
+    """The items on at most `most` lines; items that do not fit are left out before the last."""
+    shown = list(items)
+    while True:
+        lines = shown[:1]
+        for item in shown[1:]:
+            if len(lines[-1]) + 3 + len(item) <= width:
+                lines[-1] += f" · {item}"
+            else:
+                lines.append(item)
+        if len(lines) <= most or len(shown) <= 2:
+            return "\n".join(lines)
+        shown.pop(-2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
+from ouro.frontends.tui.blocks.lines import fitting
 from ouro.frontends.tui.keymap import Keymap, Place
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.widgets.row_list import RowList
@@ -290,18 +291,3 @@ class Browser(Sheet[OpenRequest | None]):
         """The key of an action while the list has the focus: a letter if it has one."""
         keys = self._keymap.keys(action)
         return next((key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(action))
-
-
-def fitting(items: Sequence[str], width: int, most: int) -> str:
-    """The items on at most `most` lines; items that do not fit are left out before the last."""
-    shown = list(items)
-    while True:
-        lines = shown[:1]
-        for item in shown[1:]:
-            if len(lines[-1]) + 3 + len(item) <= width:
-                lines[-1] += f" · {item}"
-            else:
-                lines.append(item)
-        if len(lines) <= most or len(shown) <= 2:
-            return "\n".join(lines)
-        shown.pop(-2)

@@ -21,10 +21,11 @@ from textual.widgets import Input, Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import Answer, PermissionAsked, Permit, QuestionAsked, Reply
-from ouro.frontends.tui.blocks.lines import fold
+from ouro.frontends.tui.blocks.lines import fitting, fold
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import BOX_FROM_HEIGHT
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean, escaped, plural
 
@@ -132,14 +133,17 @@ class QuestionPanel(Vertical, can_focus=True):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
+        height, rows = self.app.size.height, 1  # of the title
         for body in self.query(".question--body"):
-            body.styles.max_height = max(2, min(self.app.size.height * 3 // 10, (self.app.size.height - 6) // 2))
+            body.styles.max_height = max(2, min(height * 3 // 10, (height - 6) // 2))
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
             lines, room = body.virtual_size.height, int(body.styles.max_height.value)  # type: ignore[union-attr]
-            hint = f"{self._page_keys} read on ({lines} lines) · " if lines > room else ""
+            rows += min(lines, room)
+            hint = [f"{self._page_keys}: {lines} lines"] if lines > room else []
             for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
-                keys.update(f"{hint}{self._keys}")
+                keys.update(fitting([*hint, *self._keys.split(" · ")], keys.size.width, 1))
+        self.options.styles.max_height = max(2, height - rows) if height < BOX_FROM_HEIGHT else None
 
     @property
     def has_body(self) -> bool:
@@ -182,8 +186,16 @@ class ChoiceList(Widget):
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
-        """A line each; a detail that does not fit goes below. The marked one has a sign of its own."""
-        return Text("\n").join(line for lines in self._rendered(self.size.width) for line in lines)
+        """A line each; a detail that does not fit goes below. The marked one has a sign of its own.
+
+        Where there are fewer lines than the choices need, those around the marked one.
+        """
+        lines = [line for lines in self._rendered(self.size.width) for line in lines]
+        return Text("\n").join(lines[self._first_line() :])
+
+    def _first_line(self) -> int:
+        counts = [len(lines) for lines in self._rendered(self.size.width)]
+        return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
 
     def _rendered(self, width: int) -> list[list[Text]]:
         marked_style = self.get_component_rich_style("options--marked", partial=True)
@@ -209,8 +221,8 @@ class ChoiceList(Widget):
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
         owners = [number for number, lines in enumerate(self._rendered(self.size.width)) for _ in lines]
-        if at is not None and at.y < len(owners):
-            self.place = owners[at.y]
+        if at is not None and self._first_line() + at.y < len(owners):
+            self.place = owners[self._first_line() + at.y]
             self.post_message(self.Picked())
 
 
