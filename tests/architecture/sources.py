@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -23,8 +24,10 @@ class Source(NamedTuple):
 def sources() -> tuple[Source, ...]:
     """All modules of `ouro/`, sorted by name."""
     paths = sorted((ROOT / "ouro").rglob("*.py"))
-    return tuple(
+    found = tuple(
         Source(path.relative_to(ROOT / "ouro").as_posix(), text, ast.parse(text))
         for path in paths
         for text in [path.read_text()]
     )
+    gc.freeze()  # to look through the trees for garbage takes two seconds, each time
+    return found

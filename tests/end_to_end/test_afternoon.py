@@ -22,6 +22,7 @@ def is_alive(pid):
 
 
 def test_what_is_typed_before_the_prompt_is_there_is_kept_and_sent(ouro):
+    ouro.more = {"TEST_COLD_STARTS": "1"}
     terminal = ouro.start()
     terminal.send("say: typed ahead\rand more")
     terminal.until_shows("❯ and more", "  typed ahead")

@@ -141,6 +141,7 @@ def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, number):
+    ouro.more = {"TEST_COLD_STARTS": "1"}
     terminal = ouro.start()
     modes = terminal.modes()
     terminal.until(lambda: b"opening the session" in terminal.raw)

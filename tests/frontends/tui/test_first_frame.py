@@ -15,7 +15,7 @@ def start(tmp_path):
     started = []
 
     def start(scenario, **options):
-        started.append(ScreenTerminal(scenario, tmp_path, **options))
+        started.append(ScreenTerminal(scenario, tmp_path, TEST_COLD_STARTS="1", **options))
         return started[-1]
 
     yield start

@@ -1,0 +1,74 @@
+"""A warm start is the start that was asked for."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+COLD = {"TEST_COLD_STARTS": "1"}
+
+
+@pytest.fixture
+def begin(tmp_path):
+    begun = []
+
+    def begin(*words, **more):
+        environment = {**os.environ, **more}
+        command = [sys.executable, *words]
+        begun.append(
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+                env=environment, start_new_session=True,
+            )
+        )  # fmt: skip
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def is_warm(process) -> bool:
+    """Asked of a process that waits: one that has ended has no command line."""
+    return b"warm_python" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+
+
+@pytest.mark.parametrize("words", ["--version", "--nonsense", "memory list", "-p hello", "-p", "sessions show none"])
+def test_it_ends_as_a_cold_one_with_the_same_output(begin, words):
+    warm, cold = begin("-m", "ouro", *words.split()), begin("-m", "ouro", *words.split(), **COLD)
+    assert warm.communicate() == cold.communicate()
+    assert warm.returncode == cold.returncode
+
+
+def test_it_is_a_child_with_a_session_of_its_own_that_dies_of_signals(begin):
+    worker = begin("-P", "-m", "ouro.mcp.worker")
+    assert worker.stdout.readline() == b'{"ready": true}\n'
+    assert is_warm(worker)
+    assert os.getsid(worker.pid) == worker.pid
+    worker.send_signal(signal.SIGKILL)
+    assert worker.wait() == -signal.SIGKILL
+
+
+def test_a_terminal_is_its_own(tmp_path):
+    child = pexpect.spawn(
+        sys.executable, ["-m", "ouro", "--plain"], cwd=str(tmp_path), dimensions=(30, 100), encoding="utf-8"
+    )
+    assert is_warm(child)
+    child.expect("ouro models --setup|No model|models.yaml")
+    child.sendintr()
+    child.close(force=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [("yaml.py", {}), ("a.txt", {"PYTHONPATH": "/x"}), ("a.txt", {"PYTHONUTF8": "0"}), ("a", COLD)],
+)
+def test_what_a_fork_cannot_be_is_started_cold(begin, tmp_path, name, environment):
+    (tmp_path / name).touch()
+    assert not is_warm(begin("-m", "ouro", "-p", **environment))
+    assert not is_warm(begin("-X", "dev", "-m", "ouro", "-p"))

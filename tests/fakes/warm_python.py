@@ -1,0 +1,275 @@
+"""Starts ouro as a fork of a process that has imported it: a start takes 0.2 to 0.6 s of CPU, most of it imports.
+
+`subprocess` and `pexpect` are used as ever, and what they start is a child of the test with its own session, folder,
+environment and terminal. What a fork cannot be is started cold: other options of Python, variables that Python reads
+when it starts, a file in the folder named like an imported module, and all that has TEST_COLD_STARTS in its
+environment.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import kingfisher_sdk
+from ptyprocess import PtyProcess
+
+TESTS = Path(__file__).parents[1]
+MODULES = {"ouro", "ouro.mcp.worker", "fakes.screen_program", "fakes.repl_program"}
+"""What is started warm, as `python [-P] -m MODULE`."""
+IMPORTED_LATE = (
+    "anyio._backends._asyncio", "certifi", "git", "h2.connection", "markdown_it", "rapidfuzz.process", "sqlite3",
+    "yaml",
+)  # fmt: skip
+"""By ouro's modules, which are all imported ahead."""
+COLD = "TEST_COLD_STARTS"
+CLONE_PARENT = 0x8000
+CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine) if sys.platform == "linux" else None
+"""The number of the system call. Python's own fork cannot make a child of the parent, which the test waits for."""
+
+
+class _Command(NamedTuple):
+    module: str
+    argv: list[str]
+    folder: str
+    environment: dict[str, str]
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it imports nothing from its folder."""
+        return self.argv[1] == "-P"
+
+
+class WarmPython:
+    """The process that is forked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], cwd=TESTS.parent,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )  # fmt: skip
+        theirs.close()
+        self.imported = frozenset(json.loads(self._socket.makefile().readline()))
+
+    def start(self, command: _Command, fds: Sequence[int], is_session: bool) -> int:
+        """Fork, with these as standard input, output and error; returns the number of the process."""
+        data = json.dumps([command, is_session]).encode()
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+        with self._lock:
+            self._socket.sendmsg([len(data).to_bytes(4, "big")], [rights])
+            self._socket.sendall(data)
+            number = self._socket.recv(4, socket.MSG_WAITALL)
+        assert number, "the process that is forked is gone"
+        return int.from_bytes(number, "big")
+
+    def stop(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def warm_starts() -> Iterator[None]:
+    """Within it, what can be started warm is."""
+    starts = _Starts()
+    fork_exec, spawn = subprocess._fork_exec, PtyProcess.spawn
+
+    def in_pipes(args, executables, close_fds, keep, cwd, env, *more):
+        pipes, error_pipe, (is_session, *special) = (more[0], more[3], more[5]), more[7], more[9:]
+        is_plain = close_fds and keep == (error_pipe,) and special[:6] == [-1, None, None, None, -1, None]
+        command = starts.warm_command(args, cwd, env) if is_plain else None
+        if command is None:
+            return fork_exec(args, executables, close_fds, keep, cwd, env, *more)
+        fds = [number if fd == -1 else fd for number, fd in enumerate(pipes)]
+        return starts.process().start(command, fds, bool(is_session))
+
+    def in_terminal(argv, cwd=None, env=None, echo=True, preexec_fn=None, dimensions=(24, 80), **more):
+        command = starts.warm_command(argv, cwd, env) if echo and preexec_fn is None else None
+        if command is None:
+            return spawn(argv, cwd, env, echo, preexec_fn, dimensions, **more)
+        ours, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, dimensions)
+        process = PtyProcess(starts.process().start(command, [theirs] * 3, True), ours)
+        os.close(theirs)
+        return process
+
+    subprocess._fork_exec, PtyProcess.spawn = in_pipes, in_terminal
+    try:
+        yield
+    finally:
+        subprocess._fork_exec, PtyProcess.spawn = fork_exec, spawn
+        starts.stop()
+
+
+class _Starts:
+    def __init__(self) -> None:
+        self._process: WarmPython | None = None
+        self._lock = threading.Lock()
+
+    def process(self) -> WarmPython:
+        with self._lock:
+            self._process = self._process or WarmPython()
+            return self._process
+
+    def warm_command(self, args: Sequence[str | bytes], cwd: object, env: object) -> _Command | None:
+        """What is to be started; None if it has to be cold."""
+        argv = [os.fsdecode(word) for word in args]
+        words = argv[2:] if argv[1:2] == ["-P"] else argv[1:]
+        if CLONE is None or argv[0] != sys.executable or words[:1] != ["-m"] or words[1] not in MODULES:
+            return None
+        command = _Command(words[1], argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
+        is_cold = _read_by_python(command.environment) or (not command.is_safe and self._hides_modules(command.folder))
+        return None if is_cold else command
+
+    def _hides_modules(self, folder: str) -> bool:
+        """Whether a module would be imported from there that is imported already."""
+        names = {path.name.partition(".")[0] for path in Path(folder).iterdir()}
+        return Path(folder) not in (TESTS, TESTS.parent) and bool(names & self.process().imported)
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.stop()
+
+
+def _environment(env: object) -> dict[str, str]:
+    """As `subprocess` is given it, and as it hands it on."""
+    if env is None:
+        return dict(os.environ)
+    return dict(env) if isinstance(env, Mapping) else dict(os.fsdecode(pair).split("=", 1) for pair in env)
+
+
+def _read_by_python(environment: Mapping[str, str]) -> bool:
+    """Whether Python or textual would read something when it starts."""
+    read = {item for item in environment.items() if item[0].startswith(("PYTHON", "TEXTUAL_", COLD))}
+    usual = {("PYTHONUTF8", "1"), ("PYTHONPATH", str(TESTS))}
+    return ("PYTHONUTF8", "1") not in read or bool({name for name, _ in read - usual} - {"TEXTUAL_SNAPSHOT_TEMPDIR"})
+
+
+def _serve(connection: socket.socket) -> None:
+    """Fork for each request, until the other side closes."""
+    _import_all()
+    _load_rules()
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "the threads of a process are not forked with it"
+    gc.collect()
+    gc.freeze()
+    connection.sendall(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode() + b"\n")
+    while True:
+        size, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(3 * 4))
+        if not size:
+            return
+        fds = array.array("i", ancillary[0][2])
+        command, is_session = json.loads(connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
+        if not (number := _clone()):
+            connection.close()
+            os._exit(_run(_Command(*command), fds, is_session))
+        for fd in fds:
+            os.close(fd)
+        connection.sendall(number.to_bytes(4, "big"))
+
+
+def _import_all() -> None:
+    sys.path[0] = str(TESTS.parent)
+    import ouro
+
+    own = (found.name for found in pkgutil.walk_packages(ouro.__path__, "ouro."))
+    for name in (*IMPORTED_LATE, *own):
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
+
+
+def _load_rules() -> None:
+    """The compiled rules of the secret scanner take 0.3 s to load, and are the same in each home that has them."""
+    real, loaded = kingfisher_sdk.Rules, kingfisher_sdk.Rules()
+
+    def rules(cache_dir: Path | None = None) -> kingfisher_sdk.Rules:
+        is_compiled = cache_dir is None or any(Path(cache_dir).glob("*.vscdb"))
+        return loaded if is_compiled else real(cache_dir=cache_dir)
+
+    kingfisher_sdk.Rules = rules
+
+
+def _clone() -> int:
+    """Fork, with the child as a sibling."""
+    python = ctypes.pythonapi
+    call = ctypes.PyDLL(None).syscall
+    python.PyOS_BeforeFork()
+    number = call(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    (python.PyOS_AfterFork_Parent if number else python.PyOS_AfterFork_Child)()
+    return number
+
+
+def _run(command: _Command, fds: Sequence[int], is_session: bool) -> int:
+    """The life of the forked process; returns its exit code."""
+    if is_session:
+        os.setsid()
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    os.closerange(3, max(fds) + 1)
+    if is_session and os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.chdir(command.folder)
+    os.environ.clear()
+    os.environ.update(command.environment)
+    paths = ["" if command.is_safe else command.folder, command.environment.get("PYTHONPATH", "")]
+    sys.path[0:1] = filter(None, paths)
+    sys.orig_argv[:] = command.argv
+    sys.argv = ["-m", *command.argv[4 if command.is_safe else 3 :]]
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        file = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115
+        is_line_wise = number == 2 or os.isatty(number)
+        errors = "backslashreplace" if number == 2 else "surrogateescape"
+        stream = io.TextIOWrapper(file, "utf-8", errors, line_buffering=is_line_wise)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    code = _exit_code(command.module)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return code or 120
+    return code
+
+
+def _exit_code(module: str) -> int:
+    """As Python sets it."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
