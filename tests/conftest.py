@@ -164,8 +164,17 @@ def only_loopback(monkeypatch) -> None:
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch) -> None:
-    """A model that fails is asked again at once; who starts is told at once what was open last time."""
+    """A model that fails is asked again at once; who starts is told at once what was open last time.
+
+    The process that makes vectors of the transcript 5 s after a turn is not waited for.
+    """
+
+    async def not_now(_lookup):
+        pass
+
     monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("ouro.memory.index.lookup.IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("ouro.memory.index.lookup.Lookup._fill_apart", not_now)
     monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
 
 

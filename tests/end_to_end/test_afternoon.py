@@ -167,16 +167,15 @@ def test_the_window_is_made_very_small_and_large_again_while_an_answer_streams(o
 
 def test_leaving_gives_the_terminal_back_and_says_how_to_go_on(ouro):
     terminal = ouro.start()
-    before = terminal.modes()
     terminal.until_shows("test-model")
     terminal.say("say: an answer to remember")
     terminal.until_shows("  an answer to remember")
-    assert terminal.modes() != before
+    assert terminal.modes() != terminal.modes_before
     terminal.send("\x15\x03")
     terminal.until_shows("Ctrl+C again quits")
     terminal.send("\x03")
     terminal.until(lambda: terminal.shows("Continue with:"))
-    assert terminal.modes() == before
+    assert terminal.modes() == terminal.modes_before
     assert terminal.end() == 0
     assert terminal.shows(f"Continue with: ouro --resume {ouro.sessions()[0]['id'][:8]}")
     assert terminal.shows("an answer to remember")

@@ -78,17 +78,16 @@ def is_still_there(ouro):
 
 
 def begun(ouro):
-    """ouro after a first answer, with its modes from before it."""
+    """ouro after a first answer."""
     terminal = ouro.start("--mode", "auto")
-    modes = terminal.modes()
     terminal.until_shows("test-model")
     terminal.say("say: before the answer before")
     terminal.until_shows("  before the answer before")
-    return terminal, modes
+    return terminal
 
 
 def test_s9_a_kill_at_any_moment_loses_nothing_that_was_shown_as_complete(ouro, moment):
-    terminal, _ = begun(ouro)
+    terminal = begun(ouro)
     children = moment(ouro, terminal)
     terminal.signal(signal.SIGKILL)
     assert terminal.end() == 128 + signal.SIGKILL
@@ -119,10 +118,10 @@ def test_s3_a_torn_tail_is_said_and_the_rest_is_there(ouro):
 
 def test_s5_a_signal_ends_ouro_and_its_children_and_gives_the_terminal_back(ouro, moment):
     number = signal.SIGHUP if moment is idle else signal.SIGTERM
-    terminal, modes = begun(ouro)
+    terminal = begun(ouro)
     children = moment(ouro, terminal)
     terminal.signal(number)
-    terminal.until(lambda: terminal.modes() == modes)
+    terminal.until(lambda: terminal.modes() == terminal.modes_before)
     assert terminal.end() == 128 + number
     terminal.until(lambda: all(map(is_gone, children)))
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
@@ -131,7 +130,7 @@ def test_s5_a_signal_ends_ouro_and_its_children_and_gives_the_terminal_back(ouro
 
 
 def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
-    terminal, _ = begun(ouro)
+    terminal = begun(ouro)
     children = moment(ouro, terminal)
     terminal.hang_up()
     terminal.until(lambda: not terminal.child.isalive())
@@ -143,10 +142,9 @@ def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
 def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, number):
     ouro.more = {"TEST_COLD_STARTS": "1"}
     terminal = ouro.start()
-    modes = terminal.modes()
     terminal.until(lambda: b"opening the session" in terminal.raw)
     terminal.signal(number)
-    terminal.until(lambda: terminal.modes() == modes)
+    terminal.until(lambda: terminal.modes() == terminal.modes_before)
     assert terminal.end() == 128 + number
     assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")

@@ -27,12 +27,11 @@ def test_a_conversation_at_the_plain_prompt_is_resumed(ouro):
 def test_s5_a_signal_ends_the_plain_prompt_and_what_it_runs(ouro, number):
     ouro.server.script([Call("shell", {"command": "echo $$ > pid; sleep 300"})])
     terminal = ouro.start("--plain", "--mode", "auto")
-    modes = terminal.modes()
     terminal.until_shows("›")
     terminal.send("run it\r")
     pid = ouro.number_in("pid", terminal)
     terminal.signal(number)
-    terminal.until(lambda: terminal.modes() == modes)
+    terminal.until(lambda: terminal.modes() == terminal.modes_before)
     assert terminal.end() == 128 + number
     terminal.until(lambda: is_gone(pid))
     assert ouro.sessions()[0]["messages"] >= 2

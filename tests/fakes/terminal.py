@@ -35,6 +35,8 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._rest = b""
         self._ended = False
+        self.modes_before = _modes_of_a_new_terminal()
+        """A program may have changed them before one can ask."""
         self.started = time.monotonic()
         self.child = pexpect.spawn(
             command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=20
@@ -150,6 +152,15 @@ class Terminal:
         else:
             while self.child.isalive():
                 pass
+
+
+def _modes_of_a_new_terminal() -> list:
+    ours, theirs = os.openpty()
+    try:
+        return termios.tcgetattr(ours)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 class _Screen(pyte.Screen):

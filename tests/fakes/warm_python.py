@@ -19,6 +19,7 @@ import io
 import json
 import os
 import pkgutil
+import re
 import runpy
 import signal
 import socket
@@ -161,9 +162,8 @@ def _environment(env: object) -> dict[str, str]:
 
 def _read_by_python(environment: Mapping[str, str]) -> bool:
     """Whether Python or textual would read something when it starts."""
-    read = {item for item in environment.items() if item[0].startswith(("PYTHON", "TEXTUAL_", COLD))}
-    usual = {("PYTHONUTF8", "1"), ("PYTHONPATH", str(TESTS))}
-    return ("PYTHONUTF8", "1") not in read or bool({name for name, _ in read - usual} - {"TEXTUAL_SNAPSHOT_TEMPDIR"})
+    read = {item for item in environment.items() if re.match(f"PYTHON[A-Z]|TEXTUAL_(?!SNAPSHOT)|{COLD}", item[0])}
+    return not {("PYTHONUTF8", "1")} <= read <= {("PYTHONUTF8", "1"), ("PYTHONPATH", str(TESTS))}
 
 
 def _serve(connection: socket.socket) -> None:

@@ -28,7 +28,6 @@ from ouro.memory.index import (
     local_embedder,
     vectors_for,
 )
-from ouro.memory.index import lookup as lookup_module
 from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
 from ouro.memory.index.minilm import MiniLm, WordPieces
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -37,6 +36,8 @@ from ouro.messages import Usage, assistant, user
 from ouro.session.budget import VectorBudget
 from ouro.settings import LimitSettings
 
+FILL_APART = Lookup._fill_apart
+"""In the tests of sessions it does nothing."""
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
     "api", ".", "py",
@@ -470,7 +471,7 @@ async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is
 
 @needs_weights
 async def test_the_local_model_runs_in_a_process_that_ends(home, monkeypatch):
-    monkeypatch.setattr(lookup_module, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(Lookup, "_fill_apart", FILL_APART)
     monkeypatch.setattr(LocalEmbedder, "embed", None)  # not here
     talk = Conversation(home / ".ouro" / "sessions")
     talk.say(user("the parser drops a line"))
