@@ -34,13 +34,14 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.llm import PATIENT_ATTEMPTS, Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
+from ouro.memory.backend import RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
 from ouro.utils.late_pattern import late_pattern
 
 WARN_AFTER = 3
 STOP_AFTER = 6
-CONTINUE = "Continue"
+CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
 SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
 
@@ -168,14 +169,22 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return self._why_incomplete(answer)
 
     async def _continues(self, answer: Message, calls_made: int, emit: Emit) -> bool:
-        """Whether the user wants more of an answer that reached max_output; then it is asked for."""
-        if answer.incomplete != "length":
+        """Whether the user wants more of an incomplete answer; then the rest is asked for.
+
+        One that a filter stopped is asked for again without it: its rest would be stopped, too.
+        """
+        if not answer.incomplete:
             return False
-        question = Question(f"{self._why_incomplete(answer)} Continue?", (CONTINUE, "Stop here"))
+        offer = CONTINUE if answer.incomplete == "length" else AGAIN
+        question = Question(f"{self._why_incomplete(answer)} {offer}?", (offer, STOP))
         reply = await self.requests.tools.ask_user(QuestionAsked(f"continue:{calls_made}", question), emit)
-        if not (isinstance(reply, Reply) and CONTINUE in reply.answers):
+        if not (isinstance(reply, Reply) and offer in reply.answers):
             return False
-        await self._add_prompt(Prompt(GO_ON), emit)
+        if offer == CONTINUE:
+            await self._add_prompt(Prompt(GO_ON), emit)
+        else:
+            transcript = self.memory.transcript
+            await self.memory.record(RewindRecord(transcript.before(transcript.last_number), self.memory.now()))
         return True
 
     def _why_incomplete(self, answer: Message) -> str:
@@ -185,7 +194,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 limit = f" ({spec.max_output:,} tokens)" if spec else ""
                 return f"The answer was cut: it reached max_output{limit}."
             case "filtered":
-                return "The provider's filter stopped the answer."
+                return "The provider's filter stopped the answer. `/rewind 1` edits your message."
             case _:
                 return ""
 

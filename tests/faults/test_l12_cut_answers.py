@@ -9,6 +9,7 @@ from ouro.events import Prompted, QuestionAsked, TurnFinished
 from ouro.events import Reply as UserReply
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import ToolCall
 from ouro.session import OpenRequest
 
 REASONS = {
@@ -48,7 +49,8 @@ async def test_l12_the_turn_says_that_the_answer_was_cut_and_the_session_keeps_i
     assert isinstance(seen[-1], TurnFinished)
     assert seen[-1].outcome == "cut"
     assert {"length": "max_output (", "filtered": "filter"}[reason] in seen[-1].detail
-    assert [isinstance(event, QuestionAsked) for event in seen].count(True) == (reason == "length")
+    (asked,) = [event.question for event in seen if isinstance(event, QuestionAsked)]
+    assert asked.choices[0] == {"length": "Continue", "filtered": "Try again"}[reason]
     loaded = await YamlFileMemoryStore().load_session(session.id)
     (answer,) = [record.message for record in loaded.records if getattr(record, "message", None) and record.number == 2]
     assert (answer.text, answer.incomplete) == ("One, two, thr", reason)
@@ -64,6 +66,27 @@ async def test_l12_an_answer_that_was_cut_is_continued_on_request(repository):
     assert seen[-1] == TurnFinished("answered")
     assert [event.text for event in seen if isinstance(event, Prompted)][1].startswith("Continue exactly where")
     assert [message.role for message in model.requests[1].messages][-3:] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("tools", [0, 1])
+async def test_l12_an_answer_that_a_filter_stopped_is_asked_for_again_without_it(repository, tools):
+    calls = [ScriptedReply("", [ToolCall("1", "glob", {"pattern": "*.py"})])] * tools
+    model = ScriptedModel([*calls, ScriptedReply("One, two, thr", reason="filtered"), "One, two, three."])
+    session = await open_session(Options(repository, ready_model=model), OpenRequest())
+
+    seen = await play(session, [("Try again",)])
+    texts = [message.text for message in session.transcript.messages() if message.role == "assistant"]
+    branches = session.transcript.transcript.branches
+    await session.close()
+
+    assert seen[-1] == TurnFinished("answered")
+    assert model.requests[-1].messages == model.requests[-2].messages
+    assert texts[-1] == "One, two, three."
+    assert "One, two, thr" not in texts
+    assert [branch.entries[-1].message.text for branch in branches] == ["One, two, thr"]  # /rewind lists it
+    resumed = await open_session(Options(repository, ready_model=ScriptedModel(["and?"])), OpenRequest(session.id))
+    assert [message.text for message in resumed.transcript.messages()][-1] == "One, two, three."
+    await resumed.close()
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
