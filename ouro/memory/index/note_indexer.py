@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,27 +54,21 @@ def project_of(folder: Path) -> str:
 
 def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
     """The files of a memory folder to index, and the deleted ones, by full path."""
-    rows = database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),))
-    known = {path: (size, mtime) for path, size, mtime in rows}
-    found = dict(_files(folder))
-    changed = sorted(path for path, signs in found.items() if known.get(path) != signs)
-    return changed, [path for path in known if path not in found]
+    known = set(database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),)))
+    found = set(_files(folder))
+    changed = {path for path, _size, _mtime in found - known}
+    return sorted(changed), sorted({path for path, _size, _mtime in known - found} - changed)
 
 
-def _files(folder: MemoryFolder) -> Iterator[tuple[str, tuple[int, int]]]:
+def _files(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of each core file and note."""
     for place in (folder.path, folder.path / "archive"):
-        try:
-            with os.scandir(place) as entries:
-                names = [entry.name for entry in entries]
-        except OSError:
-            continue
-        for name in names:
-            if is_note_name(name) or (place == folder.path and name in folder.core):
-                try:
-                    found = os.stat(f"{place}/{name}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
-                except OSError:
-                    continue
-                yield f"{place}/{name}", (found.st_size, found.st_mtime_ns)
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if is_note_name(entry.name) or (place == folder.path and entry.name in folder.core):
+                    with suppress(OSError):  # another process has just removed it
+                        status = entry.stat(follow_symlinks=False)
+                        yield entry.path, status.st_size, status.st_mtime_ns
 
 
 def remove_file(database: sqlite3.Connection, path: str) -> None:
