@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import io
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,15 +63,27 @@ exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a li
 def run() -> int:
     """The program `ouro`: `main`, in a process that is its own."""
     # What a start loads stays: to look through it again and again for garbage took a tenth of the time to the first
-    # request. At the end Python would look once more, which took a sixth of a short run.
+    # request.
     gc.set_threshold(150_000, 20, 20)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")
-    try:
-        return main()
-    finally:
-        gc.freeze()
+    codes: list[int] = []
+    atexit.register(_end_at_once, codes)  # the first that is registered is called last
+    codes.append(main())
+    return codes[0]
+
+
+def _end_at_once(codes: Sequence[int]) -> None:
+    """End the process once threads and exit handlers have ended: Python would take every object apart (half an exit).
+
+    Without an exit code, or where the output cannot be written, Python ends it, and says why.
+    """
+    with suppress(OSError, ValueError):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        for code in codes:
+            os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,7 +21,7 @@ def test_only_the_program_freezes_what_is_loaded():
     """Frozen objects are never collected: a part that froze them on each construction would leak."""
     freezing = {source.name for source in sources() if "gc.freeze()" in source.text}
 
-    assert freezing == {"cli.py", "frontends/tui/run.py"}
+    assert freezing == {"frontends/tui/run.py"}
 
 
 def test_no_module_hides_a_lazy_export_of_its_package():

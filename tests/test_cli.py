@@ -1,0 +1,44 @@
+"""The end of the process: exit handlers run, output is written, and Python takes nothing apart."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import atexit, sys
+from ouro import cli
+
+class Global:
+    def __del__(self):
+        print("taken apart")
+
+def main():
+    atexit.register(print, "handler")
+    print("said")
+    if sys.argv[1] == "failed":
+        raise ValueError("a defect")
+    return int(sys.argv[1])
+
+kept, cli.main = Global(), main
+sys.exit(cli.run())
+"""
+
+
+def run(code, stdout=subprocess.PIPE):
+    command = [sys.executable, "-c", PROGRAM, code]
+    return subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+
+def test_the_process_ends_with_its_code_after_its_exit_handlers():
+    done = run("4")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "said\nhandler\n", "")
+
+
+def test_a_defect_and_output_that_cannot_be_written_are_reported_by_python():
+    done = run("failed")
+    assert done.returncode == 1
+    assert "ValueError: a defect" in done.stderr
+    with Path("/dev/full").open("w") as full:
+        done = run("0", full)
+    assert done.returncode == 120
+    assert "No space left on device" in done.stderr
