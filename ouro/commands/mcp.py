@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
 
 _MAX_DESCRIPTION = 100
-_NEXT_SESSION = "It is used from the next session on."
 
 
 async def list_servers(context: ActionContext) -> Answer:

@@ -30,11 +30,11 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
 
     A file with the name of a built-in kind replaces it if it is the user's own; a project cannot.
     """
-    found = {path.stem: _built_in(path) for path in sorted(BUILT_IN.glob("*.md"))}
-    own = set(found)
+    own = {path.stem: _built_in(path) for path in sorted(BUILT_IN.glob("*.md"))}
+    found: dict[str, AgentSpec] = {}
     problems: list[str] = []
-    for file in files:
-        if file.name in own and file.source != "user":
+    for file in (*own.values(), *files):
+        if file.name in own and file.source in ("project", "plugin"):
             problems.append(f"{tilde(file.path)} is not used: `{file.name}` is a kind of ouro's own. Rename it.")
             continue
         try:
@@ -46,11 +46,9 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
     return tuple(found.values()), tuple(problems)
 
 
-def _built_in(path: Path) -> AgentSpec:
+def _built_in(path: Path) -> ExtensionFile:
     meta, body = split_front_matter(path.read_text(encoding="utf-8"))
-    mode = _MODES[meta.get("mode", "auto")]
-    tools, _ = own_tools(words_in(meta.get("tools", "")))
-    return AgentSpec(path.stem, meta["description"], body.strip(), tools, meta.get("model", ""), mode)
+    return ExtensionFile(path.stem, path, meta, body.strip(), "built in")
 
 
 def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
@@ -84,7 +82,7 @@ def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
         int(turns) if turns else None,
         _is_on(meta, "worktree") or meta.get("isolation") == "worktree",
         file.source,
-        str(file.path),
+        "" if file.source == "built in" else str(file.path),
         without,
         tuple(words_in(meta.get("skills", ""))),
     )

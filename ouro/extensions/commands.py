@@ -161,38 +161,36 @@ def _tools(meta: Mapping[str, Any]) -> list[str]:
     return re.findall(r"[\w.*-]+(?:\([^()]*\))?", found) if spaced else words_in(found)
 
 
-def _pieces(body: str, arguments: str) -> Iterator[str | Insert]:
-    """Inserts are found before arguments are put in: an argument adds none."""
-    fill = _Arguments(arguments)
+def _pieces(body: str, typed: str) -> Iterator[str | Insert]:
+    """The text with the arguments in the places of `$ARGUMENTS`, `$1` and, where `NAME=value` was typed, `$NAME`.
+
+    Inserts are found before arguments are put in: an argument adds none.
+    """
+    try:
+        words = shlex.split(typed)
+    except ValueError:  # a quote without its end
+        words = typed.split()
+    named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
+    placed = [word for word in words if not _NAMED.fullmatch(word)]
+    values = {"ARGUMENTS": typed, **named, **{str(at): word for at, word in enumerate(placed, 1)}}
+    is_used = False
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal is_used
+        name = match[1]
+        if name not in values and not name.isdecimal():
+            return str(match[0])  # a variable of a shell line
+        is_used = True
+        return values.get(name, "")
+
+    def filled(text: str) -> str:
+        return _ARGUMENT.sub(value, text)
+
     at = 0
     for match in _INSERT.finditer(body):
-        yield fill(body[at : match.start()])
-        yield Insert("shell", fill(match[1])) if match[1] else Insert("file", fill(match[2]))
+        yield filled(body[at : match.start()])
+        yield Insert("shell", filled(match[1])) if match[1] else Insert("file", filled(match[2]))
         at = match.end()
-    yield fill(body[at:])
-    if arguments and not fill.is_used:
-        yield f"\n\nArguments: {arguments}"
-
-
-class _Arguments:
-    """Puts arguments in the places of `$ARGUMENTS`, `$1` and, where `NAME=value` was typed, `$NAME`."""
-
-    def __init__(self, typed: str) -> None:
-        try:
-            words = shlex.split(typed)
-        except ValueError:  # a quote without its end
-            words = typed.split()
-        named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
-        placed = [word for word in words if not _NAMED.fullmatch(word)]
-        self._values = {"ARGUMENTS": typed, **named, **{str(at): word for at, word in enumerate(placed, 1)}}
-        self.is_used = False
-
-    def __call__(self, text: str) -> str:
-        return _ARGUMENT.sub(self._value, text)
-
-    def _value(self, match: re.Match[str]) -> str:
-        name = match[1]
-        if name in self._values or name.isdecimal():
-            self.is_used = True
-            return self._values.get(name, "")
-        return str(match[0])  # a variable of a shell line
+    yield filled(body[at:])
+    if typed and not is_used:
+        yield f"\n\nArguments: {typed}"

@@ -18,7 +18,7 @@ from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
 
 FileKind: TypeAlias = Literal["commands", "skills", "agents"]
-Source: TypeAlias = Literal["user", "project", "plugin"]
+Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
 """Of one extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
         change_registry,
         check_server,
         find_servers,
+        foreign_servers,
         read_registry,
     )
     from ouro.mcp.definition import ServerPrompt, difference
-    from ouro.mcp.import_servers import foreign_servers
     from ouro.mcp.questions import elicitation, prompt_arguments
     from ouro.mcp.servers import Host, McpServer, McpServers, Outcome
     from ouro.mcp.tokens import Tokens

@@ -1,4 +1,4 @@
-"""Which MCP servers there are: `mcp:` of the settings, ~/.ouro/mcp.json, and .mcp.json of a trusted folder."""
+"""Which MCP servers there are: in the settings, ~/.ouro/mcp.json, plugins, a trusted folder, other programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,11 @@ from ouro.utils.runtime import get_config_path, get_home, tilde
 
 PROJECT_FILE = ".mcp.json"
 _NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+_WITH_VARIABLES = ("command", "args", "env", "url", "headers", "cwd", "client_id", "client_secret")
 _VARIABLE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+FoundServer = tuple[str, McpServerSettings, str]
+"""Name, server, file."""
+_CODEX_NAMES = {"http_headers": "headers", "enabled_tools": "tools", "disabled_tools": "without"}
 _ENVIRONMENT = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
     re.IGNORECASE,
@@ -167,20 +172,14 @@ def expanded(server: McpServerSettings, environ: Mapping[str, str], secrets: Ite
             raise ConfigError(f"The variable {name} holds the key of a model provider, which no server gets.")
         return found
 
-    def fill(text: str) -> str:
-        return _VARIABLE.sub(value, text)
+    def filled(given: Any) -> Any:
+        if isinstance(given, str):
+            return _VARIABLE.sub(value, given)
+        if isinstance(given, Mapping):
+            return {name: filled(text) for name, text in given.items()}
+        return tuple(map(filled, given))
 
-    return replace(
-        server,
-        command=fill(server.command),
-        args=tuple(map(fill, server.args)),
-        env={name: fill(text) for name, text in server.env.items()},
-        url=fill(server.url),
-        headers={name: fill(text) for name, text in server.headers.items()},
-        cwd=fill(server.cwd),
-        client_id=fill(server.client_id),
-        client_secret=fill(server.client_secret),
-    )
+    return replace(server, **{field: filled(getattr(server, field)) for field in _WITH_VARIABLES})
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
@@ -194,3 +193,57 @@ def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
     local = [str(cwd)] if any((cwd / word).exists() for word in words if word and not os.path.isabs(word)) else []  # noqa: PTH117
     about = json.dumps([*words, server.url, server.cwd, *local])
     return f"{name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
+
+
+def foreign_servers(root: Path, home: Path) -> tuple[list[FoundServer], list[str]]:
+    """The servers in `~/.claude.json` (of the user and of this project), `.mcp.json` and Codex's `config.toml`.
+
+    Returns:
+        The servers, the first of each name, and problems as lines.
+    """
+    found: dict[str, FoundServer] = {}
+    problems: list[str] = []
+    project = root / PROJECT_FILE
+    for read, path in ((_claude, home / ".claude.json"), (_claude, project), (_codex, home / ".codex" / "config.toml")):
+        try:
+            for entries in read(path, root):
+                servers, wrong = usable_servers(entries or {}, tilde(path))
+                problems += wrong
+                for name, server in servers.items():
+                    found.setdefault(name, (name, server, tilde(path)))
+        except ConfigError as error:
+            problems.append(error.message)
+    return list(found.values()), problems
+
+
+def _claude(path: Path, root: Path) -> Iterator[Any]:
+    table = read_json(path)
+    yield table.get("mcpServers")
+    yield dictionary(dictionary(table.get("projects")).get(str(root))).get("mcpServers")
+
+
+def _codex(path: Path, _root: Path) -> Iterator[Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{tilde(path)} cannot be read: {error}.") from error
+    yield {name: _from_codex(entry) for name, entry in dictionary(table.get("mcp_servers")).items()}
+
+
+def _from_codex(entry: Any) -> Any:
+    """A Codex entry with the names of `mcpServers`."""
+    if not isinstance(entry, dict):
+        return entry
+    found = {_CODEX_NAMES.get(key, key): value for key, value in entry.items()}
+    headers = dict(dictionary(found.get("headers")))
+    if variable := entry.get("bearer_token_env_var"):
+        headers["Authorization"] = f"Bearer ${{{variable}}}"
+    for header, variable in dictionary(entry.get("env_http_headers")).items():
+        headers[header] = f"${{{variable}}}"
+    if headers:
+        found["headers"] = headers
+    if seconds := entry.get("tool_timeout_sec"):
+        found["timeout_seconds"] = int(seconds) if isinstance(seconds, float) else seconds
+    return found

@@ -44,7 +44,7 @@ class MemoryServer(MCPServer):
         self._memory = memory
         for tool in (self.memory_search, self.memory_read, self.memory_remember):
             self.add_tool(tool, structured_output=False)
-        self.resource("memory://{+entry}", name="memory", mime_type="text/markdown")(self._resource)
+        self.resource("memory://{+entry}", name="memory", mime_type="text/markdown")(self.memory_read)
 
     async def list_resources(self) -> list[ListedResource]:
         entries = await self._memory.entries()
@@ -75,9 +75,6 @@ class MemoryServer(MCPServer):
     ) -> str:
         """Ask for something to be remembered. The user approves it in ouro, unless they allow this program."""
         return await _answer_of(self._memory.remember(text, client_name(context)))
-
-    async def _resource(self, entry: str) -> str:
-        return await _answer_of(self._memory.read(entry))
 
 
 def client_name(context: Context) -> str:

@@ -27,7 +27,7 @@ from ouro import events
 from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
 from ouro.frontends.memory_lines import memory_line
-from ouro.messages import Image, ToolCall, Usage
+from ouro.messages import ToolCall, Usage
 from ouro.utils.text import clean
 
 Update = Any
@@ -207,15 +207,11 @@ def usage_of(usage: Usage) -> acp.Usage:
     )
 
 
-def image_of(image: Image) -> acp.ImageContentBlock:
-    return image_block(base64.b64encode(image.data).decode(), image.media_type)
-
-
 def _prompted(event: events.Prompted) -> Iterator[Update]:
     if event.text:
         yield update_user_message_text(event.text)
     for image in event.images:
-        yield update_user_message(image_of(image))
+        yield update_user_message(image_block(base64.b64encode(image.data).decode(), image.media_type))
 
 
 def _fenced(text: str, language: str = "") -> acp.ContentToolCallContent:
