@@ -75,35 +75,29 @@ async def run_command(
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
     """POST the data to a server on this machine."""
+    import httpx  # late: few hooks are servers
+
+    out, headers = bytearray(), {"Content-Type": "application/json"}
     try:
-        async with asyncio.timeout(seconds + 1):
-            return await asyncio.to_thread(_post, url, data, seconds)
-    except TimeoutError:
+        async with (
+            asyncio.timeout(seconds),
+            httpx.AsyncClient(trust_env=False, timeout=seconds) as client,
+            client.stream("POST", url, content=data, headers=headers) as response,
+        ):
+            async for piece in response.aiter_bytes():
+                out += piece[: max(0, MAX_OUTPUT - len(out))]
+    except (TimeoutError, httpx.TimeoutException):
         return HookAnswer(None, "", f"{url} did not answer within {seconds:g} s")
+    except httpx.HTTPError as error:
+        return HookAnswer(None, "", f"{url} did not answer: {error}")
+    if response.is_success:
+        return HookAnswer(0, _text(out), "")
+    return HookAnswer(1, "", f"{url} answered with status {response.status_code}")
 
 
 def is_loopback(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname in LOOPBACK
-
-
-def _post(url: str, data: bytes, seconds: float) -> HookAnswer:
-    import http.client  # late: few hooks are servers
-
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=seconds)
-    target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-    try:
-        connection.request("POST", target, data, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        text = _text(response.read(MAX_OUTPUT))
-    except (OSError, http.client.HTTPException) as error:
-        return HookAnswer(None, "", f"{url} did not answer: {error}")
-    finally:
-        connection.close()
-    if 200 <= response.status < 300:
-        return HookAnswer(0, text, "")
-    return HookAnswer(1, "", f"{url} answered with status {response.status}")
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:

@@ -122,7 +122,7 @@ async def _read(
     finally:
         if reason:
             on_end(reason)
-            _signal(process, signal.SIGKILL)
+            _signal(process.pid, signal.SIGKILL)
         to_client.close()
 
 
@@ -151,7 +151,7 @@ async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Tas
         if process.returncode is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), GRACE)
-        _signal(process, number)
+        _signal(process.pid, number)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -160,9 +160,9 @@ async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Tas
     groups.discard(process.pid)
 
 
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+def _signal(group: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        os.killpg(group, number)
 
 
 def end_groups() -> None:
@@ -172,5 +172,4 @@ def end_groups() -> None:
         while groups and time.monotonic() < deadline:
             time.sleep(0.02)
         for group in list(groups):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, number)
+            _signal(group, number)
