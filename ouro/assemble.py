@@ -19,7 +19,7 @@ from ouro.agent.requests import Requests
 from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
-from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, memory_stores
+from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of
 from ouro.assemble_subagents import build_subagents
 from ouro.config import load_settings, stricter_mode
 from ouro.errors import NoModelError, UsageError
@@ -27,7 +27,7 @@ from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index import Lookup
-from ouro.memory.long_term import GitMemoryStore, MemoryScopes, SessionMemory, open_scopes, search_for
+from ouro.memory.long_term import GitMemoryStore, MemoryScopes, SessionMemory, memory_stores, open_scopes, search_for
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore

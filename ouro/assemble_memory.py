@@ -17,15 +17,12 @@ from ouro.memory.backend import MemoryStore
 from ouro.memory.index import Embedder, Lookup, chosen_embedder, is_embedder_chosen
 from ouro.memory.long_term import (
     MARK,
-    GitMemoryStore,
     MemoryScopes,
     ScopeMemory,
     SessionMemory,
     TurnMarks,
     make_lookup,
     mark_of,
-    repo_store,
-    user_store,
 )
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -33,10 +30,10 @@ from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
 from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
-from ouro.settings import MemorySettings, Settings
+from ouro.settings import Settings
 from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_history_dir, get_memory_dir, get_recall_log_path, home_secret
+from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import (
@@ -243,17 +240,6 @@ def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
     core = [(scope.scope, str(scope.store.folder), scope.texts) for scope in scopes]
     source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
     return {**{scope.scope: scope.version for scope in scopes}, MARK: source}
-
-
-def memory_stores(
-    settings: MemorySettings, root: Path | None, finds_secret: Callable[[str], str]
-) -> list[GitMemoryStore]:
-    """The scopes of long-term memory that are in use; `root`: of a repository that is trusted (R1)."""
-    histories, core = get_history_dir(), settings.core
-    stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core)]
-    if settings.repo.enabled and root is not None:
-        stores.append(repo_store(root, histories, finds_secret, is_shared=settings.repo.share, core_files=core))
-    return stores
 
 
 def lookup_in(

@@ -18,7 +18,7 @@ from ouro.memory import long_term
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_history_dir, get_index_path, get_memory_dir, get_sessions_dir, tilde
+from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -67,11 +67,8 @@ class Folder:
         root, is_trusted, settings = self._here
         if not settings.memory.enabled:
             raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
-        histories, repo, core = get_history_dir(), settings.memory.repo, settings.memory.core
-        stores = [long_term.user_store(get_memory_dir(), histories, self._secret_in, settings.memory.remote, core)]
-        if repo.enabled and is_trusted:
-            stores.append(long_term.repo_store(root, histories, self._secret_in, is_shared=repo.share, core_files=core))
-        elif repo.enabled:
+        stores = long_term.memory_stores(settings.memory, root if is_trusted else None, self._secret_in)
+        if settings.memory.repo.enabled and not is_trusted:
             warn("This folder is not trusted: its memory is not read. Start `ouro` here once to trust it.")
         scopes = long_term.open_scopes(stores)
         for problem in scopes.problems:

@@ -25,10 +25,11 @@ NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "skill": ("Skill",),
     "web_fetch": ("WebFetch",),
     "web_search": ("WebSearch",),
+    **{name: (name,) for name in ("memory_search", "tool_search", "mcp_call", "mcp_read")},
 }
 """By ouro's name; the first is the one that Claude Code has. A tool of an MCP server has the same name everywhere."""
-_OTHER_HEADS = ("run", "net", "mcp", "mcp_call", "mcp_read", "tool_search", "memory_search")
-"""What a permission rule can name beside these: effects, and tools that are ouro's alone."""
+_OTHER_HEADS = ("run", "net", "mcp")
+"""What a permission rule can name beside these."""
 _CHANGING = ("write", "edit", "apply_patch")
 _RULES = {other: "write" if tool in _CHANGING else tool for tool, others in NAMES_ELSEWHERE.items() for other in others}
 """What a rule of ouro names; `write` stands for every tool that changes files."""

@@ -1,8 +1,9 @@
-"""Names of tools in rules."""
+"""Names of tools in rules and in kinds of subagents."""
 
 import pytest
 
 from ouro.errors import UsageError
+from ouro.extensions import load_agents
 from ouro.extensions.tool_names import demand_tools
 
 
@@ -13,3 +14,9 @@ def test_a_rule_that_names_no_tool_is_refused_with_what_was_meant():
             demand_tools((rule,))
         assert f"in the rule `{rule}` is not a tool of ouro" in refused.value.message
         assert hint in refused.value.hint
+
+
+def test_the_kinds_of_ouro_have_every_tool_that_they_name():
+    kinds, problems = load_agents([])
+    assert problems == ()
+    assert {kind.name: kind.tools for kind in kinds}["plan"] == ("read", "glob", "grep", "shell", "memory_search")

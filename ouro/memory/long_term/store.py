@@ -24,8 +24,9 @@ from ouro.memory.long_term.git.values import (
     UndoResult,
 )
 from ouro.safety import GuardedMemory
+from ouro.settings import MemorySettings
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.runtime import ensure_private_dir, get_history_dir, get_memory_dir
 from ouro.utils.text import clean
 
 NOTE_PREFIX = "mem_"
@@ -458,3 +459,12 @@ def repo_store(
     return GitMemoryStore(
         folder, "repo", state_dir, finds_secret=finds_secret, is_shared=is_shared, core_files=core_files
     )
+
+
+def memory_stores(settings: MemorySettings, root: Path | None, finds_secret: FindsSecret) -> list[GitMemoryStore]:
+    """The scopes of long-term memory that the settings allow; `root`: of a repository that is trusted (R1)."""
+    histories, core = get_history_dir(), settings.core
+    stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core)]
+    if settings.repo.enabled and root is not None:
+        stores.append(repo_store(root, histories, finds_secret, is_shared=settings.repo.share, core_files=core))
+    return stores
