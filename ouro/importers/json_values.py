@@ -21,7 +21,7 @@ from ouro.errors import SessionError
 from ouro.memory.backend import Record, SessionHeader
 from ouro.messages import Image, Text
 from ouro.utils import json_types
-from ouro.utils.text import clean
+from ouro.utils.text import clean, cut_middle
 
 MAX_LINE = 64 << 20
 DAMAGED = "lines that cannot be read"
@@ -134,10 +134,7 @@ def word(value: Any, most: int = 200) -> str:
 
 def shortened(text: str) -> str:
     """A text cut to the length that is imported."""
-    if len(text) <= MAX_TEXT:
-        return text
-    half = MAX_TEXT // 2
-    return f"{text[:half]}\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n{text[-half:]}"
+    return cut_middle(text, MAX_TEXT, f"\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n")
 
 
 def count(value: Any) -> int:

@@ -16,6 +16,7 @@ from ouro.memory.short_term import compacted, kept_message, sendable, without_ou
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
 from ouro.settings import CompactionSettings
+from ouro.utils.text import cut_middle
 
 MAX_TAIL = 16_000
 """Tokens at the end of the session that stay unchanged, if the window allows."""
@@ -313,7 +314,4 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _shortened(text: str) -> str:
-    if len(text) <= MAX_OUTPUT:
-        return text
-    half = MAX_OUTPUT // 2
-    return f"{text[:half]} [… {len(text) - MAX_OUTPUT:,} characters …] {text[-half:]}"
+    return cut_middle(text, MAX_OUTPUT, f" [… {len(text) - MAX_OUTPUT:,} characters …] ")

@@ -15,7 +15,7 @@ from ouro.messages import Message, ToolReply, system, user
 from ouro.utils.files import write_document
 from ouro.utils.front_matter import split_front_matter
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, one_line
+from ouro.utils.text import clean, cut_middle, one_line
 
 if TYPE_CHECKING:
     from ouro.session.session import Session
@@ -94,9 +94,7 @@ def save_skill(draft: SkillDraft, folder: Path) -> Path:
 
 def digest(messages: Iterable[Message]) -> str:
     """What was said and done: texts, tool calls, and the begin of their results, within `MAX_DIGEST`."""
-    whole = "\n".join(_lines(messages))
-    half = MAX_DIGEST // 2
-    return whole if len(whole) <= MAX_DIGEST else f"{whole[:half]}\n[…]\n{whole[-half:]}"
+    return cut_middle("\n".join(_lines(messages)), MAX_DIGEST)
 
 
 def _lines(messages: Iterable[Message]) -> Iterator[str]:

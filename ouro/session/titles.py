@@ -13,6 +13,7 @@ from ouro.memory.side_calls import ask_and_record
 from ouro.memory.transcript import title_of
 from ouro.messages import Message, system, user
 from ouro.session.turn import SessionTasks
+from ouro.utils.text import cut_middle
 
 INSTRUCTIONS = """\
 You name sessions of a user with a coding agent, so that the user finds them again in a long list.
@@ -85,5 +86,4 @@ def excerpt(messages: Iterable[Message]) -> str:
     names = {"user": "User", "assistant": "Agent"}
     spoken = (message for message in messages if message.role in names and message.text.strip())
     whole = "\n\n".join(f"{names[message.role]}: {message.text.strip()}" for message in spoken)
-    half = _MAX_EXCERPT // 2
-    return whole if len(whole) <= _MAX_EXCERPT else f"{whole[:half]}\n\n[…]\n\n{whole[-half:]}"
+    return cut_middle(whole, _MAX_EXCERPT, "\n\n[…]\n\n")

@@ -43,6 +43,11 @@ def cut(text: str, width: int = 160) -> str:
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
+def cut_middle(text: str, width: int, gap: str = "\n[…]\n") -> str:
+    """`text`, or its beginning and its end with `gap` between them where it is longer than `width` characters."""
+    return text if len(text) <= width else f"{text[: width // 2]}{gap}{text[-(width // 2) :]}"
+
+
 def one_line(text: str, width: int = 160) -> str:
     """The beginning of `text` on one line: cleaned, and cut to `width` characters."""
     return cut(" ".join(clean(text).split()), width)

@@ -23,7 +23,7 @@ from ouro.memory.long_term.capture.operations import (
     is_answer,
     read_operations,
 )
-from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines, shorten
+from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
@@ -31,7 +31,7 @@ from ouro.memory.long_term.notes.notebook import Written
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.text import clean, word_starts
+from ouro.utils.text import clean, cut_middle, word_starts
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
@@ -266,7 +266,7 @@ def capture_request(
     """The request: the nearest notes, numbered from 1, and what was said since the last capture."""
     listed = "\n".join(f"- {name} ({scope})" for name, scope in categories.items())
     notes = "\n".join(
-        f"{number}. ({note.category}) {shorten(note.text, MAX_MESSAGE)}" for number, note in enumerate(shown, 1)
+        f"{number}. ({note.category}) {cut_middle(note.text, MAX_MESSAGE)}" for number, note in enumerate(shown, 1)
     )
     lines = "\n\n".join(newest_lines(spoken, MAX_CHARACTERS, MAX_MESSAGE))
     asked = (

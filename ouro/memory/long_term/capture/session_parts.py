@@ -30,6 +30,7 @@ from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, 
 from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note, same_project
 from ouro.utils.log import log
+from ouro.utils.text import cut_middle
 
 MAX_MESSAGE = 4_000
 """Characters of one message that a classifier reads: its beginning and its end."""
@@ -84,17 +85,12 @@ def newest_lines(
     """The newest messages that fit into `room`, oldest first, as `User: …`; of each at most `width` characters."""
     lines: list[str] = []
     for message in reversed(spoken):
-        line = f"{'User' if message.role == 'user' else 'Assistant'}: {shorten(message.text, width)}"
+        line = f"{'User' if message.role == 'user' else 'Assistant'}: {cut_middle(message.text, width)}"
         room -= size(line)
         if room < 0:
             break
         lines.append(line)
     return lines[::-1]
-
-
-def shorten(text: str, width: int) -> str:
-    """The beginning and the end of a text, `width` characters of it."""
-    return text if len(text) <= width else f"{text[: width // 2]}\n[…]\n{text[-(width // 2) :]}"
 
 
 class SessionPart(msgspec.Struct, frozen=True):
@@ -205,7 +201,7 @@ def without_outputs(record: Record) -> Record:
 def _shortened(part: Part) -> Part | None:
     match part:
         case Text(text):
-            return Text(shorten(text, 2 * MAX_MESSAGE))
+            return Text(cut_middle(text, 2 * MAX_MESSAGE))
         case Context(text):
             return Context(text[:_MAX_CONTEXT])
         case ToolCall(call_id, name, arguments):

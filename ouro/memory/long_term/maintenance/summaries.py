@@ -14,7 +14,6 @@ from ouro.memory.long_term.capture.session_parts import (
     load_closed,
     newest_lines,
     save_closed,
-    shorten,
     turns_since,
     words_in,
 )
@@ -25,7 +24,7 @@ from ouro.memory.transcript import Transcript
 from ouro.messages import Message, system, user
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
-from ouro.utils.text import clean, cut
+from ouro.utils.text import clean, cut, cut_middle
 
 GROWN = 10
 """New user messages after which the summary of the open session is updated: a turn with tools has dozens of others."""
@@ -137,7 +136,7 @@ class Summaries(msgspec.Struct, eq=False):
     async def _summary_of(self, transcript: Transcript) -> str:
         """The summary; empty if the answer is unusable: it is saved too, so that the model is not asked again."""
         mark, earlier = self.mark, transcript.compaction.summary if transcript.compaction else ""
-        before = f"What came earlier:\n<{mark}>\n{quoted(shorten(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
+        before = f"What came earlier:\n<{mark}>\n{quoted(cut_middle(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
         session = quoted(excerpt(words_in(transcript.entries)))
         asked = f"{before if earlier else ''}The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three lines:"
         text = cleaned(await self.ask([system(INSTRUCTIONS), user(asked)]))
