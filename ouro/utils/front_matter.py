@@ -9,7 +9,8 @@ from ouro.errors import ConfigError
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import parse_table, plain_values
 
-_FRONT = late_pattern(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+FRONT_MATTER = late_pattern(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+"""The text between the lines, of a file with `\\n` at the ends of its lines."""
 _KEY = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 
@@ -20,7 +21,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     not YAML (`description: Use when: …`, `argument-hint: [a] [b]`): those are read line by line.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    match = _FRONT.match(text)
+    match = FRONT_MATTER.match(text)
     if match is None:
         return {}, text
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.utils.front_matter import FRONT_MATTER
 from ouro.utils.late_pattern import late_pattern
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
@@ -32,7 +32,6 @@ CATEGORIES: Mapping[str, Scope] = {
 """The built-in categories, each with its usual scope."""
 
 _FILE_NAME = late_pattern(r"mem_[0-9a-f]{8,32}\.md")
-_FRONT_MATTER = late_pattern(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -125,7 +124,7 @@ def parse_note(name: str, text: str) -> ParsedNote:
     """
     note_id = name.removesuffix(".md")
     text = _plain(text)
-    front = _FRONT_MATTER.match(text)
+    front = FRONT_MATTER.match(text)
     if front is None:
         problem = "its front matter has no end" if text.startswith("---") else "it has no front matter"
         return ParsedNote(Note(id=note_id, text=text.strip("\n")), (problem,))
