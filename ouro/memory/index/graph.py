@@ -36,15 +36,6 @@ _NOTES = """
 _IN = "IN (SELECT value FROM json_each(?))"
 
 
-class NoteVersion(msgspec.Struct, frozen=True):
-    note_id: str
-    text: str
-    at: str
-    session_id: str
-    turn: int
-    archived: bool
-
-
 class Neighbour(msgspec.Struct, frozen=True):
     note_id: str
     hops: int
@@ -74,15 +65,13 @@ class Graph:
         """The roots of the repositories with notes in the index."""
         return [project for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")]
 
-    def chain(self, note_id: str) -> tuple[NoteVersion, ...]:
-        """All versions of a note, oldest first; the note alone when it never changed."""
+    def chain(self, note_id: str) -> list[str]:
+        """The ids of all versions of a note, oldest first; the note alone when it never changed."""
         with self._index.reading() as database:
             ids = [*reversed(_walk(database, note_id, _BEFORE)), note_id, *_walk(database, note_id, _AFTER)]
-        rows = [row for version in dict.fromkeys(ids) for row in self._version(version)]
-        return tuple(
-            NoteVersion(note, text, at, session, turn, bool(archived))
-            for note, text, at, session, turn, archived in rows
-        )
+            known = database.execute(f"SELECT note FROM notes WHERE note {_IN} AND kind = 'note'", (json.dumps(ids),))
+            present = {note for (note,) in known}
+        return [version for version in dict.fromkeys(ids) if version in present]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
         """Each note with its last version."""
@@ -127,10 +116,6 @@ class Graph:
                         found[note_id] = Neighbour(note_id, hop, way)
                         edge.add(note_id)
         return found
-
-    def _version(self, note_id: str) -> list[Any]:
-        columns = "note, text, at, session, turn, archived"
-        return self._ask(f"SELECT {columns} FROM notes WHERE note = ? AND kind = 'note' LIMIT 1", (note_id,))
 
     def _ask(self, question: str, values: Any = ()) -> list[Any]:
         with self._index.reading() as database:

@@ -55,7 +55,7 @@ class ScopeMemory:
         self._writes = ToolWrites(store.repository, lambda session: is_turn_running(turns, session))
         self.texts: Mapping[str, str] = {}
         """The trusted core: category -> text."""
-        self.loaded = LoadedScope(store.scope, str(store.folder), "", {})
+        self.loaded = LoadedScope("", {})
         self.refused: tuple[SkippedFile, ...] = ()
         """Changes of the last turn that were removed because they held a secret."""
         self.undo_bases: dict[str, str] = {}

@@ -173,7 +173,7 @@ def with_badges(
 
 def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
     chain = graph.chain(hit.id)
-    last = chain[-1].note_id if chain else hit.id
+    last = chain[-1] if chain else hit.id
     found = [f"no longer so: {last} took its place"] if last != hit.id else []
     if len(chain) > 1 and not found:
         found.append(f"changed {plural(len(chain) - 1, 'time')}")

@@ -139,7 +139,7 @@ class GitMemoryStore:
             if text.strip():
                 core[name.removesuffix(".md")], room = text, room - len(text)
         head, prints = self.get_current_head(), listing.fingerprints
-        return LoadedScope(self.scope, str(self.folder), head, core, notes, tuple(skipped), prints)
+        return LoadedScope(head, core, notes, tuple(skipped), prints)
 
     def read(self, name: str) -> str:
         """The text of a file, without invisible characters; FileRefused where it is no plain text file."""

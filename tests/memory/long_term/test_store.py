@@ -44,7 +44,7 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 
 
 def test_where_nothing_was_remembered_nothing_is_loaded_and_nothing_made(store, home):
-    assert store.load_all() == LoadedScope("user", str(home / ".ouro" / "memory"), "", {})
+    assert store.load_all() == LoadedScope("", {})
     assert (store.get_current_head(), store.accepted, store.outside_edits(), store.log()) == ("", "", (), ())
     assert not (home / ".ouro").exists()
 

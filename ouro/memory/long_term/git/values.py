@@ -26,8 +26,6 @@ class SkippedFile(msgspec.Struct, frozen=True):
 
 
 class LoadedScope(msgspec.Struct, frozen=True):
-    scope: Scope
-    folder: str
     head: str
     """The commit; empty before the first one, or where the history cannot be read."""
     core: Mapping[str, str]

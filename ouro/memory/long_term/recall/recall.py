@@ -228,8 +228,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _earlier(self, note_id: str, situation: Situation) -> list[Note]:
         """The versions before this one, oldest first."""
-        before = itertools.takewhile(lambda version: version.note_id != note_id, self._graph.chain(note_id))
-        return [file.note for version in before if (file := self._trusted(version.note_id, situation))]
+        before = itertools.takewhile(lambda version: version != note_id, self._graph.chain(note_id))
+        return [file.note for version in before if (file := self._trusted(version, situation))]
 
     def _trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
         """A note whose file is approved.
