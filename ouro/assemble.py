@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -19,15 +19,15 @@ from ouro.agent.requests import Requests
 from ouro.agent.subagents import Subagents
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
-from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of
+from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, open_memory
 from ouro.assemble_subagents import build_subagents
 from ouro.config import load_settings, stricter_mode
 from ouro.errors import NoModelError, UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
+from ouro.memory import index as memory_index
+from ouro.memory import long_term
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.index import Lookup
-from ouro.memory.long_term import GitMemoryStore, MemoryScopes, SessionMemory, memory_stores, open_scopes, search_for
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -118,9 +118,11 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     places = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, str(options.cwd), *places)
     resumed = await session_catalog.find(request.resume) if request.resume else None
-    scopes = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
+    has_memory, trusted = options.memory and not options.ephemeral, options.cwd if ground.trusted else None
+    opening = partial(open_memory, ground.settings.memory, trusted, mask.kind_of_secret)
+    scopes = await asyncio.to_thread(opening) if has_memory else None
     tasks = SessionTasks()
-    transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened), tasks)
+    transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened if scopes else ()), tasks)
     notices = transcript.notices
     try:
         builder = _SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
@@ -176,13 +178,6 @@ async def _transcript(
     )  # fmt: skip
 
 
-def _memory_stores(ground: Ground, mask: SecretMask) -> list[GitMemoryStore]:
-    options, settings = ground.options, ground.settings.memory
-    if not settings.enabled or not options.memory or options.ephemeral:
-        return []
-    return memory_stores(settings, find_root(options.cwd) if ground.trusted else None, mask.kind_of_secret)
-
-
 class _SessionBuilder(msgspec.Struct, dict=True):
     """Constructs the objects of one session: each once, when another one first needs it."""
 
@@ -193,7 +188,8 @@ class _SessionBuilder(msgspec.Struct, dict=True):
     info: SessionInfo | None
     """What was known of a session that is resumed."""
     mask: SecretMask
-    scopes: MemoryScopes
+    scopes: long_term.MemoryScopes | None
+    """None: memory is off."""
     tasks: SessionTasks
 
     def __post_init__(self) -> None:
@@ -258,7 +254,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         return self.workspace_in(self.ground.options.cwd, self.confinement)
 
     def workspace_in(self, cwd: Path, confinement: Confinement) -> Workspace:
-        options, stores = self.ground.options, [scope.store for scope in self.scopes.opened]
+        options, stores = self.ground.options, [scope.store for scope in self.opened_scopes]
         guarded = [
             GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
@@ -288,7 +284,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             get_home() / "sandbox",
             self.ground.settings.sandbox,
             also_writable=self.ground.options.add_dirs,
-            memory=[scope.store.folder for scope in self.scopes.opened],
+            memory=[scope.store.folder for scope in self.opened_scopes],
             visible=[self.transcript.outputs],
             warn=self.tasks.warn,
         )
@@ -340,17 +336,21 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         refuses = no_secrets_in_memory(workspace, self.mask.kind_of_secret)
         return FilesSeen(refuses, self.memory.recording, self.ground.options.editor)
 
+    @property
+    def opened_scopes(self) -> Sequence[long_term.ScopeMemory]:
+        return self.scopes.opened if self.scopes else ()
+
     @cached_property
-    def lookup(self) -> Lookup | None:
+    def lookup(self) -> memory_index.Lookup | None:
         ground = self.ground
-        return lookup_in(self.root, self.scopes.opened, ground.settings, ground.catalog, self.session_catalog)
+        return lookup_in(self.root, self.opened_scopes, ground.settings, ground.catalog, self.session_catalog)
 
     @cached_property
     def search(self) -> SearchMemory | None:
-        return search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
+        return long_term.search_for(self.lookup, self.opened_scopes, self.root) if self.lookup else None
 
     @cached_property
-    def memory(self) -> SessionMemory:
+    def memory(self) -> long_term.SessionMemory:
         options, jobs = self.ground.options, self.workbench.jobs
         builder = MemoryBuilder(
             settings=self.ground.settings,

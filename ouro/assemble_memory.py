@@ -7,45 +7,25 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ouro.errors import LimitReached, NoModelError
 from ouro.llm import Catalog, ModelSource, Role
+from ouro.memory import index as memory_index
+from ouro.memory import long_term
 from ouro.memory.backend import MemoryStore
-from ouro.memory.index import Embedder, Lookup, chosen_embedder, is_embedder_chosen
-from ouro.memory.long_term import (
-    MARK,
-    MemoryScopes,
-    ScopeMemory,
-    SessionMemory,
-    TurnMarks,
-    make_lookup,
-    mark_of,
-)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
 from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
-from ouro.settings import Settings
+from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell import ShellJobs
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, home_secret
-
-if TYPE_CHECKING:
-    from ouro.memory.long_term import (
-        Capture,
-        CaptureObserver,
-        Crystallizer,
-        LongTermMemoryManager,
-        MemoryMaintenance,
-        NoteConsolidator,
-        SessionNotes,
-        TurnRecall,
-    )
 
 
 class MemoryBuilder(msgspec.Struct, frozen=True):
@@ -54,17 +34,18 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     settings: Settings
     catalog: Catalog
     cwd: Path
-    scopes: MemoryScopes
+    scopes: long_term.MemoryScopes | None
+    """None: memory is off."""
     memory: MemoryManager
     models: ModelSource
     store: MemoryStore
     session_catalog: SessionCatalog
-    lookup: Lookup | None
+    lookup: memory_index.Lookup | None
     channel: SessionChannel
     finds_secret: Callable[[str], str]
-    marks: TurnMarks
+    marks: long_term.TurnMarks
 
-    def build(self, *, captures: bool, is_saved: bool, is_new: bool) -> SessionMemory:
+    def build(self, *, captures: bool, is_saved: bool, is_new: bool) -> long_term.SessionMemory:
         """Build the memory of the session.
 
         Args:
@@ -73,79 +54,71 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             is_new: the session was not resumed.
         """
         is_written = captures and not self.memory.read_only
-        manager = self._manager() if self.scopes.stores else None
+        manager = self._manager(self.scopes) if self.scopes else None
         capture = self._capture(manager) if manager and is_written else None
         busy = capture.busy if capture else asyncio.Lock()
         maintenance = self._maintenance(manager, busy, is_automatic=is_written, is_new=is_new) if is_saved else None
         recall = self._recall() if manager else None
         half_life = self.settings.memory.half_life_days
-        return SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
+        return long_term.SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
 
-    def _manager(self) -> LongTermMemoryManager:
-        from ouro.memory.long_term import LongTermMemoryConsolidator, LongTermMemoryManager, MemoryPrompt
-
+    def _manager(self, scopes: long_term.MemoryScopes) -> long_term.LongTermMemoryManager:
         memory, settings = self.memory, self.settings.memory
         threshold = settings.consolidation_threshold
-        return LongTermMemoryManager(
-            self.scopes,
-            MemoryPrompt(self.scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
+        return long_term.LongTermMemoryManager(
+            scopes,
+            long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
             self.cwd,
             self.channel,
-            LongTermMemoryConsolidator(self._ask("compact", "consolidation"), self.finds_secret),
+            long_term.LongTermMemoryConsolidator(self._ask("compact", "consolidation"), self.finds_secret),
             self.marks,
             settings.write,
         )
 
-    def _recall(self) -> TurnRecall | None:
-        if self.lookup is None or not self.scopes.opened:
+    def _recall(self) -> long_term.TurnRecall | None:
+        if self.lookup is None or not self._opened:
             return None
-        from ouro.memory.long_term import HypothesisModel, NoteFinder, RecallLog, TurnRecall, ledger_of
-
         settings = self.settings.memory
-        recall_log = RecallLog(get_recall_log_path())
-        finder = NoteFinder(self.lookup, self.scopes.opened, self._root, self._mark, settings, recall_log)
+        recall_log = long_term.RecallLog(get_recall_log_path())
+        finder = long_term.NoteFinder(self.lookup, self._opened, self._root, self._mark, settings, recall_log)
         has_model = self.models.is_given("retrieve")
-        hypotheses = HypothesisModel(
+        hypotheses = long_term.HypothesisModel(
             self._ask("retrieve", "recall"),
             lambda: self.models.role("retrieve")[0].spec.window,
-            has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
+            has_embedding_model=memory_index.is_embedder_chosen(settings.embedding_model, self.catalog),
         )
-        repo = next((scope for scope in self.scopes.opened if scope.scope == "repo"), None)
+        repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
         is_recorded = repo is not None and settings.commands and not self.memory.read_only
-        commands = ledger_of(repo, self.finds_secret, self.cwd) if repo and is_recorded else None
-        return TurnRecall(self.memory, finder, self.channel, hypotheses if has_model else None, commands)
+        commands = long_term.ledger_of(repo, self.finds_secret, self.cwd) if repo and is_recorded else None
+        return long_term.TurnRecall(self.memory, finder, self.channel, hypotheses if has_model else None, commands)
 
-    def _capture(self, manager: LongTermMemoryManager) -> CaptureObserver | None:
+    def _capture(self, manager: long_term.LongTermMemoryManager) -> long_term.CaptureObserver | None:
         memory, settings = self.memory, self.settings.memory
-        if self.lookup is None or not self.scopes.opened or not settings.capture:
+        if self.lookup is None or not self._opened or not settings.capture:
             return None
-        from ouro.memory.long_term import CaptureBacklog, CaptureObserver
-
-        return CaptureObserver(
+        return long_term.CaptureObserver(
             memory,
             manager,
             partial(self._capture_services, manager, self._ask("classify", "capture")),
-            CaptureBacklog(self.store, memory.session_id, memory.project, get_history_dir() / "capture.lock"),
+            long_term.CaptureBacklog(self.store, memory.session_id, memory.project, get_history_dir() / "capture.lock"),
             self.channel,
             settings.cadence_turns,
             silent=settings.write == "silent",
         )
 
-    def _capture_services(self, manager: LongTermMemoryManager, ask: AskModel) -> tuple[SessionNotes, Capture]:
-        from ouro.memory.long_term import Capture, SessionNotes, SmallClassifier, categories_with
-
+    def _capture_services(
+        self, manager: long_term.LongTermMemoryManager, ask: AskModel
+    ) -> tuple[long_term.SessionNotes, long_term.Capture]:
         assert self.lookup is not None
         settings = self.settings.memory
-        notes = SessionNotes(self.scopes.opened, self.lookup, self._root, self.cwd, settings.half_life_days)
-        categories, asks = categories_with(settings.categories), settings.write == "ask"
-        small = SmallClassifier(ask, lambda: self.models.role("classify")[0].spec.is_small)
-        return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, small=small)
+        notes = long_term.SessionNotes(self._opened, self.lookup, self._root, self.cwd, settings.half_life_days)
+        categories, asks = long_term.categories_with(settings.categories), settings.write == "ask"
+        small = long_term.SmallClassifier(ask, lambda: self.models.role("classify")[0].spec.is_small)
+        return notes, long_term.Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, small=small)
 
     def _maintenance(
-        self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
-    ) -> MemoryMaintenance:
-        from ouro.memory.long_term import MemoryMaintenance, Summaries
-
+        self, manager: long_term.LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
+    ) -> long_term.MemoryMaintenance:
         memory = self.memory
 
         def asks(role: Role, purpose: str) -> AskModel:
@@ -157,10 +130,12 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
             return ask
 
-        summaries = Summaries(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
-        has_memory = manager is not None and self.lookup is not None and bool(self.scopes.opened)
-        return MemoryMaintenance(
-            summaries=summaries if self.settings.sessions.summaries else None,
+        def summaries() -> long_term.Summaries:
+            return long_term.Summaries(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
+
+        has_memory = manager is not None and self.lookup is not None and bool(self._opened)
+        return long_term.MemoryMaintenance(
+            make_summaries=summaries if self.settings.sessions.summaries else None,
             make=partial(self._note_workers, manager, asks) if manager is not None and has_memory else None,
             lock=get_history_dir() / "digest.lock",
             price=self._classifier_price,
@@ -173,29 +148,27 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _note_workers(
-        self, manager: LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
-    ) -> tuple[NoteConsolidator, Crystallizer]:
-        from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator, categories_with
-
+        self, manager: long_term.LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
+    ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
         classify = asks("classify", "crystallization")
 
         async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
-            instructions = messages[0].text + ("" if schema else CRYSTALLIZE_INSTRUCTIONS)
+            instructions = messages[0].text + ("" if schema else long_term.CRYSTALLIZE_INSTRUCTIONS)
             return await classify([system(instructions), *messages[1:]], schema)
 
         notes, capture = self._capture_services(manager, ask)
-        repositories = {scope.scope: scope.store.repository for scope in self.scopes.opened}
-        consolidator = NoteConsolidator(
+        repositories = {scope.scope: scope.store.repository for scope in self._opened}
+        consolidator = long_term.NoteConsolidator(
             asks("compact", "consolidation"),
             notes.notebook,
             repositories,
-            categories_with(self.settings.memory.categories),
+            long_term.categories_with(self.settings.memory.categories),
             self._mark,
             notes.similar,
             manager.alone,
         )
         repository = repositories.get("repo") or repositories["user"]
-        return consolidator, Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
+        return consolidator, long_term.Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
 
     def _ask(self, role: Role, purpose: str) -> AskModel:
         return ask_in_background(self.models, self.memory, role, purpose)
@@ -212,24 +185,30 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return prices.cost(Usage(input=tokens)) if prices else None
 
     @property
+    def _opened(self) -> tuple[long_term.ScopeMemory, ...]:
+        return self.scopes.opened if self.scopes else ()
+
+    @property
     def _mark(self) -> str:
-        return mark_of(self.memory.began_with.get(MARK) or self.memory.session_id)
+        return long_term.mark_of(self.memory.began_with.get(long_term.MARK) or self.memory.session_id)
 
     @property
     def _root(self) -> Path:
         return find_root(self.cwd)
 
 
-def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> TurnMarks:
+def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> long_term.TurnMarks:
     """What is known of the commands of a session while its turns run."""
 
     def has_jobs() -> bool:
         return any(job.running for job in jobs.list())
 
-    return TurnMarks(get_history_dir() / "turns", memory.session_id, has_jobs, confinement.was_kept_from_memory)
+    return long_term.TurnMarks(
+        get_history_dir() / "turns", memory.session_id, has_jobs, confinement.was_kept_from_memory
+    )
 
 
-def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
+def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     """What the header of a new session records: the memory version of each scope, and the source of the mark.
 
     While the core is the same, so is the mark, and with it the prompt: a provider has it in its cache. Who writes into
@@ -239,24 +218,38 @@ def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
         return {}
     core = [(scope.scope, str(scope.store.folder), scope.texts) for scope in scopes]
     source = hmac.digest(home_secret(), msgspec.json.encode(core, order="sorted"), "sha256").hex()
-    return {**{scope.scope: scope.version for scope in scopes}, MARK: source}
+    return {**{scope.scope: scope.version for scope in scopes}, long_term.MARK: source}
+
+
+def open_memory(
+    settings: MemorySettings, trusted: Path | None, finds_secret: Callable[[str], str]
+) -> long_term.MemoryScopes | None:
+    """The memory of the user, and that of the repository of a trusted folder; None if it is off. Blocks."""
+    root = find_root(trusted) if trusted else None
+    return long_term.open_scopes(long_term.memory_stores(settings, root, finds_secret)) if settings.enabled else None
 
 
 def lookup_in(
-    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, session_catalog: SessionCatalog
-) -> Lookup | None:
+    root: Path,
+    scopes: Sequence[long_term.ScopeMemory],
+    settings: Settings,
+    catalog: Catalog,
+    session_catalog: SessionCatalog,
+) -> memory_index.Lookup | None:
     """The search over sessions and memory; None if no scope is in use."""
     if not scopes:
         return None
     has_own = any(scope.scope == "repo" for scope in scopes)
-    return make_lookup(
+    return long_term.make_lookup(
         root if has_own else None, lambda: embedder_of(settings, catalog, session_catalog), settings.memory.core
     )
 
 
-def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> Embedder | None:
+def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> memory_index.Embedder | None:
     """The embedding model of the settings or models.yaml, else a local one; None: search by words only."""
-    return chosen_embedder(settings.memory.embedding_model, catalog, VectorBudget(session_catalog, settings.limits))
+    return memory_index.chosen_embedder(
+        settings.memory.embedding_model, catalog, VectorBudget(session_catalog, settings.limits)
+    )
 
 
 def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:

@@ -41,11 +41,15 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
     assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich", "sqlite3", "numpy"})
 
 
-def test_a_session_without_memory_loads_neither_capture_nor_recall():
-    """They are imported where they are built: see `MemoryBuilder`."""
-    modules = modules_of("import ouro.assemble, ouro.frontends.headless.headless")
-    rooms = ("manager", "consolidator", "capture.observer", "recall.turn_recall", "maintenance.background")
-    assert modules.isdisjoint(f"ouro.memory.long_term.{room}" for room in rooms)
+def test_a_session_without_memory_loads_almost_nothing_of_it():
+    """What is needed only with memory is imported where it is built: see `MemoryBuilder`."""
+    memory = "ouro.memory.long_term"
+    built = f"{memory}.maintenance.background, {memory}.trust.turn_marks"
+    modules = modules_of(f"import ouro.assemble, ouro.frontends.headless.headless, {built}")
+    packages = {"git", "maintenance", "trust"}
+    rooms = {name.removeprefix(f"{memory}.") for name in modules if name.startswith(f"{memory}.")}
+    assert rooms - packages == {"git.values", "maintenance.background", "session_memory", "trust.turn_marks"}
+    assert {name for name in modules if name.startswith("ouro.memory.index")} == {"ouro.memory.index"}
 
 
 def test_the_first_picture_needs_neither_the_loop_nor_msgspec():

@@ -13,8 +13,6 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Said, TurnFinished
-from ouro.memory.long_term.maintenance.summaries import Summaries
-from ouro.memory.long_term.notes.notebook import note_event, proposal_event
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
@@ -24,6 +22,7 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:  # made when they are first needed
     from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, Crystallizer, OldSession
     from ouro.memory.long_term.maintenance.note_consolidator import Clusters, Merge, NoteConsolidator
+    from ouro.memory.long_term.maintenance.summaries import Summaries
 
 SETTLE_SECONDS = 1.0
 """Delay after the start, in seconds, before the open task of the last session is shown."""
@@ -38,8 +37,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     model did not answer as asked: what is finished by then stays done.
     """
 
-    summaries: Summaries | None
-    """None if `sessions.summaries` is off."""
+    make_summaries: Callable[[], Summaries] | None
+    """Makes what writes summaries when it is first needed; None if `sessions.summaries` is off."""
     make: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
     """Makes what maintains notes when it is first needed; None where memory is off."""
     lock: Path
@@ -61,8 +60,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     def start(self) -> None:
         """Show in the background, in one line, what the last session left open; returns at once."""
-        if self.is_automatic and self.is_new and self.summaries:
-            self.channel.start("last time", self._show_last_time(self.summaries))
+        if self.is_automatic and self.is_new and self.make_summaries:
+            self.channel.start("last time", self._show_last_time())
 
     async def carried_over(self) -> str:
         """What goes to the model with the first message of a new session; else empty."""
@@ -104,6 +103,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     async def merge_notes(self, found: Clusters, done: list[Merge]) -> AsyncGenerator[str, None]:
         """Merge these clusters, one after the other, into `done`; yields a line for each, and one for all."""
+        from ouro.memory.long_term.notes.notebook import note_event  # late, as all that only memory needs
+
         before = self.usage()
         with self._locked():
             async with aclosing(self._workers[0].merge(found)) as merges:
@@ -125,6 +126,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
         After an interruption the next call continues there.
         """
+        from ouro.memory.long_term.notes.notebook import note_event, proposal_event  # late
+
         before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._locked():
@@ -148,6 +151,10 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             yield TurnFinished("answered")
 
         return self.channel.run_as_turn(events)
+
+    @cached_property
+    def summaries(self) -> Summaries | None:
+        return self.make_summaries() if self.make_summaries else None
 
     @cached_property
     def _workers(self) -> tuple[NoteConsolidator, Crystallizer]:
@@ -203,9 +210,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 _ = [line async for line in lines]
             await asyncio.to_thread(crystallizer.note_done)
 
-    async def _show_last_time(self, summaries: Summaries) -> None:
+    async def _show_last_time(self) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        if left := await summaries.open_line():
+        if self.summaries and (left := await self.summaries.open_line()):
             self.channel.emit(Said(f"Last time: {left} · /resume latest"))
 
     def _estimate(self, tokens: int) -> str:
