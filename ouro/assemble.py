@@ -254,7 +254,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         return self.workspace_in(self.ground.options.cwd, self.confinement)
 
     def workspace_in(self, cwd: Path, confinement: Confinement) -> Workspace:
-        options, stores = self.ground.options, [scope.store for scope in self.opened_scopes]
+        options, stores = self.ground.options, [scope.store for scope in self._opened]
         guarded = [
             GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
@@ -284,7 +284,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             get_home() / "sandbox",
             self.ground.settings.sandbox,
             also_writable=self.ground.options.add_dirs,
-            memory=[scope.store.folder for scope in self.opened_scopes],
+            memory=[scope.store.folder for scope in self._opened],
             visible=[self.transcript.outputs],
             warn=self.tasks.warn,
         )
@@ -337,17 +337,17 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         return FilesSeen(refuses, self.memory.recording, self.ground.options.editor)
 
     @property
-    def opened_scopes(self) -> Sequence[long_term.ScopeMemory]:
+    def _opened(self) -> Sequence[long_term.ScopeMemory]:
         return self.scopes.opened if self.scopes else ()
 
     @cached_property
     def lookup(self) -> memory_index.Lookup | None:
         ground = self.ground
-        return lookup_in(self.root, self.opened_scopes, ground.settings, ground.catalog, self.session_catalog)
+        return lookup_in(self.root, self._opened, ground.settings, ground.catalog, self.session_catalog)
 
     @cached_property
     def search(self) -> SearchMemory | None:
-        return long_term.search_for(self.lookup, self.opened_scopes, self.root) if self.lookup else None
+        return long_term.search_for(self.lookup, self._opened, self.root) if self.lookup else None
 
     @cached_property
     def memory(self) -> long_term.SessionMemory:
