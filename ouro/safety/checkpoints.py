@@ -190,9 +190,9 @@ class Checkpoints:
         """
         return self._carry_out(sorted(turns, key=lambda turn: -turn.number), path, undone=True)
 
-    def redo(self, turns: Sequence[TurnFiles], path: str = "") -> Restored:
+    def redo(self, turns: Sequence[TurnFiles]) -> Restored:
         """Do again what `undo` has undone."""
-        return self._carry_out(sorted(turns, key=lambda turn: turn.number), path, undone=False)
+        return self._carry_out(sorted(turns, key=lambda turn: turn.number), "", undone=False)
 
     def _carry_out(self, turns: Sequence[TurnFiles], path: str, *, undone: bool) -> Restored:
         """Take the files through `turns`, from after to before each where they are to be `undone`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from ouro.utils.late_pattern import late_pattern
@@ -48,21 +48,18 @@ _UNATTENDED = {
 _LONG_ENOUGH = 8
 
 
-def child_environment(
-    environment: Mapping[str, str], *, secrets: Iterable[str] = (), keep: Collection[str] = ()
-) -> dict[str, str]:
+def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] = ()) -> dict[str, str]:
     """`environment` for unattended commands: no keys, no pager, no editor, no prompts.
 
     Args:
         secrets: values (provider keys) to remove from every variable, whatever its name.
-        keep: names to pass on although they look secret.
     """
     known = [value for value in secrets if len(value) >= _LONG_ENOUGH]
     passed = {
         name: value
         for name, value in environment.items()
         if not any(secret in value for secret in known)
-        and (name in keep or not (_looks_secret(name, value) or _STEERS_SHELL.fullmatch(name)))
+        and not (_looks_secret(name, value) or _STEERS_SHELL.fullmatch(name))
     }
     return {**passed, **_UNATTENDED}
 

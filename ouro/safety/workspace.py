@@ -126,18 +126,13 @@ class Workspace:
         ]
 
     @contextmanager
-    def place(
-        self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True
-    ) -> Iterator[FilePlace]:
+    def place(self, text: str, access: Access, *, create_parents: bool = False) -> Iterator[FilePlace]:
         """The place that `text` names, with its folder held open; the file itself need not exist.
-
-        Args:
-            follow: False to speak of a link itself (to remove it), not of what it leads to.
 
         Raises:
             ToolError: it may not be opened, or its folder is not there or not a folder.
         """
-        path = self.resolve(text) if follow else self._unfollowed(text)
+        path = self.resolve(text)
         self.check(path, access)
         if not path.name:
             raise ToolError(f"{path} is a folder.")
@@ -206,10 +201,6 @@ class Workspace:
             raise ToolError(f"{self.shown(path)} does not exist.")
         if not stat.S_ISREG(found.st_mode):
             raise ToolError(f"{self.shown(path)} is {_kind(found.st_mode)}, not a file.")
-
-    def _unfollowed(self, text: str) -> Path:
-        named = Path(os.path.normpath(self.root / os.path.expanduser(text.replace("\0", "\ufffd"))))  # noqa: PTH111
-        return _real(named.parent) / named.name
 
     def _is_granted(self, path: Path, access: Access) -> bool:
         granted = {key for kind, key in _granted.get() if kind in (access, "write")}

@@ -104,7 +104,9 @@ def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMat
         expression = re.compile(plan.pattern, flags)
     except re.error as error:
         raise ToolError(f"{plan.pattern} is not a regular expression: {error}.") from error
-    with _matcher(expression, multiline=plan.multiline) as matcher:
+    span, own_flags = "multiline" if plan.multiline else "lines", str(int(expression.flags & ~re.UNICODE))
+    command = [sys.executable, "-I", "-S", line_matcher.__file__, own_flags, expression.pattern, span]
+    with _limited(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/") as matcher:
         for name in _files(plan, expression):
             text = _text(workspace, name, plan)
             found = [] if text is None else _matching(matcher, text)
@@ -120,14 +122,9 @@ def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMat
 
 
 @contextmanager
-def _matcher(expression: re.Pattern[str], *, multiline: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """The program that matches, limited in time and memory."""
-    span = "multiline" if multiline else "lines"
-    command = [*_WATCHED, *_LIMITED, sys.executable, "-I", "-S", line_matcher.__file__]
-    process = subprocess.Popen(
-        [*command, str(int(expression.flags & ~re.UNICODE)), expression.pattern, span],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
-    )  # fmt: skip
+def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs while inside, limited in time and memory; its output is a pipe."""
+    process = subprocess.Popen([*_WATCHED, *_LIMITED, *command], stdout=subprocess.PIPE, **options)
     timer = threading.Timer(_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()
@@ -135,7 +132,11 @@ def _matcher(expression: re.Pattern[str], *, multiline: bool) -> Iterator[subpro
         yield process
     finally:
         timer.cancel()
-        _end(process)
+        with suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait()
 
 
 def _matching(matcher: subprocess.Popen[bytes], text: str) -> list[int] | None:
@@ -277,15 +278,20 @@ class _TooMany(Exception):
 def _search(
     program: str, plan: SearchPlan, workspace: Workspace, *options: str, max_bytes: float = math.inf
 ) -> Iterator[FileMatches]:
+    command = [program, *_OPTIONS, *options, f"--context={plan.context}", "--regexp", plan.pattern]
+    command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
-        process = _start(program, plan, workspace, stack, errors, options)
-        stack.callback(_end, process)
+        if plan.place.is_file():
+            # Opened here and passed as stdin, so that it is the file that was checked.
+            file = stack.enter_context(workspace.open(str(plan.place)))
+            process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
+        else:
+            folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
+            command += [f"--max-filesize={MAX_BYTES}", *_globs(plan, folder), "./"]
+            where = _place_of(folder, descriptor)
+            process = stack.enter_context(_limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where))
         assert isinstance(process.stdout, BufferedReader)
-        timer = threading.Timer(_TIMEOUT, process.kill)
-        timer.daemon = True
-        timer.start()
-        stack.callback(timer.cancel)
         has_begun = bool(process.stdout.peek(1))
         yield from _hits(process.stdout, plan, max_bytes)
         plan.left_out.is_stopped = process.wait() < 0
@@ -307,16 +313,11 @@ def _note_left_out(lines: list[str], plan: SearchPlan) -> None:
 
 def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
     """Note the files that are too large for a search of their folder."""
-    with ExitStack() as stack:
-        folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
-        command = [*_WATCHED, *_LIMITED, program, "--files", "--null", *_WHICH_FILES, *_globs(plan, folder)]
-        process = subprocess.Popen(
-            [*command, "--no-messages", "./"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            cwd=_place_of(folder, descriptor),
-        )  # fmt: skip
-        stack.callback(_end, process)
-        output, _ = process.communicate()
+    quiet = subprocess.DEVNULL
+    with workspace.folder(str(plan.place)) as (folder, descriptor):
+        command = [program, "--files", "--null", *_WHICH_FILES, *_globs(plan, folder), "--no-messages", "./"]
+        with _limited(command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)) as process:
+            output, _ = process.communicate()
         large: list[str] = []
         for name in output.split(b"\0")[:-1]:
             try:
@@ -336,34 +337,6 @@ def _globs(plan: SearchPlan, folder: Path) -> list[str]:
 
 def _place_of(folder: Path, descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
-
-
-def _start(
-    program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes], options: Sequence[str]
-) -> subprocess.Popen[bytes]:
-    command = [*_WATCHED, *_LIMITED, program, *_OPTIONS, *options, f"--context={plan.context}"]
-    command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
-    if plan.place.is_file():
-        # Opened here and passed as stdin, so that it is the file that was checked.
-        file = stack.enter_context(workspace.open(str(plan.place)))
-        return subprocess.Popen(
-            [*command, "--regexp", plan.pattern, "-"], stdin=file, stdout=subprocess.PIPE, stderr=errors, cwd="/"
-        )
-    folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
-    command += [f"--max-filesize={MAX_BYTES}", *_globs(plan, folder)]
-    return subprocess.Popen(
-        [*command, "--regexp", plan.pattern, "./"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-        cwd=_place_of(folder, descriptor),
-    )  # fmt: skip
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    if process.stdout is not None:
-        process.stdout.close()
-    process.wait()
 
 
 def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[FileMatches]:

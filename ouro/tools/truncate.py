@@ -79,7 +79,7 @@ class OutputCapture:
         note = f"{self.total:,} bytes in all{self._whereabouts()}"
         return _joined(_cut_head(head, limit // 3), _cut_tail(tail, limit - limit // 3), note)
 
-    def since(self, position: int, limit: int = SHOWN) -> str:
+    def since(self, position: int) -> str:
         """The output after the first `position` bytes, cleaned, with a note on bytes that are no longer in memory."""
         new = self.total - position
         if position < len(self._head):
@@ -88,8 +88,8 @@ class OutputCapture:
             held = bytes(self._tail[max(0, len(self._tail) - new) :])
         note = self._whereabouts()
         if len(held) < new:
-            return f"[{new - len(held):,} bytes left out{note}]\n{_cut_tail(readable(held), limit)}"
-        return shorten(readable(held), limit, note)
+            return f"[{new - len(held):,} bytes left out{note}]\n{_cut_tail(readable(held), SHOWN)}"
+        return shorten(readable(held), note=note)
 
     def _whereabouts(self) -> str:
         if self.file is None:

@@ -173,14 +173,6 @@ def test_parents_are_made_below_the_root(root):
     assert (root / "a/b/c.py").is_file()
 
 
-def test_a_link_itself_can_be_spoken_of(root):
-    (root / "target").write_text("")
-    (root / "link").symlink_to("target")
-    workspace = Workspace(root)
-    with workspace.place("link", "write", follow=False) as place:
-        assert (place.path, place.name) == (root / "link", "link")
-
-
 def test_shown_paths_are_short(root, home):
     workspace = Workspace(root)
     assert [workspace.shown(path) for path in (root, root / "a/b", home / "x", home, Path("/etc"))] == [
