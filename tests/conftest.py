@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ouro.memory.index.embeddings import LocalEmbedder
-from ouro.safety.sandbox import choose_sandbox
+from ouro.safety import choose_sandbox
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy with two threads took twenty times as long on a busy machine
 sys.dont_write_bytecode = False

@@ -20,15 +20,14 @@ if TYPE_CHECKING:
         Kind,
         Limits,
         Mode,
-        Rule,
         RuleStore,
-        RuleUse,
         narrower,
         parse_rule,
         parse_rules,
     )
-    from ouro.safety.sandbox import Confinement, Sandbox, SandboxPolicy, choose_sandbox
-    from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values, shared_scanner
+    from ouro.safety.sandbox.choose import choose_sandbox
+    from ouro.safety.sandbox.confinement import Confinement
+    from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values
     from ouro.safety.shell.parse import parse_line
     from ouro.safety.trust import TrustStore
     from ouro.safety.trust_scope import (
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         FILE_KINDS,
         MAX_FILES,
         MCP_FILE,
-        ExtensionKind,
         FoundInstructions,
         acting_files,
         extension_files,
