@@ -40,7 +40,8 @@ class SessionMatches:
         self._only = frozenset(only)
         self._words: tuple[str, ...] = ()
         self._hits: dict[str, str] = {}
-        self._fuzzy: Callable[[str, Sequence[str]], list[int]] | None = None
+        self.is_fuzzy = False
+        """Similar titles match, too; see `alike`."""
         self.scope: Scope = THESE if only else PROJECT
         self.change(sessions)
         if self.scope == PROJECT and not self.in_scope:
@@ -70,10 +71,6 @@ class SessionMatches:
     def add(self, hit: SessionHit) -> None:
         self._hits.setdefault(hit.session_id, hit.snippet)
 
-    def allow_fuzzy(self, fuzzy: Callable[[str, Sequence[str]], list[int]]) -> None:
-        """Match similar titles, too; see `alike`."""
-        self._fuzzy = fuzzy
-
     def matches(self) -> list[SessionMatch]:
         """The matching sessions: by title or id, then by messages, each last used first; then by similarity."""
         if not self._words:
@@ -85,9 +82,10 @@ class SessionMatches:
             said = [place for place, info in enumerate(self.in_scope) if info.id in self._hits and place not in seen]
             seen.update(said)
             found += [SessionMatch(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
-        if self._fuzzy is not None and len(self.query) >= MIN_FUZZY_LETTERS:
-            alike = self._fuzzy(self.query, self._titles)
-            found += [SessionMatch(self.in_scope[place]) for place in alike if place not in seen]
+        if self.is_fuzzy and len(self.query) >= MIN_FUZZY_LETTERS:
+            found += [
+                SessionMatch(self.in_scope[place]) for place in alike(self.query, self._titles) if place not in seen
+            ]
         return found
 
     def _named(self) -> list[int]:

@@ -144,7 +144,7 @@ def trim_memory() -> None:
 def tilde(path: Path) -> str:
     """`path` with `~` for the home folder."""
     try:
-        return f"~/{path.relative_to(Path.home())}"
+        return f"~/{path.relative_to(Path.home())}".removesuffix("/.")
     except (ValueError, RuntimeError):  # outside of home, or no home
         return str(path)
 

@@ -1,4 +1,4 @@
-"""Streaming Markdown, cut into finished blocks."""
+"""Printer: events as text in the terminal's scrollback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 from ouro import events
-from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Question, Todos
+from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
 from ouro.frontends.memory_lines import loaded, memory_line
 from ouro.utils.text import clean, escaped, one_line
@@ -219,7 +219,7 @@ class Printer:
         self.output = output
         self._blocks = MarkdownBlocks()
         self._titles: dict[str, str] = {}
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
         """Calls whose diff was shown with the permission question."""
         self._echoed: list[str] = []
         self._activities: dict[str, str] = {}
@@ -259,10 +259,6 @@ class Printer:
                 self._tool_finished(event)
             case events.SubagentProgress():
                 self._subagent(event)
-            case events.PermissionAsked():
-                self._permission(event)
-            case events.QuestionAsked():
-                self._question(event.question)
             case events.Retrying():
                 self._blocks.discard()
                 self.say(f"{event.reason} Retrying {event.model} in {event.wait:.0f} s.", "warning")
@@ -286,6 +282,8 @@ class Printer:
                 self.say(memory_line(event))
             case (
                 events.ToolProgress()
+                | events.PermissionAsked()
+                | events.QuestionAsked()
                 | events.QuestionClosed()
                 | events.TodosChanged()
                 | events.UsageUpdated()
@@ -296,13 +294,11 @@ class Printer:
                 assert_never(event)
 
     def replay(self, earlier: Iterable[Event]) -> None:
-        """Print earlier events. Streamed deltas and closed questions are left out."""
+        """Print earlier events. Streamed deltas are left out."""
         for event in earlier:
             if isinstance(event, events.Replied) and event.message.text:
                 self._print_blocks(self._blocks.add(event.message.text))
-            if not isinstance(
-                event, events.TextDelta | events.ThinkingDelta | events.PermissionAsked | events.QuestionAsked
-            ):
+            if not isinstance(event, events.TextDelta | events.ThinkingDelta):
                 self.event(event)
 
     def markdown(self, text: str) -> None:
@@ -343,7 +339,7 @@ class Printer:
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
         self.output.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
-        if event.call_id in self._seen and isinstance(event.display.body, Diff):
+        if event.call_id in self.seen and isinstance(event.display.body, Diff):
             return
         self.output.body(event.display.body, failed=event.failed)
 
@@ -359,22 +355,6 @@ class Printer:
         if event.activity and event.activity != self._activities.get(event.id) and not event.is_over:
             self.say(f"{event.id}: {one_line(event.activity)}")
         self._activities[event.id] = event.activity
-
-    def _permission(self, event: events.PermissionAsked) -> None:
-        self._seen.add(event.call.id)
-        self.output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
-        self.output.question_body(event.display)
-        self.output.line(f"  {escaped(event.reason)}", "dim")
-        always, session = (f" · a always: {escaped(event.rule)}", " · s until ouro exits") if event.rule else ("", "")
-        self.output.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
-
-    def _question(self, question: Question) -> None:
-        self.output.markdown(clean(question.text))
-        if question.details:
-            self.output.markdown(clean(question.details))
-        self.choices("", question.choices)
-        several = "numbers" if question.several else "a number"
-        self.output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
 
     def _turn_finished(self, event: events.TurnFinished) -> None:
         self._end_thought()

@@ -18,6 +18,7 @@ from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches
 from ouro.session import ResumeCard, Session, SessionCatalog, TurnQueue
 from ouro.session.opening import OpenRequest, Part
 from ouro.utils.log import log
+from ouro.utils.text import clean, escaped, one_line
 
 T = TypeVar("T")
 _PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
@@ -133,14 +134,16 @@ def parse_choice(line: str, values: Sequence[str]) -> str | None:
 class TurnQuestions:
     """Asks the questions of a turn at the prompt and answers them to the session."""
 
-    def __init__(self, questions: LineQuestions) -> None:
+    def __init__(self, questions: LineQuestions, printer: Printer) -> None:
         self._questions = questions
+        self._printer = printer
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def take(self, event: Event, session: Session) -> bool:
         """Start or end a question, if the event is one; returns True when one starts."""
         match event:
             case PermissionAsked() | QuestionAsked():
+                self._print(event)
                 self._asking[event.question_id] = asyncio.create_task(self._ask(event, session))
             case QuestionClosed():
                 if task := self._asking.pop(event.question_id, None):
@@ -153,6 +156,25 @@ class TurnQuestions:
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
+
+    def _print(self, event: PermissionAsked | QuestionAsked) -> None:
+        output = self._printer.output
+        if isinstance(event, PermissionAsked):
+            self._printer.seen.add(event.call.id)
+            output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+            output.question_body(event.display)
+            output.line(f"  {escaped(event.reason)}", "dim")
+            rule = escaped(event.rule)
+            always, session = (f" · a always: {rule}", " · s until ouro exits") if rule else ("", "")
+            output.line(f"  y yes{always} · n no{session}    (text after the letter goes to the model)")
+            return
+        question = event.question
+        output.markdown(clean(question.text))
+        if question.details:
+            output.markdown(clean(question.details))
+        self._printer.choices("", question.choices)
+        several = "numbers" if question.several else "a number"
+        output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
 
     async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
         answer: Permit | Reply

@@ -66,8 +66,8 @@ class Repl(TurnObserver):
     def __init__(self, open_session: OpenSession, open_catalog: OpenCatalog | None = None, *, plain: bool) -> None:
         self._printer = Printer(PlainOutput(self._write, plain=plain))
         self._questions = LineQuestions(self.redraw)
-        self._turn_questions = TurnQuestions(self._questions)
-        self._background_questions = TurnQuestions(self._questions)
+        self._turn_questions = TurnQuestions(self._questions, self._printer)
+        self._background_questions = TurnQuestions(self._questions, self._printer)
         self._turns = TurnQueue(self, holds_after_interrupt=True)
         self._offer = ResumeOffer(self._printer, self._questions, self._turns, self._at_rest, self._take)
         self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self._turns, self)

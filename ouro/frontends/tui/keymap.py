@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from string import punctuation
 from typing import Literal
+
+from textual.keys import Keys, _character_to_key
 
 from ouro.errors import ConfigError
 
@@ -130,17 +133,11 @@ _PLACES: Mapping[Place, str] = {
     "context": "Keys in the list of /context",
 }
 _MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
-_NAMED = {
-    *("enter", "tab", "escape", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"),
-    *("up", "down", "left", "right", "question_mark", "underscore", "minus", "plus", "slash", "backslash"),
-    *("period", "comma", "colon", "semicolon", *(f"f{number}" for number in range(1, 25))),
-}
-_SIGNS = {
-    "?": "question_mark", "_": "underscore", "/": "slash", "\\": "backslash", ".": "period", ",": "comma", "-": "minus"
-}  # fmt: skip
+_NAMED = {*(key.value for key in Keys), *map(_character_to_key, punctuation)} - {"return"}
+"""`enter`, `pageup`, `question_mark` … as Textual names them."""
 _SHOWN = {
-    "question_mark": "?", "underscore": "_", "escape": "Esc", "pageup": "PageUp", "pagedown": "PageDown",
-    "up": "↑", "down": "↓", "left": "←", "right": "→",
+    "question_mark": "?", "underscore": "_", "full_stop": ".", "escape": "Esc",
+    "pageup": "PageUp", "pagedown": "PageDown", "up": "↑", "down": "↓", "left": "←", "right": "→",
 }  # fmt: skip
 
 
@@ -206,7 +203,8 @@ def _normal(key: str) -> str:
     parts = []
     for step in key.strip().split():
         *modifiers, last = step.split("+") if len(step) > 1 else [step]
-        named = _SIGNS.get(last, last if len(last) == 1 and not modifiers else last.lower())
+        last = "." if last == "period" else last if len(last) == 1 and not modifiers else last.lower()
+        named = _character_to_key(last) if len(last) == 1 else last
         parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
     return " ".join(parts)
 

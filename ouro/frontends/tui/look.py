@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.settings import STATUS_ITEMS, section
+from ouro.utils.runtime import tilde
 
 if TYPE_CHECKING:
     from textual.theme import Theme
@@ -99,7 +100,7 @@ class Look:
     @property
     def folder(self) -> str:
         """The working folder: `~/src/app`."""
-        return short_path(self.cwd)
+        return tilde(self.cwd)
 
 
 def theme_on(background: str) -> str:
@@ -107,11 +108,6 @@ def theme_on(background: str) -> str:
     match = _RGB.match(background)
     shares = [int(part, 16) / (16 ** len(part) - 1) for part in match.groups()] if match else [0]
     return "light" if sum(shares) / len(shares) > 0.5 else "dark"
-
-
-def short_path(path: Path) -> str:
-    home = Path.home()
-    return f"~/{path.relative_to(home)}".removesuffix("/.") if path.is_relative_to(home) else str(path)
 
 
 def placeholder(width: int) -> str:

@@ -102,8 +102,10 @@ async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: Firs
         _end_by_force(frame, code)
         if app is None:
             opening.cancel()
-        else:
-            _end(app, code)
+            return
+        if app.turns.session is not None:
+            app.turns.session.kill_children()
+        app.exit(code)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, end, number)
@@ -144,13 +146,6 @@ def _end_by_force(frame: FirstFrame | None, code: int) -> None:
     timer = threading.Timer(EXIT_TIMEOUT, force)
     timer.daemon = True
     timer.start()
-
-
-def _end(app: OuroApp, code: int) -> None:
-    """End in good order."""
-    if app.turns.session is not None:
-        app.turns.session.kill_children()
-    app.exit(code)
 
 
 def _print_end(app: OuroApp) -> None:

@@ -44,6 +44,12 @@ def test_what_cannot_be_is_an_error_that_names_it(changes, message):
     assert message in str(error.value)
 
 
+def test_signs_have_the_names_that_textual_gives_them():
+    assert Keymap({"help": [".", "period", "ctrl+-", "_"]}).keys("help") == (
+        "full_stop", "full_stop", "ctrl+minus", "underscore",
+    )  # fmt: skip
+
+
 def test_keys_are_shown_as_people_write_them():
     assert [shown(key) for key in ("ctrl+x ctrl+e", "question_mark", "escape", "up")] == [
         "Ctrl+X Ctrl+E",

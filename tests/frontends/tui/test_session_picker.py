@@ -114,7 +114,7 @@ async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session
         picker._search.value = "lexer"
         await until(pilot, lambda: titles(picker) == ["try another parser"])
         assert "the lexer drops its last" in screen_text(pilot.app)
-        await until(pilot, lambda: picker._matches._fuzzy)
+        await until(pilot, lambda: picker._matches.is_fuzzy)
         picker._search.value = "documantation"
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 

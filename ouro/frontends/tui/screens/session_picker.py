@@ -16,11 +16,11 @@ from ouro.frontends.session_lines import age, cost, preview_lines, size, title
 from ouro.frontends.session_lines import now as current_time
 from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, alike
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
 from ouro.session.opening import OpenRequest
+from ouro.utils.runtime import tilde
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SessionList(RowList[SessionMatch]):
             start = max(0, min(places, default=0) - _LEAD)
             yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
         elif self._shows_project():
-            yield f"  {clean(short_path(Path(info.project)))}", "detail"
+            yield f"  {clean(tilde(Path(info.project)))}", "detail"
 
     @property
     def _width(self) -> int:
@@ -127,7 +127,7 @@ class SessionPicker(Browser):
         matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._typed(self._search.value)
         await asyncio.to_thread(alike, "", [""])  # imports rapidfuzz before a key needs it
-        matches.allow_fuzzy(alike)
+        matches.is_fuzzy = True
         self._show()
 
     def _show_progress(self, done: int, of: int) -> None:
@@ -194,7 +194,7 @@ class SessionPicker(Browser):
         if match is None or self._session_catalog is None:
             return page
         info = match.info
-        facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
+        facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
         facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.id[:8]]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page.add(title(info), "title")

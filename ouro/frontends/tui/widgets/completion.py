@@ -52,9 +52,6 @@ class Completion(PickList):
         self._dismissed, self.display = self.typed, False
         self.change([])
 
-    def stay_above(self, height: int) -> None:
-        self.styles.margin = (0, 0, height + 1, 0)
-
     def _suggest(self, typed: str) -> list[Choice]:
         if typed.startswith("/"):
             return _fitting(self._commands(), typed[1:].lower())[:ROWS]

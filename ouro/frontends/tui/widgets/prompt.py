@@ -319,7 +319,7 @@ class PromptBox(Horizontal):
 
     def on_resize(self) -> None:
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
-        self._prompt.completion.stay_above(self.outer_size.height)
+        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)  # it stays above
 
     def on_text_area_changed(self) -> None:
         shell = self._prompt.text.startswith("!")
