@@ -149,7 +149,8 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     """Serve an editor; returns the exit code. Not a coroutine: what it imports takes longer than the loop."""
     import asyncio
 
-    from ouro.frontends.acp.transport import import_sdk, take_stdout
+    from ouro.frontends.acp.transport import import_sdk
+    from ouro.utils.runtime import take_stdout
 
     stdout = take_stdout()  # before anything can print: it carries the protocol
     import_sdk()

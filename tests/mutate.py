@@ -104,7 +104,7 @@ DEFENCES = (
     # extensions
     Defence("E4", "ouro/assemble_extensions.py", "(path := root / name).is_file() and trusts(path)",
             "(path := root / name).is_file()", "../session/test_session_hooks.py -k e4"),
-    Defence("E5", "ouro/extensions/hook_process.py", "os.killpg(process.pid, signal.SIGKILL)", "pass",
+    Defence("E5", "ouro/extensions/hook_process.py", "send_signal(process.pid, signal.SIGKILL, group=True)", "pass",
             "../extensions/test_hooks.py -k e5"),
     Defence("E5", "ouro/extensions/hook_process.py", "into += data[: max(0, MAX_OUTPUT - len(into))]", "into += data",
             "../extensions/test_hooks.py -k e5"),

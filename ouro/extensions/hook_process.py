@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean
 
 MAX_OUTPUT = 64_000
@@ -62,8 +62,7 @@ async def run_command(
     except TimeoutError:
         in_time = False
     finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # what it left behind, too
+        send_signal(process.pid, signal.SIGKILL, group=True)  # what it left behind, too
         await asyncio.wait(readers, timeout=_LAST_OUTPUT)
         for reader in readers:
             reader.cancel()

@@ -21,6 +21,7 @@ from ouro.mcp.definition import Listing, ToolDefinition, changed_tools, load_app
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
+from ouro.utils.runtime import send_signal
 from ouro.utils.text import clean, one_line, plural
 from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
 
@@ -321,8 +322,7 @@ class McpServers:
         server.failures += 1
         log.warning("MCP server %s: %s", server.name, server.problem)
         if isinstance(error, WorkerStopped) and server.group:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(server.group, signal.SIGKILL)  # the worker can no longer end it
+            send_signal(server.group, signal.SIGKILL, group=True)  # the worker can no longer end it
         if server.state == "login":
             self._host.notify(f"MCP server {server.name} needs a login: ouro mcp login {server.name}", "info")
         else:

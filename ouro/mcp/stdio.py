@@ -16,6 +16,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from ouro.utils.runtime import send_signal
 from ouro.utils.worker import Line
 
 MAX_LINE = 32 * 1024 * 1024
@@ -122,7 +123,7 @@ async def _read(
     finally:
         if reason:
             on_end(reason)
-            _signal(process.pid, signal.SIGKILL)
+            send_signal(process.pid, signal.SIGKILL, group=True)
         to_client.close()
 
 
@@ -151,18 +152,13 @@ async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Tas
         if process.returncode is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), GRACE)
-        _signal(process.pid, number)
+        send_signal(process.pid, number, group=True)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), GRACE)
     groups.discard(process.pid)
-
-
-def _signal(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
 
 
 def end_groups() -> None:
@@ -172,4 +168,4 @@ def end_groups() -> None:
         while groups and time.monotonic() < deadline:
             time.sleep(0.02)
         for group in list(groups):
-            _signal(group, number)
+            send_signal(group, number, group=True)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from ouro.errors import ToolError
 from ouro.tools.truncate import OutputCapture
+from ouro.utils.runtime import send_signal
 
 _TAG = 1 << 52
 """The bit that marks a soft limit of resident memory as the tag of a command. Linux does not enforce this limit, and
@@ -147,13 +148,11 @@ class ShellProcess:
         return True
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        send_signal(self._process.pid, number, group=True)
         # Twice: a process that was being forked during the first pass carries the tag, too.
         for _ in range(0 if self._alone else 2):
             for pid in self._members() - {self._process.pid}:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
+                send_signal(pid, number)
 
     def _members(self) -> set[int]:
         """The living processes of the command, with its shell."""
@@ -280,8 +279,7 @@ def bounded(line: str, cwd: Path) -> tuple[list[str], int]:
 def kill_tagged(tag: int) -> None:
     """KILL all processes with this tag, where there is /proc. Blocks for the time of a look at it."""
     for pid in [pid for pid, found in _tagged() if found == tag] if _HAS_PROC else ():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
 
 
 def end_orphans() -> int:

@@ -1,4 +1,4 @@
-"""Paths of ouro's folders and files."""
+"""Paths of ouro's folders and files; processes and their signals."""
 
 from __future__ import annotations
 
@@ -107,6 +107,19 @@ def is_running(pid: int) -> bool:
     except OSError:
         pass  # of another user
     return True
+
+
+def send_signal(pid: int, number: int, *, group: bool = False) -> None:
+    """Signal a process, or its group; one that has ended, or is of another user, is left alone."""
+    with suppress(ProcessLookupError, PermissionError):
+        (os.killpg if group else os.kill)(pid, number)
+
+
+def take_stdout() -> int:
+    """A descriptor of standard output; what anything prints there from now on goes to standard error."""
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    return stdout
 
 
 def ensure_private_dir(folder: Path) -> Path:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from ouro.errors import OuroError
+from ouro.utils.runtime import take_stdout
 
 Line = dict[str, Any]
 Handler = Callable[[str, Line, Callable[[Line], None]], Awaitable[None]]
@@ -184,7 +185,7 @@ def run_worker(
         error_fields: an error as plain data; `begun` is added.
         on_end: called in a thread when the input has closed; the process ends when it returns.
     """
-    output = _take_output()
+    output = os.fdopen(take_stdout(), "w", encoding="utf-8")
     lines: asyncio.Queue[Line] = asyncio.Queue()
     loop = asyncio.new_event_loop()
 
@@ -237,10 +238,3 @@ class _WorkerLoop:
     def _send(self, message: Line) -> None:
         self._output.write(json.dumps(message, default=str) + "\n")
         self._output.flush()
-
-
-def _take_output() -> IO[str]:
-    """Take over stdout for the protocol; what libraries print goes to stderr."""
-    ours = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(ours, "w", encoding="utf-8")

@@ -48,13 +48,6 @@ class StdioTransport:
             line = line[os.write(self._stdout, line) :]
 
 
-def take_stdout() -> int:
-    """A descriptor of standard output; what anything prints there from now on goes to standard error."""
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    return stdout
-
-
 def import_sdk() -> None:
     """Import the SDK; pydantic makes the validators of its 250 classes when they are used, not now."""
     from pydantic import BaseModel

@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, SubprocessError, TimeoutExpired, run
 
 from ouro.errors import MemoryUnusable
+from ouro.utils.runtime import send_signal
 
 Ended = CompletedProcess[bytes]
 # A commit is on disk when it returns. The pack that fast-import makes on the way need not be.
@@ -141,8 +142,7 @@ def _execute(command: list[str], folder: Path, environment: dict[str, str], give
     try:
         output, errors = process.communicate(given, timeout)
     except BaseException:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # ssh too, which would wait for a silent remote
+        send_signal(process.pid, signal.SIGKILL, group=True)  # ssh too, which would wait for a silent remote
         process.wait()
         raise
     if process.returncode == 127 and command[0] == "env":
