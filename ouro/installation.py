@@ -352,7 +352,8 @@ def _extensions(folder: Path) -> Iterator[Finding]:
                 )
             if unread := sorted(keys - {"hooks", "$schema"}):
                 yield "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _SAME
-    others = [name for name, _server, file in foreign_servers(root, Path.home())[0] if file != tilde(root / MCP_FILE)]
+    found, _problems = foreign_servers(root, Path.home())
+    others = [name for name, (_server, file) in found.items() if file != tilde(root / MCP_FILE)]
     if others := [name for name in others if name not in servers.servers]:
         yield "note", f"MCP servers of other programs: {', '.join(others)}.", "`ouro mcp import` takes them over."
     if left := [name for name in NOT_READ if (root / name).exists()]:

@@ -119,6 +119,8 @@ DEFENCES = (
             "../extensions/test_hooks.py -k r2"),
     Defence("R2", "ouro/mcp/servers.py", "if command and settings.sandbox else", "if False else",
             "../mcp/test_servers.py -k sandbox"),
+    Defence("R2", "ouro/commands/folder.py", "has_user=False, confine=confine)", "has_user=False)",
+            "../commands/test_mcp.py -k r2"),
     # commands and file tools
     Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -IN_MEMORY // 2]", "pass", "test_x1_endless_output.py"),
     Defence("X1", "ouro/tools/truncate.py", "if data := data[: self._room]:", "if data:", "test_x1_endless_output.py"),

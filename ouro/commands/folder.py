@@ -16,9 +16,9 @@ from ouro.llm import Catalog
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import SecretMask, child_environment, secret_values
+from ouro.safety import Confinement, SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, tilde
+from ouro.utils.runtime import get_home, get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -80,8 +80,10 @@ class Folder:
                 index.follow(memory_index.Sources.of_notes(stores))
                 self.make_vectors(index, seconds=_VECTOR_SECONDS)
 
-    def servers(self) -> McpServers:
-        """The MCP servers of this folder; those of the project only if it is trusted. They ask no questions.
+    def servers(self) -> tuple[McpServers, Confinement]:
+        """The MCP servers of this folder, and what confines them; those of the project only if it is trusted.
+
+        They ask no questions. Both are to be closed.
 
         Raises:
             ConfigError: a file of servers cannot be read.
@@ -97,8 +99,14 @@ class Folder:
             warn(notice)
         keys = Catalog.from_files().key_values()
         environment = child_environment(os.environ, secrets=keys)
-        host = Host(Path.cwd(), environment, keys, lambda _text, _level: None, _refuse, has_user=False)
-        return McpServers(registry, host)
+        memory = (get_memory_dir(), long_term.repo_folder(root))
+        confinement = Confinement(Path.cwd(), get_home() / "sandbox", settings.sandbox, memory=memory, warn=warn)
+
+        def confine(argv: Sequence[str]) -> Sequence[str]:
+            return confinement.wrap(argv, "workspace")
+
+        host = Host(Path.cwd(), environment, keys, lambda _text, _level: None, _refuse, has_user=False, confine=confine)
+        return McpServers(registry, host), confinement
 
     @contextmanager
     def index(self) -> Iterator[Index]:

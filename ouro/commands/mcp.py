@@ -132,7 +132,7 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
     for problem in problems:
         context.say(problem, "warning")
     known, _off = read_registry()
-    new = {name: (server, source) for name, server, source in found if name not in known}
+    new = {name: place for name, place in found.items() if name not in known}
     if not new:
         return Answer([], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")])
     chosen: list[str] = list(new)
@@ -140,8 +140,6 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
         choices = [Choice(name, f"{name}: {_where(server)}", source) for name, (server, source) in new.items()]
         chosen = list(await context.choose_many("Which servers?", choices))
     entries = {name: as_entry(new[name][0]) for name in chosen}
-    for name in chosen:
-        check_server(name, new[name][0])
     change_registry(lambda registry: registry["mcpServers"].update(entries))
     return Answer(chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")])
 

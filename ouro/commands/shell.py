@@ -266,11 +266,12 @@ class ShellContext:
     @asynccontextmanager
     async def servers(self) -> AsyncIterator[McpServers]:
         """The MCP servers of this folder, not started; closed at the end."""
-        servers = await asyncio.to_thread(self.folder.servers)
+        servers, confinement = await asyncio.to_thread(self.folder.servers)
         try:
             yield servers
         finally:
             await servers.close()
+            confinement.close()
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
         lines = columns([(f"{number:>3}", choice.label, choice.detail) for number, choice in enumerate(choices, 1)])

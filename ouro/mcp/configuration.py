@@ -25,8 +25,8 @@ PROJECT_FILE = ".mcp.json"
 _NAME = late_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
 _WITH_VARIABLES = ("command", "args", "env", "url", "headers", "cwd", "client_id", "client_secret")
 _VARIABLE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
-FoundServer = tuple[str, McpServerSettings, str]
-"""Name, server, file."""
+FoundServer = tuple[McpServerSettings, str]
+"""A server, and its file."""
 _CODEX_NAMES = {"http_headers": "headers", "enabled_tools": "tools", "disabled_tools": "without"}
 _ENVIRONMENT = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
@@ -195,11 +195,11 @@ def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
     return f"{name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
 
 
-def foreign_servers(root: Path, home: Path) -> tuple[list[FoundServer], list[str]]:
+def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], list[str]]:
     """The servers in `~/.claude.json` (of the user and of this project), `.mcp.json` and Codex's `config.toml`.
 
     Returns:
-        The servers, the first of each name, and problems as lines.
+        The servers by name, of each the first, and problems as lines.
     """
     found: dict[str, FoundServer] = {}
     problems: list[str] = []
@@ -210,10 +210,10 @@ def foreign_servers(root: Path, home: Path) -> tuple[list[FoundServer], list[str
                 servers, wrong = usable_servers(entries or {}, tilde(path))
                 problems += wrong
                 for name, server in servers.items():
-                    found.setdefault(name, (name, server, tilde(path)))
+                    found.setdefault(name, (server, tilde(path)))
         except ConfigError as error:
             problems.append(error.message)
-    return list(found.values()), problems
+    return found, problems
 
 
 def _claude(path: Path, root: Path) -> Iterator[Any]:

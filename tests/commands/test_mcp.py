@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ouro.safety import Confinement
 from ouro.utils.runtime import get_home
 
 FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
@@ -53,6 +54,20 @@ def test_a_server_that_fails_says_why_and_shows_its_log(shell):
     assert code == 1
     assert "exit code 7" in out
     assert "no such database" in out
+
+
+def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    if not Confinement(Path.cwd(), tmp_path / "state").is_on:
+        pytest.skip("no sandbox works here")
+    get_home().mkdir(exist_ok=True)
+    for name, is_confined in (("boxed", True), ("free", False)):
+        entry = {"command": "sh", "args": ["-c", f"touch {tmp_path / name}"], "sandbox": is_confined}
+        (get_home() / "mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
+        assert shell("test", name)[0] == 1  # it is no server
+    assert not (tmp_path / "boxed").exists()
+    assert (tmp_path / "free").exists()
 
 
 @pytest.mark.parametrize("words", [
