@@ -16,7 +16,7 @@ from ouro.llm import Catalog
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety import Confinement, SecretMask, child_environment, secret_values
+from ouro.safety import SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_home, get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.text import clean
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ouro.mcp import McpServers
     from ouro.memory.index import Embedder, Index, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor
+    from ouro.safety import Confinement
     from ouro.settings import Settings
 
 
@@ -90,6 +91,7 @@ class Folder:
         """
         from ouro.extensions import plugin_tables
         from ouro.mcp import Host, McpServers, find_servers
+        from ouro.safety import Confinement
 
         root, is_trusted, settings = self._here
         problems: list[str] = []
