@@ -26,7 +26,8 @@ def clean(text: str) -> str:
     Newlines and tabs stay; a carriage return before a newline goes; other characters are left as they are.
     The zero-width joiner stays between emoji, where it joins several into one picture.
     """
-    if text.isprintable() and (text.isascii() or not _PRINTABLE.search(text)):
+    is_printable = text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
+    if is_printable and (text.isascii() or not _PRINTABLE.search(text)):
         return text
     text = _STRING_SEQUENCES.sub("", text)
     text = _CONTROL_SEQUENCES.sub("", text)

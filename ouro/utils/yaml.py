@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
+from ouro.utils.late_pattern import late_patterns
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -82,7 +83,8 @@ def parse_yaml(text: str, name: str) -> Node:
     """
     if not text.strip():
         return Scalar("")
-    import yaml
+    with late_patterns():
+        import yaml
 
     try:
         return _Builder(_events(text, yaml), name).document()

@@ -25,7 +25,8 @@ def test_what_python_calls_printable_is_cleaned_too_where_it_is_invisible():
     doubled = "".join(sign * 2 for sign in map(chr, range(sys.maxunicode + 1)) if sign.isprintable())
     hidden = set(text_module._INVISIBLE.findall(doubled))
     assert "\ufe0f" in hidden
-    assert [sign for sign in hidden if clean(sign * 2) == sign * 2] == []
+    assert [sign for sign in hidden if clean(f"{sign}\n{sign * 2}") == f"{sign}\n{sign * 2}"] == []
+    assert clean("\ta … b\nc\n") == "\ta … b\nc\n"
 
 
 @pytest.mark.parametrize(

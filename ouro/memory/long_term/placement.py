@@ -10,38 +10,39 @@ import msgspec
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.supersession import without_introduction
+from ouro.utils.late_pattern import late_pattern
 
 MAX_LINE = 200
 """Maximum characters of a core line."""
-NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
-_OWN = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b")
-_HERE = re.compile(
+NAMED = late_pattern(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
+_OWN = late_pattern(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b")
+_HERE = late_pattern(
     r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
 )
-_PROJECT = re.compile(
+_PROJECT = late_pattern(
     r"\b(?:here|this (?:project|repo|repository|code ?base|service|app|package|library|pipeline|program|site|game))\b",
     re.IGNORECASE,
 )
 """Named with `I`, too: `In this project I prefer tabs`."""
-_ANSWERS = re.compile(r"^\W*(?:(?:the|your|all)\s+)?(?:answers?|explanations?)\b", re.IGNORECASE)
+_ANSWERS = late_pattern(r"^\W*(?:(?:the|your|all)\s+)?(?:answers?|explanations?)\b", re.IGNORECASE)
 """A statement about how the user is answered."""
-_ANSWER = re.compile(
+_ANSWER = late_pattern(
     r"\b(?:answers?|repl(?:y|ies)|respond|responses?|explain|explanations?|summar\w*|speak|talk|tone|emojis?|concise|brief"
     r"|briefly|in (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
     re.IGNORECASE,
 )
 """In an order, about how the user is answered; else often about the project: `Services talk gRPC`."""
-_DECIDED = re.compile(
+_DECIDED = late_pattern(
     r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
     r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
     re.IGNORECASE,
 )
-_WANTED = re.compile(
+_WANTED = late_pattern(
     r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don't|don’t|do not"
     r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
     re.IGNORECASE,
 )
-_ORDER = re.compile(
+_ORDER = late_pattern(
     r"\W*(?!\w+\s+\w+\s+(?:is|are|must|should|may|can|cannot|has|have|will|needs?|uses?|go|goes|runs?)\b)"
     r"(?:add|always|ask|answer|avoid|be|call|check|commit|do not|don['’]t|end|explain|format|give|indent|keep|leave"
     r"|make|name|never|no|not|only|please|prefer|push|put|reply|run|show|sort|speak|start|stop|summari[sz]e|tell|test|use"
@@ -49,7 +50,7 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 """An imperative; `Commit messages are short` is none."""
-_CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
+_CORRECTED = late_pattern(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
 
 
 class Placement(msgspec.Struct, frozen=True):

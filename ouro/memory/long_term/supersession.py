@@ -12,6 +12,7 @@ from typing import TypeVar
 from ouro.memory.index import question_of, stem
 from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
+from ouro.utils.late_pattern import late_pattern
 
 _MIN_SHARED = 0.5
 """Share of the words of the shorter statement from which on two statements have one subject."""
@@ -21,17 +22,17 @@ _MIN_COPY = 0.75
 """From this share on, two entries say about the same."""
 _WRONG = r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
 _MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
-_INTRODUCTION = re.compile(
+_INTRODUCTION = late_pattern(
     rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|by\ the\ way|btw|fyi|hold\ on|not\ quite|{_WRONG}
     |you(?:['’]re|\ are)\ wrong|{_MINDS}|(?:please\ )?(?:remember|note)(?:\ that|\ this)?)\b\s*
     (?:[,;:.!—–-]+\s*|(?=that\b)))+""",
     re.IGNORECASE | re.VERBOSE,
 )
-_CONTRADICTS = re.compile(
+_CONTRADICTS = late_pattern(
     rf"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b{_MINDS}\b|\b{_WRONG}\b", re.IGNORECASE | re.VERBOSE
 )
-_CHANGES = re.compile(r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE)
-_REPLACES = re.compile(
+_CHANGES = late_pattern(r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE)
+_REPLACES = late_pattern(
     r"""(?:\breplac(?:es|ed|ing)|\bin\ (?:place|favou?r)\ of|\binstead\ of|\brather\ than|\bstop(?:ped)?\ using
     |\bdropped|\bno\ longer(?:\ (?:use[sd]?|using|run|runs|on))?|,(?:\ and|\ but)?\ not|\bnever\ (?:with|use|using)
     |\bgot\ rid\ of|\b(?:switch|mov|migrat|chang)(?:ed|es?|ing)?\ (?:\w+\ ){0,2}?from)
@@ -40,7 +41,9 @@ _REPLACES = re.compile(
     |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_NEGATIVE = re.compile(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
+_NEGATIVE = late_pattern(
+    r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE
+)
 _CUES = """
     actually always anymore change changed correction deprecate drop favor favour gone instead long longer migrate mind
     mistake move must need never now please prefer project rather remember remove replace should stop switch true use

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ouro.utils.late_pattern import late_pattern
+from ouro.utils.late_pattern import late_pattern, late_patterns
 
 MAX_DEPTH = 64
 MAX_DIGITS = 100
@@ -188,7 +188,8 @@ def load(text: bytes) -> Any:
         BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
             more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
     """
-    import yaml
+    with late_patterns():
+        import yaml
 
     parser = yaml.CSafeLoader(text)
     try:
