@@ -158,6 +158,7 @@ DEFENCES = (
     Defence("X9", "ouro/tools/files_seen.py", "stack.enter_context(lock)", "pass", "test_x9_parallel_edits.py"),
     Defence("X10", "ouro/safety/workspace.py", "self.check(real, access)\n            yield FilePlace",
             "yield FilePlace", "test_x10_file_tools.py"),
+    Defence("X10", "ouro/safety/rules.py", " if is_enough else ", " if False else ", "test_x10_places_of_keys.py"),
     Defence("X10", "ouro/safety/workspace.py", "        if not self._covers(path):", "        if False:",
             "test_x10_file_tools.py"),
     Defence("X10", "ouro/safety/workspace.py", 'if access == "write" and (reason := self._protection(path)):',

@@ -131,9 +131,12 @@ class Permissions:
 
     def final(self, line: str) -> str:
         """Why a shell line of the user cannot be undone, or acts far outside of the workspace; else empty."""
-        from ouro.safety.shell.rules import final_reason
+        from ouro.safety.shell.floor import floor
+        from ouro.safety.shell.parse import parse_line
+        from ouro.safety.shell.paths import Places
 
-        return final_reason(self.workspace, line)
+        parsed = parse_line(line)
+        return floor(parsed, Places(self.workspace, parsed))
 
     def remember(self, rule: str, kind: Kind = "allow", *, save: bool = True) -> None:
         """Add a rule, or several separated by commas, and save them. Raises ConfigError: the rule cannot be read."""

@@ -180,10 +180,22 @@ def _path_pattern(pattern: str, root: Path) -> str:
 
 
 def _globbed(pattern: str, star: str) -> str:
-    """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character."""
-    parts = re.split(r"(\*\*/|\*+|\?)", pattern)
-    named = {"**/": r"(?:.*/)?", "**": ".*", "*": star, "?": "."}
-    return "".join(named.get(part, re.escape(part)) for part in parts)
+    """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character.
+
+    Where the same star follows, the shortest match of one is enough: `*a*b*c` is matched in linear time.
+    """
+    texts = re.split(r"\*\*/|\*+", pattern)
+    stars = [{"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)]
+    found = _literal(texts[0])
+    for one, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
+        # `?` matches a slash, which a star may not.
+        is_enough = one == following and (one == ".*" or (one == star and "?" not in text))
+        found += f"(?>{one}?{_literal(text)})" if is_enough else one + _literal(text)
+    return found
+
+
+def _literal(text: str) -> str:
+    return re.escape(text).replace(r"\?", ".")
 
 
 _HEADER = '# Rules from the answer "always" and from /permissions, by folder. Delete a line to be asked again.\n'

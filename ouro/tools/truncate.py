@@ -143,7 +143,7 @@ def folded(text: str) -> str:
     """`text` with the last state of each line, after its carriage returns."""
     if "\r" not in text:
         return text
-    lines = re.sub(r"\r+\n", "\n", text).split("\n")
+    lines = re.sub(r"(?<!\r)\r+\n", "\n", text).split("\n")
     return "\n".join(next((part for part in reversed(line.split("\r")) if part.strip()), "") for line in lines)
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ouro.errors import ToolError
-from ouro.safety import Allow, Ask, Effect, Permissions, Workspace
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.tools.glob import Glob, name_pattern
 from ouro.tools.grep import Grep, GrepArgs
 from ouro.tools.read import Read
@@ -81,6 +81,17 @@ def test_x10_a_pattern_of_many_stars_takes_linear_time(pattern, path, fits):
     start = time.monotonic()
     assert name_pattern(pattern)(path) is fits
     assert time.monotonic() - start < 0.5
+
+
+@pytest.mark.timeout(20)
+def test_x10_a_rule_of_many_stars_is_matched_in_linear_time(keys):
+    """A line of 9,000 characters against `*rm*-rf*/*x` took minutes."""
+    policy = Permissions(keys, "auto", deny=["shell(*rm*-rf*/*x)", "write(*a*a*a*a*b)"])
+
+    assert isinstance(policy.decide("shell", Effect.RUN, ["echo " + "rm -rf / " * 1000]), Allow)
+    assert isinstance(policy.decide("write", Effect.WRITE, ["a" * 250]), Allow)
+    assert isinstance(policy.decide("shell", Effect.RUN, ["rm -rf /x /x"]), Deny)
+    assert isinstance(policy.decide("write", Effect.WRITE, ["aXaaXab"]), Deny)
 
 
 @pytest.mark.parametrize("tool", [Grep, Glob, Read])

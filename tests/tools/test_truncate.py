@@ -131,3 +131,9 @@ def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):
     assert whole.text().replace(str(whole.file), "FILE") == pieces.text().replace(str(pieces.file), "FILE")
     assert whole.since(len(data) - 50) == pieces.since(len(data) - 50)
     assert whole.file.read_bytes() == pieces.file.read_bytes() == data
+
+
+@pytest.mark.timeout(20)
+def test_output_of_carriage_returns_alone_is_folded_in_linear_time():
+    """Without the look behind, 128 KB take 5 s: a command could stop ouro."""
+    assert folded("\r" * 500_000 + "x") == "x"

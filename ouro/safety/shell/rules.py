@@ -102,12 +102,6 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     return Allow(_limits(policy, needs))
 
 
-def final_reason(workspace: Workspace, text: str) -> str:
-    """What the hard floor says about a line; empty if nothing."""
-    line = parse_line(text)
-    return floor(line, Places(workspace, line))
-
-
 def _is_local_git(need: Need) -> bool:
     """Whether a need is a git command that writes .git, and runs nothing but git and the hooks of the repository."""
     if need.command is None or need.command.name != "git" or need.command.settings:
