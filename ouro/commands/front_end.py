@@ -13,6 +13,8 @@ from ouro.messages import Image
 from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 from ouro.utils.text import one_line
 
+KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
+"""Keys and what they do, under a title each, for help."""
 Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
 
 
@@ -40,8 +42,7 @@ class FrontEnd(Protocol):
     def session(self) -> Session: ...
 
     @property
-    def keys(self) -> Sequence[tuple[str, str]]:
-        """The keys and their actions, for help."""
+    def keys(self) -> KeySections:
         return ()
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ouro import __version__
 from ouro.commands.action import Action
 from ouro.commands.builtin import COMMANDS, MEMORY_WORDS, custom_commands, find_command
-from ouro.commands.front_end import FrontEnd
+from ouro.commands.front_end import FrontEnd, KeySections
 from ouro.commands.render import block, code, escape, facts
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -34,14 +34,20 @@ TRIGGERS = (
 )
 
 
-def command_sections(session: Session | None) -> list[tuple[str, Sequence[Action | CustomCommand]]]:
-    """The slash commands by subject, under a title each."""
+def help_text(session: Session | None, keys: KeySections) -> str:
+    """All commands by subject, what may begin a message, and the keys, as Markdown."""
     section_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
     sections: dict[str, list[Action]] = {title: [] for title in (*_SECTIONS, _OTHER)}
     for command in COMMANDS:
         sections[section_of.get(command.name, _OTHER)].append(command)
     custom = custom_commands(session)
-    return [*sections.items(), *([("Your commands", custom)] if custom else [])]
+    listed: list[tuple[str, Sequence[Action | CustomCommand]]] = [*sections.items(), ("Your commands", custom)]
+    lines = [(title, [f"- {_line_of(command)}" for command in commands]) for title, commands in listed]
+    lines.append(("", [f"{code('/help memory')} shows more of one, with an example."]))
+    for title, rows in (("At the start of a message", TRIGGERS), *keys):
+        lines.append((title, [f"- {code(name)} {what}" for name, what in rows]))
+    parts = [(f"**{title}**" if title else "", "\n".join(rows)) for title, rows in lines if rows]
+    return "\n\n".join(text for part in parts for text in part if text)
 
 
 async def show_help(front_end: FrontEnd, argument: str) -> None:
@@ -54,14 +60,7 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
         else:
             raise UsageError(f"There is no command /{word}. /help lists them all.")
         return
-    commands = "\n\n".join(
-        f"**{title}**\n\n" + "\n".join(f"- {_line_of(command)}" for command in section)
-        for title, section in command_sections(front_end.session)
-    )
-    triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
-    keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
-    more = f"{code('/help memory')} shows more of one, with an example."
-    front_end.show(f"{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}")
+    front_end.show(help_text(front_end.session, front_end.keys))
 
 
 def _line_of(command: Action | CustomCommand) -> str:

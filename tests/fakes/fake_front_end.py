@@ -10,7 +10,7 @@ from ouro.commands.rewind import last_message
 class FakeFrontEnd:
     """`picks` is what `choose` gives, in turn."""
 
-    keys = (("Enter", "send"),)
+    keys = (("Keys", (("Enter", "send"),)),)
 
     def __init__(self, session=None, picks=()):
         self.session = session or FakeSession()

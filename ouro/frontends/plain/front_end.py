@@ -27,7 +27,7 @@ OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 SHOWN_AGAIN = 3
 """User messages, with their turns, that are printed on resume."""
-KEYS = (
+_KEYS = (
     ("Enter", "send; while a turn runs: steer it"),
     ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
     ("Tab", "complete; while a turn runs: queue for the next turn"),
@@ -49,7 +49,7 @@ class ReplFrontEnd(FrontEnd):
     _turns: TurnQueue
     _repl: Repl
 
-    keys = KEYS
+    keys = (("Keys", _KEYS),)
 
     @property
     def session(self) -> Session:

@@ -250,14 +250,10 @@ class KeyActions:
         self._turns.say(Draft("/model"))
 
     def help(self) -> None:
-        from ouro.commands.info import TRIGGERS, command_sections  # too heavy to import before the first frame
+        from ouro.commands.info import help_text  # too heavy to import before the first frame
 
-        commands = [
-            (f"Commands · {title}", [(command.usage, command.help) for command in section])
-            for title, section in command_sections(self._conversation.session)
-        ]
-        sections = [*commands, ("At the start of a message", TRIGGERS), *self._front_end.keymap.sections()]
-        self._app.push_screen(HelpSheet(self._front_end.keymap, sections))
+        keymap = self._front_end.keymap
+        self._app.push_screen(HelpSheet(keymap, help_text(self._conversation.session, keymap.sections())))
 
     def palette(self) -> None:
         self._conversation.prompt.fill("/")

@@ -13,7 +13,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Said
 from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock
-from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
+from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
@@ -25,7 +25,7 @@ from ouro.session.turn_queue import Draft, TurnQueue
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.commands.front_end import WayBack
+    from ouro.commands.front_end import KeySections, WayBack
     from ouro.display import Choice
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
@@ -66,9 +66,8 @@ class ScreenFrontEnd:
         return self._turns.session
 
     @property
-    def keys(self) -> Sequence[tuple[str, str]]:
-        keys = [(self.keymap.keys(action.name), action.help) for action in ACTIONS if action.place != "edit"]
-        return [(", ".join(map(shown, names)), text) for names, text in keys if names]
+    def keys(self) -> KeySections:
+        return self.keymap.sections()
 
     @property
     def theme(self) -> str:

@@ -221,7 +221,7 @@ async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_user():
         await opened(pilot)
         await pilot.press("f8")
         await until(pilot, lambda: "↑↓ PageUp F9 · Esc closes" in screen_text(pilot.app))
-        while "Commands · Memory" not in screen_text(pilot.app):
+        while "Keys everywhere" not in screen_text(pilot.app):
             await pilot.press("f9")
         await pilot.press("f8")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)

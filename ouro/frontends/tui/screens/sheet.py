@@ -6,8 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
@@ -17,9 +15,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
+from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.widgets.row_list import STEPS, PickList
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ R = TypeVar("R")
 PAGES = {"pageup": -1, "pagedown": 1}
 LONG_TITLE = 8
 """Lines of a question from which on its keys are shown."""
-WIDE_HELP = 70
-"""Columns from which on the help has two columns."""
 
 
 class Sheet(ModalScreen[R]):
@@ -44,13 +42,15 @@ class Sheet(ModalScreen[R]):
 
 
 class HelpSheet(Sheet[None]):
-    """Tables under titles, to read; the key that opened the sheet closes it, too."""
+    """Markdown to read; the key that opened the sheet closes it, too."""
 
     BINDINGS = [Binding("q,enter", "close", show=False)]  # noqa: RUF012 (as above)
 
-    def __init__(self, keymap: Keymap, sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
+    def __init__(self, keymap: Keymap, text: str) -> None:
         super().__init__()
-        self._sections = sections
+        self._text = TranscriptView(classes="sheet--scroll")
+        self._text.following = False  # read from its beginning
+        self._text.add(AnswerBlock(text))
         pages = [keymap.shown(name) for name in ("page_up", "page_down")]
         self._keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
         for key, name in keymap.of("app").items():
@@ -62,38 +62,14 @@ class HelpSheet(Sheet[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
             yield Static("Help · /help NAME shows details and an example", classes="sheet--title", markup=False)
-            with VerticalScroll(classes="sheet--scroll"):
-                for title, rows in self._sections:
-                    yield Static(title, classes="sheet--title", markup=False)
-                    yield HelpTable(rows)
+            yield self._text
             yield Static(self._keys, classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
+        self._text.focus()
 
     def action_scroll_text(self, action: str) -> None:
-        getattr(self.query_one(VerticalScroll), f"action_{action}")()
-
-
-class HelpTable(Static):
-    """Names with their meaning: beside them, or below where the screen is narrow."""
-
-    def __init__(self, rows: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
-        self._rows = rows
-
-    def on_resize(self, event: events.Resize) -> None:
-        is_narrow = event.container_size.width < WIDE_HELP
-        table = Table.grid(padding=(0, 0 if is_narrow else 3))
-        table.add_column(no_wrap=not is_narrow, style="" if is_narrow else "bold", min_width=0 if is_narrow else 24)
-        table.add_column()
-        for name, meaning in self._rows:
-            if is_narrow:
-                table.add_row(Text(name, style="bold"))
-                table.add_row(Padding(Text(meaning), (0, 0, 0, 2)))
-            else:
-                table.add_row(Text(name), Text(meaning))
-        self.update(table)
+        getattr(self._text, f"action_{action}")()
 
 
 class LineSheet(Sheet[str | None]):
