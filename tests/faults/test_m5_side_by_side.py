@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model
 
+from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.store import user_store
 from ouro.memory.long_term.trust.proposals import KEEP
+from ouro.memory.long_term.trust.tool_writes import ToolWrites
 
 PROCESSES, EACH = 4, 4
 REMEMBER = """
@@ -17,6 +19,7 @@ from pathlib import Path
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.remember import remember_text
 from ouro.memory.long_term.scope import open_scopes
+from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.store import user_store
 home, who, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 for number in range(count):
@@ -240,3 +243,13 @@ def never_before(act, ask):
         return await ask(*arguments)
 
     return later
+
+
+def test_m5_a_write_is_recorded_before_it_is_done_while_no_other_ouro_changes_this_memory(home):
+    here, elsewhere = (user_store(home / "memory", home / "history.git", lambda _text: "") for _ in range(2))
+    here.save_and_commit({"facts.md": "- One.\n"}, "Learn one")
+    edit = FileEdit("facts", "- One.\n", "- Two.\n")
+    with ToolWrites(here.repository, lambda _session: True).recording("s-1", edit):
+        assert ToolWrites(elsewhere.repository, lambda _session: True).of_others("s-2") == [edit]
+        with pytest.raises(BlockingIOError), elsewhere.repository.alone(timeout=0):
+            pass

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -266,7 +267,26 @@ async def test_without_ripgrep_only_the_files_that_can_match_are_opened(root, mo
     assert len(opened) == 2  # one has the text, one is written in UTF-16
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
-async def test_files_that_cannot_be_read_are_counted(grep, root):
-    (root / "api.py").chmod(0)
-    assert "1 file that cannot be read" in await found(grep, "hello")
+@pytest.fixture
+def nobody():
+    """A folder of another user, where the test is run by root, who reads everything."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield folder, 65534 if os.getuid() == 0 else os.getuid()
+
+
+@pytest.mark.parametrize("ripgrep", ["rg", ""])
+async def test_files_that_cannot_be_read_are_counted(nobody, ripgrep):
+    folder, user = nobody
+    if ripgrep and (RIPGREP is None or os.getuid() == 0):
+        pytest.skip("ripgrep is not installed, or root's again when it is started")
+    for name in ("api.py", "secret.py"):
+        (Path(folder) / name).write_text("hello\n")
+    (Path(folder) / "secret.py").chmod(0)
+    os.seteuid(user)
+    try:
+        text = await found(Grep(Workspace(Path(folder)), ripgrep=ripgrep and RIPGREP), "hello")
+    finally:
+        os.seteuid(os.getuid())
+    assert "api.py" in text
+    assert "1 file that cannot be read" in text
