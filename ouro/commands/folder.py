@@ -78,8 +78,9 @@ class Folder:
         with self.index() as index:
             yield long_term.MemoryEditor(scopes.opened, lambda: index), stores
             if [store.places() for store in stores] != before:
-                index.follow(memory_index.Sources.of_notes(stores))
-                self.make_vectors(index, seconds=_VECTOR_SECONDS)
+                changed = index.follow(memory_index.Sources.of_notes(stores))
+                # Those of older notes are made beside sessions: a command does not wait for them.
+                self.make_vectors(index, seconds=_VECTOR_SECONDS, most=changed)
 
     def servers(self) -> tuple[McpServers, Confinement]:
         """The MCP servers of this folder, and what confines them; those of the project only if it is trusted.
@@ -148,13 +149,20 @@ class Folder:
                 if embedder:
                     embedder.close()
 
-    def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",), *, seconds: float = math.inf) -> None:
-        """Make missing vectors, for about `seconds` at most, if an embedding model is configured."""
+    def make_vectors(
+        self,
+        index: Index,
+        tables: Sequence[str] = ("notes",),
+        *,
+        seconds: float = math.inf,
+        most: float = math.inf,
+    ) -> None:
+        """Make missing vectors, as `Vectors.fill_all`, if an embedding model is configured."""
         embedder = self._embedder()
         if embedder is None:
             return
         try:
-            memory_index.vectors_for(index, embedder).fill_all(tables, seconds)
+            memory_index.vectors_for(index, embedder).fill_all(tables, seconds, most)
         except (ModelError, SearchUnavailable) as error:
             warn(f"Some vectors are missing: {error.message}")
         finally:

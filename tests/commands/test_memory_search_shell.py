@@ -99,7 +99,7 @@ def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
 
 def test_search_asks_the_embedding_model_that_is_chosen(told, home, capsys, model_server, caplog, monkeypatch):
     """It gives no vectors here: words decide, and the log says so."""
-    monkeypatch.setattr("ouro.memory.index.vectors.Vectors.exist", lambda _: True)  # else there is nothing to compare
+    monkeypatch.setattr("ouro.memory.index.vectors.Vectors.exist", lambda *_: True)  # else there is nothing to compare
     models = home / ".ouro" / "models.yaml"
     models.write_text(
         f"embed: openai/far\nmodels:\n  openai/far: {{api_base: '{model_server.openai_url}', api_key: x}}\n"

@@ -56,6 +56,16 @@ async def test_what_was_used_is_told_by_day_month_and_model_in_the_background_to
     assert report.limits == ()
 
 
+async def test_calls_that_are_no_turns_are_apart_also_of_a_resumed_session(store):
+    at, used = timestamp(), Usage(100, 40, 0, 10, 0.5)
+    header = SessionHeader("00000009-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/one", at)
+    asked = [CostRecord(purpose, at, "a/small", used) for purpose in ("title", "capture", "capture")]
+    wait(store.import_session(header, [MessageRecord(1, at, user("x")), *asked]))
+    memory = await MemoryManager.resume(store, header.id, project="/p", read_only=True)
+    report = await Budget(memory, SessionCatalog(store, "/p"), LimitSettings()).report()
+    assert report.beside == (("capture", 2, used + used), ("title", 1, used))
+
+
 async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
     await store.delete_session(spend(store, 1, 0.5))
     report = await money(store, max_cost_day=1.0).report()

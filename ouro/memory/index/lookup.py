@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 3.0
 """Seconds that a search waits for an index update; then it searches what is there."""
-CLOSE_SECONDS = 2.0
-"""Seconds at most for the vectors of new notes when a session is closed."""
+CLOSE_SECONDS, CLOSE_NOTES = 2.0, 16
+"""Seconds at most, and how many of the newest notes get vectors when a session is closed; an import has 50,000."""
 IDLE_SECONDS = 5.0
 """Seconds after a turn before the local model is loaded: turns that follow each other need it once."""
 _FILL = (
@@ -114,7 +114,7 @@ class Lookup:
             search = self.search()
             if search.vectors:
                 search.index.follow(replace(self._sources(), sessions=None))
-                search.vectors.fill_all(("notes",), CLOSE_SECONDS)
+                search.vectors.fill_all(("notes",), CLOSE_SECONDS, CLOSE_NOTES)
         except (ModelError, SearchUnavailable) as error:
             log.warning("vectors of notes are made in the next session: %s", error)
 

@@ -85,11 +85,11 @@ class Vectors:
                 done += count
         return done
 
-    def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf) -> None:
-        """Make all missing vectors, for about `seconds` at most."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self.fill(tables=tables):
-            pass
+    def fill_all(self, tables: Sequence[str] = TABLES, seconds: float = math.inf, most: float = math.inf) -> None:
+        """Make all missing vectors, for about `seconds` and up to `most` of them, as `fill` orders them."""
+        deadline, done = time.monotonic() + seconds, 0
+        while time.monotonic() < deadline and (count := self.fill(int(min(BATCH, most - done)), tables)):
+            done += count
 
     def exist(self, tables: Iterable[str] = TABLES) -> bool:
         """Whether any text has a vector, of any model, and these tables have a text."""

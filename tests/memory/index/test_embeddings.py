@@ -29,6 +29,7 @@ from ouro.memory.index import (
     vectors_for,
 )
 from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
+from ouro.memory.index.lookup import CLOSE_NOTES
 from ouro.memory.index.minilm import MiniLm, WordPieces
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -467,6 +468,18 @@ async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is
         assert missing(index) == 0
         with index.reading() as database:
             assert database.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
+
+
+async def test_a_session_with_one_turn_leaves_the_vectors_of_a_large_import_to_longer_ones(tmp_path):
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(100)))
+    sources = Sources(tmp_path / "sessions", (MemoryFolder("user", "", memory),))
+    lookup = Lookup(tmp_path / "index.sqlite", lambda: sources, Counting)
+    lookup.note_turn()
+    await lookup.close()
+    with closing(Index(tmp_path / "index.sqlite")) as index:
+        assert missing(index) == 100 - CLOSE_NOTES
 
 
 @needs_weights
