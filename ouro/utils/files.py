@@ -208,10 +208,7 @@ def lock_file(path: Path, timeout: float | None = None) -> Iterator[None]:
         lock_descriptor(descriptor, timeout)
         yield
     finally:
-        fcntl.flock(
-            descriptor, fcntl.LOCK_UN
-        )  # closing is not enough while a process is just being started: it has a copy
-        os.close(descriptor)
+        unlock(descriptor)
 
 
 def lock_descriptor(descriptor: int, timeout: float | None = None) -> None:
@@ -229,6 +226,14 @@ def lock_descriptor(descriptor: int, timeout: float | None = None) -> None:
             time.sleep(_RETRY_SECONDS)
         else:
             return
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of an open file, and close it."""
+    with suppress(OSError):  # a disk without locks
+        # Closing is not enough while a process is just being started: it has a copy.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 @contextmanager

@@ -157,3 +157,12 @@ def test_s4_a_child_of_a_killed_process_holds_the_lock_only_until_it_runs_its_pr
     SessionLock(folder).release()
 
     assert child.wait() == 0
+
+
+def test_s4_a_released_session_can_be_opened_while_a_child_is_being_started(root):
+    """A process between fork and exec has a copy of every descriptor."""
+    lock = SessionLock(root)
+    copy = os.dup(lock._descriptor)
+    lock.release()
+    SessionLock(root).release()
+    os.close(copy)

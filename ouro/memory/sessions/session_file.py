@@ -23,7 +23,7 @@ import msgspec
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
-from ouro.utils.files import lock_descriptor, note_written_dir, replace_file
+from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import is_running
 from ouro.utils.text import local_time
@@ -387,7 +387,7 @@ class SessionLock:
             os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
 
     def release(self) -> None:
-        os.close(self._descriptor)
+        unlock(self._descriptor)
 
     def _lock(self) -> None:
         try:
