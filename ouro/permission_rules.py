@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -60,16 +61,13 @@ async def list_rules(context: ActionContext) -> Answer:
         return _answer(session)
 
 
-async def allow(context: ActionContext, rule: str) -> Answer:
-    return await _add(context, "allow", rule)
+async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
+    async with context.open_session() as session:
+        session.permissions.remember(rule, kind)
+        return _answer(session)
 
 
-async def ask(context: ActionContext, rule: str) -> Answer:
-    return await _add(context, "ask", rule)
-
-
-async def deny(context: ActionContext, rule: str) -> Answer:
-    return await _add(context, "deny", rule)
+allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "deny")
 
 
 async def revoke(context: ActionContext, rule: str) -> Answer:
@@ -100,12 +98,6 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
             front_end.say(f"revoked {picked}")
     elif chosen:
         set_mode(front_end, chosen)
-
-
-async def _add(context: ActionContext, kind: Kind, rule: str) -> Answer:
-    async with context.open_session() as session:
-        session.permissions.remember(rule, kind)
-        return _answer(session)
 
 
 def _revoke(session: Session, text: str) -> Answer:

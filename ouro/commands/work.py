@@ -18,13 +18,6 @@ keep what its authors wrote on purpose, in their words and order. Change it with
 change, so that the user reads a diff: do not write it anew. If nothing has to change, change nothing. Tell in your
 answer what you changed, and why."""
 
-REVIEW = """\
-Have {what} reviewed with fresh eyes: start one subagent, with the agent `review`, and give it this task: how to see the
-change ({how}), and what the change is meant to do, if you know it from this session. Do not tell it what to find.
-
-When it has reported, check each fault in the code yourself. Then tell me what holds, the worst first, with file and
-line, what goes wrong with which input, what you would do; and in a line what you dropped and why. Change nothing."""
-
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
 
 
@@ -32,8 +25,7 @@ async def init(front_end: FrontEnd, argument: str) -> None:
     path = find_root(front_end.session.cwd) / "AGENTS.md"
     lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
     task, how = ("improve `AGENTS.md`", UPDATE.format(lines=lines)) if lines else ("write `AGENTS.md`", WRITE)
-    prompt = Path(__file__).with_name("init.md").read_text(encoding="utf-8").strip()
-    text = prompt.format(task=task, how=how)
+    text = _prompt("init.md").format(task=task, how=how)
     await front_end.send(f"{text}\n\nMind in particular: {argument}" if argument else text)
 
 
@@ -46,7 +38,11 @@ async def review(front_end: FrontEnd, argument: str) -> None:
         is_base = await asyncio.to_thread(git.ask, "rev-parse", "--verify", "--quiet", f"{argument}^{{commit}}")
         how = f"`git diff {argument}...HEAD`" if is_base else "find it first"
         what = f"what this branch changes since `{argument}`" if is_base else argument
-    await front_end.send(REVIEW.format(what=what, how=how))
+    await front_end.send(_prompt("review.md").format(what=what, how=how))
+
+
+def _prompt(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
 async def diff(front_end: FrontEnd, argument: str) -> None:

@@ -73,35 +73,31 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("page_down", ("pagedown",), "transcript: a page down", "app"),
     KeyAction("top", ("ctrl+home",), "transcript: to its start", "app"),
     KeyAction("bottom", ("ctrl+end",), "transcript: to its end", "app"),
-    KeyAction("yes", ("y",), "a question: yes", "answer"),
-    KeyAction("always", ("a",), "a question: always (saves the shown rule)", "answer"),
-    KeyAction("no", ("n",), "a question: no", "answer"),
-    KeyAction("session", ("s",), "a question: yes, also by the shown rule until ouro exits", "answer"),
-    KeyAction("comment", ("tab",), "a question: add a comment", "answer"),
-    KeyAction("fork_there", ("ctrl+f",), "rewind: fork the session there instead", "sheet"),
-    KeyAction("change_scope", ("ctrl+a",), "sessions: this project or all", "sessions"),
-    KeyAction("fork_session", ("ctrl+f", "f"), "sessions: fork (letters work in the list: Tab)", "sessions"),
-    KeyAction("rename_session", ("f2", "r"), "sessions: rename", "sessions"),
-    KeyAction("delete_session", ("ctrl+d", "d"), "sessions: move to the trash", "sessions"),
-    KeyAction("restore_session", ("ctrl+u", "u"), "sessions: restore from the trash", "sessions"),
-    KeyAction("look_inside", ("ctrl+o", "space"), "sessions: preview", "sessions"),
-    KeyAction(
-        "next_tab", ("right", "ctrl+right"), "memory: notes, core, timeline, archive, receipt, proposals", "memory"
-    ),
-    KeyAction("previous_tab", ("left", "ctrl+left"), "memory: the previous tab", "memory"),
-    KeyAction("change_memory", ("ctrl+a", "s"), "memory: scope user, repo, or both", "memory"),
-    KeyAction("change_category", ("ctrl+t", "t"), "memory: next category, or all", "memory"),
-    KeyAction("edit_note", ("f2", "e"), "memory: edit in your editor", "memory"),
-    KeyAction("confirm_note", ("c",), "memory: confirm", "memory"),
-    KeyAction("archive_note", ("a",), "memory: archive", "memory"),
-    KeyAction("restore_note", ("r",), "memory: restore from the archive", "memory"),
-    KeyAction(
-        UNDO_MEMORY, ("u",), "memory: undo a commit, one hunk of it, or the last change", "memory", run="undo_change"
-    ),
-    KeyAction("accept", ("y",), "memory: accept a proposal", "memory"),
-    KeyAction("reject", ("n",), "memory: reject a proposal", "memory"),
-    KeyAction("drop_item", ("d", "space"), "context: drop or restore", "context"),
-    KeyAction("pin_item", ("p",), "context: pin or unpin a message", "context"),
+    KeyAction("yes", ("y",), "yes", "answer"),
+    KeyAction("always", ("a",), "always (saves the shown rule)", "answer"),
+    KeyAction("no", ("n",), "no", "answer"),
+    KeyAction("session", ("s",), "yes, also by the shown rule until ouro exits", "answer"),
+    KeyAction("comment", ("tab",), "add a comment", "answer"),
+    KeyAction("fork_there", ("ctrl+f",), "fork the session there instead", "sheet"),
+    KeyAction("change_scope", ("ctrl+a",), "this project or all", "sessions"),
+    KeyAction("fork_session", ("ctrl+f", "f"), "fork (letters work in the list: Tab)", "sessions"),
+    KeyAction("rename_session", ("f2", "r"), "rename", "sessions"),
+    KeyAction("delete_session", ("ctrl+d", "d"), "move to the trash", "sessions"),
+    KeyAction("restore_session", ("ctrl+u", "u"), "restore from the trash", "sessions"),
+    KeyAction("look_inside", ("ctrl+o", "space"), "preview", "sessions"),
+    KeyAction("next_tab", ("right", "ctrl+right"), "notes, core, timeline, archive, receipt, proposals", "memory"),
+    KeyAction("previous_tab", ("left", "ctrl+left"), "the previous tab", "memory"),
+    KeyAction("change_memory", ("ctrl+a", "s"), "scope user, repo, or both", "memory"),
+    KeyAction("change_category", ("ctrl+t", "t"), "next category, or all", "memory"),
+    KeyAction("edit_note", ("f2", "e"), "edit in your editor", "memory"),
+    KeyAction("confirm_note", ("c",), "confirm", "memory"),
+    KeyAction("archive_note", ("a",), "archive", "memory"),
+    KeyAction("restore_note", ("r",), "restore from the archive", "memory"),
+    KeyAction(UNDO_MEMORY, ("u",), "undo a commit, one hunk of it, or the last change", "memory", run="undo_change"),
+    KeyAction("accept", ("y",), "accept a proposal", "memory"),
+    KeyAction("reject", ("n",), "reject a proposal", "memory"),
+    KeyAction("drop_item", ("d", "space"), "drop or restore", "context"),
+    KeyAction("pin_item", ("p",), "pin or unpin a message", "context"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
@@ -167,9 +163,7 @@ class Keymap:
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACES.values()}
         for action in ACTIONS:
             if (title := _PLACES.get(action.place)) and (keys := self._keys[action.name]):
-                _, _, rest = action.help.partition(": ")
-                text = rest if action.place in ("answer", "sheet", "sessions", "memory", "context") else action.help
-                sections[title].append((", ".join(map(shown, keys)), text))
+                sections[title].append((", ".join(map(shown, keys)), action.help))
         return list(sections.items())
 
     def keys(self, name: str) -> tuple[str, ...]:
