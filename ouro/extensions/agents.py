@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.tool_names import own_tools
@@ -12,6 +12,7 @@ from ouro.safety import Mode
 from ouro.tools.subagent import AgentSpec
 from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.runtime import tilde
+from ouro.utils.yaml import TRUE
 
 BUILT_IN = Path(__file__).with_name("builtin_agents")
 _MODES: Mapping[str, Mode] = {
@@ -22,7 +23,6 @@ _MODES: Mapping[str, Mode] = {
     **{mode: cast("Mode", mode) for mode in get_args(Mode)},
 }
 """By the names in ouro and in Claude Code."""
-_SAME_MODEL = {"", "inherit"}
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
@@ -77,17 +77,13 @@ def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
         file.description,
         file.body,
         tools,
-        "" if model in _SAME_MODEL else model,
+        "" if model == "inherit" else model,
         mode,
         int(turns) if turns else None,
-        _is_on(meta, "worktree") or meta.get("isolation") == "worktree",
+        str(meta.get("worktree", "")).lower() in TRUE or meta.get("isolation") == "worktree",
         file.source,
         "" if file.source == "built in" else str(file.path),
         without,
         tuple(words_in(meta.get("skills", ""))),
     )
     return spec, ignored
-
-
-def _is_on(meta: Mapping[str, Any], key: str) -> bool:
-    return str(meta.get(key, "")).lower() in ("true", "yes", "on")
