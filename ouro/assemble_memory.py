@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,18 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _manager(self, scopes: long_term.MemoryScopes) -> long_term.LongTermMemoryManager:
         memory, settings = self.memory, self.settings.memory
         threshold = settings.consolidation_threshold
+        ask = self._ask("compact", "consolidation")
+
+        def without_repeated() -> Callable[[str], Awaitable[str]] | None:
+            small = self._small_merger(ask)
+            return small.without_repeated if small.applies() else None
+
         return long_term.LongTermMemoryManager(
             scopes,
             long_term.MemoryPrompt(scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
             self.cwd,
             self.channel,
-            long_term.LongTermMemoryConsolidator(self._ask("compact", "consolidation"), self.finds_secret),
+            long_term.LongTermMemoryConsolidator(ask, self.finds_secret, without_repeated),
             self.marks,
             settings.write,
         )
@@ -81,16 +87,22 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         settings = self.settings.memory
         recall_log = long_term.RecallLog(get_recall_log_path())
         finder = long_term.NoteFinder(self.lookup, self._opened, self._root, self._mark, settings, recall_log)
-        has_model = self.models.is_given("retrieve")
-        hypotheses = long_term.HypothesisModel(
-            self._ask("retrieve", "recall"),
-            lambda: self.models.role("retrieve")[0].spec.window,
-            has_embedding_model=memory_index.is_embedder_chosen(settings.embedding_model, self.catalog),
-        )
         repo = next((scope for scope in self._opened if scope.scope == "repo"), None)
         is_recorded = repo is not None and settings.commands and not self.memory.read_only
         commands = long_term.ledger_of(repo, self.finds_secret, self.cwd) if repo and is_recorded else None
-        return long_term.TurnRecall(self.memory, finder, self.channel, hypotheses if has_model else None, commands)
+        return long_term.TurnRecall(self.memory, finder, self.channel, self._hypotheses(), commands)
+
+    def _hypotheses(self) -> long_term.HypothesisModel | None:
+        if not self.models.is_given("retrieve"):
+            return None
+        name = background_roles(self.settings, self.catalog, [])["retrieve"]
+        is_small = self.catalog.spec(name).is_small
+        return long_term.HypothesisModel(
+            self._ask("retrieve", "recall"),
+            lambda: self.models.role("retrieve")[0].spec.window,
+            is_for_auto=not is_small
+            and memory_index.is_embedder_chosen(self.settings.memory.embedding_model, self.catalog),
+        )
 
     def _capture(self, manager: long_term.LongTermMemoryManager) -> long_term.CaptureObserver | None:
         memory, settings = self.memory, self.settings.memory
@@ -166,9 +178,13 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self._mark,
             notes.similar,
             manager.alone,
+            self._small_merger(asks("compact", "consolidation")),
         )
         repository = repositories.get("repo") or repositories["user"]
         return consolidator, long_term.Crystallizer(capture, self.store, self.session_catalog, repository, self.memory)
+
+    def _small_merger(self, ask: AskModel) -> long_term.SmallMerger:
+        return long_term.SmallMerger(ask, lambda: self.models.role("compact")[0].spec.is_small)
 
     def _ask(self, role: Role, purpose: str) -> AskModel:
         return ask_in_background(self.models, self.memory, role, purpose)

@@ -15,6 +15,7 @@ from ouro.utils.text import word_starts
 
 WANTED_SAVING = 0.4
 """The share of tokens that the model is asked to save."""
+_SHARE = round(WANTED_SAVING * 100)
 MIN_SAVING = 0.15
 """The least share of saved tokens for which an answer is used."""
 _MIN_SIZE = 0.02
@@ -48,11 +49,18 @@ class LongTermMemoryConsolidator:
     Args:
         ask: asks the model whose role it is; records what that cost.
         finds_secret: returns which kind of secret is in a text; empty where there is none.
+        small: returns what removes repeated lines from a file, where the model is a small one (`SmallMerger`).
     """
 
-    def __init__(self, ask: Callable[[list[Message]], Awaitable[str]], finds_secret: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[list[Message]], Awaitable[str]],
+        finds_secret: Callable[[str], str],
+        small: Callable[[], Callable[[str], Awaitable[str]] | None] = lambda: None,
+    ) -> None:
         self._ask = ask
         self._finds_secret = finds_secret
+        self._small = small
 
     async def consolidate(self, texts: Mapping[str, str]) -> Consolidated:
         """The core of a scope, merged and compressed; a category whose part cannot be used stays as it was.
@@ -63,15 +71,33 @@ class LongTermMemoryConsolidator:
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
             return Consolidated("there is nothing to merge")
-        share, before, messages = round(WANTED_SAVING * 100), _size(texts), _request(texts)
+        try:
+            best = await self._shortened(texts)
+        except ModelError as error:
+            return Consolidated(f"the model did not answer: {error.message}", has_answer=False)
+        if not best:
+            return Consolidated("the answer was unreadable or not shorter; memory stays as it was")
+        before, size = _size(texts), _size({**texts, **best})
+        saved = 1 - size / before
+        if saved < MIN_SAVING:
+            return Consolidated(f"the best answer saves {saved:.0%}, too little to use; memory stays as it was")
+        hint = f", {saved:.0%} saved ({_SHARE} % wanted)" if saved < WANTED_SAVING else ""
+        return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
+
+    async def _shortened(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The files that the best answer makes shorter. Raises ModelError where none came."""
+        if without_repeated := self._small():
+            found = {name: await without_repeated(text) for name, text in texts.items()}
+            return {name: text for name, text in found.items() if len(text) < len(texts[name])}
+        before, messages = _size(texts), _request(texts)
         best, size = dict[str, str](), before
         for _ in range(_MAX_ATTEMPTS):
             try:
                 answer = await self._ask(messages)
-            except ModelError as error:
-                if not best:
-                    return Consolidated(f"the model did not answer: {error.message}", has_answer=False)
-                break
+            except ModelError:
+                if best:
+                    break
+                raise
             found = {
                 name: f"{text}\n" for name, text in sections(answer, texts).items() if self._fits(text, texts[name])
             }
@@ -80,14 +106,8 @@ class LongTermMemoryConsolidator:
             saved = 1 - size / before
             if not best or saved >= WANTED_SAVING:
                 break
-            messages = [*messages, assistant(answer), user(_AGAIN.format(saved=round(saved * 100), share=share))]
-        if not best:
-            return Consolidated("the answer was unreadable or not shorter; memory stays as it was")
-        saved = 1 - size / before
-        if saved < MIN_SAVING:
-            return Consolidated(f"the best answer saves {saved:.0%}, too little to use; memory stays as it was")
-        hint = f", {saved:.0%} saved ({share} % wanted)" if saved < WANTED_SAVING else ""
-        return Consolidated(f"{before:,} → {size:,} tokens{hint}", best)
+            messages = [*messages, assistant(answer), user(_AGAIN.format(saved=round(saved * 100), share=_SHARE))]
+        return best
 
     def _fits(self, new: str, old: str) -> bool:
         words = word_starts(new)
@@ -105,7 +125,7 @@ def sections(answer: str, names: Collection[str]) -> dict[str, str]:
 
 def _request(texts: Mapping[str, str]) -> list[Message]:
     mark = mark_of("\0".join(texts.values()))
-    order = _ORDER.format(share=round(WANTED_SAVING * 100), headings="\n".join(f"## {name}" for name in texts))
+    order = _ORDER.format(share=_SHARE, headings="\n".join(f"## {name}" for name in texts))
     files = [f'<{mark} file="{name}.md">\n{quoted(text)}\n</{mark}>' for name, text in texts.items()]
     return [system(order), user("\n\n".join(files))]
 

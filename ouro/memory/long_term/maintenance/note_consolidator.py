@@ -21,6 +21,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Edge, Note, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
@@ -89,6 +90,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     alike: Alike = lambda _note: ()
     alone: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
     """Runs in a thread what writes, while nothing else writes."""
+    small: SmallMerger | None = None
+    """Asks in small steps, where the model is a small one."""
 
     def is_due(self) -> bool:
         """Whether one of the scopes has enough notes since the last run. Blocks."""
@@ -117,6 +120,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     async def _merge(self, group: tuple[Note, ...]) -> Merge:
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
+                if self.small and self.small.applies():
+                    return await self._merge_covered(group, self.small)
                 answer = await self.ask(self._request(group))
         except TimeoutError as error:
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
@@ -126,6 +131,17 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         if not _KEEP.search(answer):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(group, reason="the answer could not be used")
+        return await self._keep(group)
+
+    async def _merge_covered(self, group: tuple[Note, ...], small: SmallMerger) -> Merge:
+        """Keep the text of one note in place of those of which it says everything."""
+        best, covered = await small.covered(group)
+        if len(covered) < 2:
+            return await self._keep(group)
+        operation = Operation("supersede", best.text, scope=best.scope, category=best.category)
+        return await self.alone(lambda: self._write(tuple(covered), operation))
+
+    async def _keep(self, group: tuple[Note, ...]) -> Merge:
         await asyncio.to_thread(self._note_kept, group)
         return Merge(group, reason="they are about different things")
 

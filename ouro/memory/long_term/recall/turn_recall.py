@@ -72,8 +72,9 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     """Raises ModelError."""
     window: Callable[[], int]
     """Returns its window, in tokens."""
-    has_embedding_model: bool
-    """One is chosen in the settings or models.yaml: then `auto` uses hypotheses."""
+    is_for_auto: bool
+    """An embedding model is chosen in the settings or models.yaml, and this model is not a small one, which writes one
+    usable sentence of four: then `auto` uses hypotheses."""
 
 
 class NoteFinder(msgspec.Struct, eq=False, dict=True):
@@ -351,7 +352,7 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def _way(self) -> Literal["local", "hyde", "off"]:
         if self.finder.settings.retrieval == "auto":
-            return "hyde" if self.hypotheses and self.hypotheses.has_embedding_model else "local"
+            return "hyde" if self.hypotheses and self.hypotheses.is_for_auto else "local"
         is_off = self._missing or (self.finder.settings.retrieval == "hyde" and self.hypotheses is None)
         return "off" if is_off else self.finder.settings.retrieval
 

@@ -10,6 +10,7 @@ from ouro.errors import ModelError
 from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator, clusters
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.small_merger import SmallMerger
 
 ONE = "Run the tests with pytest -q."
 TWO = "Tests are run with pytest -q in this project."
@@ -162,6 +163,22 @@ async def test_a_merged_note_has_the_names_of_the_latest_one(bench):
         assert (done.written, done.reason) == (None, "the answer could not be used")
     (done,) = await bench.merge(MERGED.replace("pytest -q", "`pytest -q -x`"), every=True)
     assert (done.reason, set(bench.texts())) == ("", {latest})
+
+
+async def test_a_small_model_chooses_one_of_the_texts_and_writes_none(bench):
+    bench.keep(note(1, "Run the tests with pytest -q."), note(2, "Run the tests of this project with pytest -q."))
+    answers = ['{"same": true}', '{"same": false}']
+
+    async def ask(_messages, _schema):
+        return answers.pop(0)
+
+    small = SmallMerger(ask, lambda: True)
+    [merge] = await bench.merge(every=True, small=small)
+    assert merge.written.note.text == "Run the tests of this project with pytest -q."
+    assert bench.texts(archived=True) == ["Run the tests with pytest -q."]
+    bench.keep(note(3, "Run the tests of this project with pytest -x."))
+    [merge] = await bench.merge(every=True, small=small)
+    assert (merge.written, bench.asked) == (None, [])
 
 
 async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_next_time(bench, monkeypatch):

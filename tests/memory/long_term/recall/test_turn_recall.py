@@ -71,7 +71,7 @@ async def test_without_notes_nothing_is_opened(repository, home):
 
 
 async def test_the_first_message_of_the_first_session_is_compared_by_vectors_too(repository, own, monkeypatch):
-    monkeypatch.setattr("ouro.assemble_memory.chosen_embedder", lambda *_: WordEmbedder())
+    monkeypatch.setattr("ouro.memory.index.embeddings.chosen_embedder", lambda *_: WordEmbedder())
     session, _ = await opened(repository)
     put(own, BREAD, TEA)
     [event] = [event for event in await say(session, QUESTION) if isinstance(event, NotesRecalled)]
@@ -190,13 +190,13 @@ class Hyde:
         self.write_models()
         monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
 
-    def write_models(self, embed="openai/vectors"):
+    def write_models(self, embed="openai/vectors", retrieve="openai/imagines"):
         server, home = self.server, self._home
         models = {
             name: {"api_base": server.openai_url, "api_key": "sk-0123456789", "window": 100_000}
-            for name in ("openai/talks", "openai/imagines", "openai/vectors", "openai/newer")
+            for name in ("openai/talks", retrieve, "openai/vectors", "openai/newer")
         }
-        roles = {"default": "openai/talks", "retrieve": "openai/imagines", "embed": embed}
+        roles = {"default": "openai/talks", "retrieve": retrieve, "embed": embed}
         file = home / ".ouro" / "models.yaml"
         file.parent.mkdir(exist_ok=True, mode=0o700)
         file.write_text(yaml.safe_dump({**roles, "models": models}))
@@ -240,6 +240,15 @@ async def test_with_both_models_auto_asks_them(repository, hyde, own):
     await session.close()
     loaded = await session.transcript._store.load_session(session.id, read_only=True)
     assert "recall" in {each.purpose for each in loaded.records if isinstance(each, CostRecord)}
+
+
+async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, own):
+    hyde.write_models(retrieve="openai/imagines-1.5b")
+    session = await open_with(repository)
+    put(own, BREAD, TEA)
+    await say(session, "how long does bread rise?")
+    assert (session.memory.recalled.way, hyde.asked("imagines-1.5b")) == ("local", [])
+    await session.close()
 
 
 @pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])

@@ -1,0 +1,83 @@
+"""Merging by a small model: it is only asked whether one text says everything that another one says.
+
+Asked to write a merged text, a model of 1.5 billion parameters loses a port, translates, or comments on the texts. So
+no text of it is used: of two that say the same, one goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ouro.memory.long_term.entries import is_line, plain
+from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.supersession import on_subject
+from ouro.messages import Message, system, user
+from ouro.utils.text import word_starts
+
+_MAX_NEAR = 2
+"""Earlier lines on the subject of a line that are compared with it."""
+_NUMBER = re.compile(r"\d+")
+_SAYS_ALL = {
+    "type": "object",
+    "properties": {"same": {"type": "boolean"}},
+    "required": ["same"],
+    "additionalProperties": False,
+}
+_ASK = """\
+You get two lines of notes. Answer {"same": true} only if the second line says everything that the first line says, so
+that the first line can be deleted without losing anything. Otherwise answer {"same": false}.
+Examples:
+First: Use the staging database. Second: The staging database is to be used. -> true
+First: Use the staging database. Second: Use the test database. -> false
+First: Logs go to /var/log/shop. Second: Logs are kept for 30 days. -> false"""
+
+
+class _Answer(msgspec.Struct):
+    same: bool
+
+
+class SmallMerger(msgspec.Struct, frozen=True):
+    ask: Callable[[list[Message], Mapping[str, Any]], Awaitable[str]]
+    """Asks the model for an answer in a JSON schema. Raises ModelError."""
+    applies: Callable[[], bool]
+    """Whether the model is a small one now."""
+
+    async def says_all(self, text: str, other: str) -> bool:
+        """Whether `text` says everything that `other` says; never where a name or number of it is missing."""
+        names = {name.partition(":")[2] for name in entities_in(other)} | set(_NUMBER.findall(other))
+        if not all(name.casefold() in text.casefold() for name in names):
+            return False
+        answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], _SAYS_ALL)
+        try:
+            return msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1].encode(), type=_Answer).same
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return False
+
+    async def without_repeated(self, text: str) -> str:
+        """A core file without the lines of which another line says everything; of two equal ones the later stays."""
+        lines = text.splitlines()
+        left: dict[int, str] = {}
+        for place, line in enumerate(lines):
+            if not is_line(line):
+                continue
+            before = [Note(id=str(earlier), text=known) for earlier, known in left.items()]
+            for near in on_subject(own := plain(line), before)[:_MAX_NEAR]:
+                is_later_longer = len(word_starts(own)) >= len(word_starts(near.text))
+                if await self.says_all(*((own, near.text) if is_later_longer else (near.text, own))):
+                    gone = int(near.id) if is_later_longer else place
+                    left.pop(gone, None)
+                    lines[gone] = ""
+                    break
+            if lines[place]:
+                left[place] = own
+        return "".join(f"{line}\n" for line, before in zip(lines, text.splitlines(), strict=True) if line or not before)
+
+    async def covered(self, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
+        """The note with the most words, and those of all, in their order, of which it says everything."""
+        best = max(notes, key=lambda note: len(word_starts(note.text)))
+        return best, [note for note in notes if note is best or await self.says_all(best.text, note.text)]
