@@ -15,12 +15,14 @@ import msgspec
 from ouro.memory.long_term.entries import is_line, plain
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.supersession import on_subject
+from ouro.memory.long_term.supersession import NEGATIVE, on_subject, subject_words
 from ouro.messages import Message, system, user
 from ouro.utils.text import word_starts
 
 _MAX_NEAR = 2
 """Earlier lines on the subject of a line that are compared with it."""
+_LIGHT = frozenset(("call", "go", "have", "hold", "keep", "make", "name", "out", "put", "take", "write"))
+"""Words of a statement that another one may say in other words."""
 _NUMBER = re.compile(r"\d+")
 _SAYS_ALL = {
     "type": "object",
@@ -48,9 +50,15 @@ class SmallMerger(msgspec.Struct, frozen=True):
     """Whether the model is a small one now."""
 
     async def says_all(self, text: str, other: str) -> bool:
-        """Whether `text` says everything that `other` says; never where a name or number of it is missing."""
+        """Whether `text` says everything that `other` says.
+
+        The model is asked only where `text` has its names, numbers and words, and is negative as it is: alone it also
+        took `Never commit secrets` for `Never commit generated files`.
+        """
         names = {name.partition(":")[2] for name in entities_in(other)} | set(_NUMBER.findall(other))
-        if not all(name.casefold() in text.casefold() for name in names):
+        has_names = all(name.casefold() in text.casefold() for name in names)
+        has_words = subject_words(other) - _LIGHT <= subject_words(text)
+        if not (has_names and has_words) or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other)):
             return False
         answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], _SAYS_ALL)
         try:

@@ -41,7 +41,7 @@ _REPLACES = late_pattern(
     |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_NEGATIVE = late_pattern(
+NEGATIVE = late_pattern(
     r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE
 )
 _CUES = """
@@ -100,34 +100,34 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
 
 def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
     """Share of common words and item, best first, for the texts with at least that share of the shorter one."""
-    asked = _subject_words(text)
+    asked = subject_words(text)
     starts = {word[:4] for word in asked}
     found = []
     for said, item in pairs:
         if not any(start in said.casefold() for start in starts):
             continue  # of 10,000 notes few have any of the words
-        own = _subject_words(said)
+        own = subject_words(said)
         shared, shorter = len(asked & own), min(len(asked), len(own))
         if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
             found.append((shared / shorter + shared / 1_000, item))
     return sorted(found, key=lambda pair: -pair[0])
 
 
-def _subject_words(text: str) -> frozenset[str]:
+def subject_words(text: str) -> frozenset[str]:
     return frozenset(stem(forms[0]) for forms in question_of(without_introduction(text)).words) - _CUE_STEMS
 
 
 def _names_replaced(text: str) -> frozenset[str]:
     """The stems of what a statement says is replaced: of `RabbitMQ replaces Redis` that of `redis`."""
     names = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(text))
-    return frozenset(word for name in names for word in _subject_words(name))
+    return frozenset(word for name in names for word in subject_words(name))
 
 
 def _affirms(text: str, names: frozenset[str]) -> bool:
     """Whether a text affirms one of these names: `never with tox` does not affirm tox."""
-    negative = _NEGATIVE.search(text)
+    negative = NEGATIVE.search(text)
     affirmed = text[: negative.start()] if negative else text
-    return bool(names & _subject_words(affirmed))
+    return bool(names & subject_words(affirmed))
 
 
 _CUE_STEMS = frozenset(stem(word) for word in _CUES)
