@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
+from ouro.memory.index import question_of, stem
 from ouro.memory.long_term.entries import is_line, plain
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
@@ -52,13 +54,17 @@ class SmallMerger(msgspec.Struct, frozen=True):
     async def says_all(self, text: str, other: str) -> bool:
         """Whether `text` says everything that `other` says.
 
-        The model is asked only where `text` has its names, numbers and words, and is negative as it is: alone it also
-        took `Never commit secrets` for `Never commit generated files`.
+        The model is asked only where `text` has its names, numbers and words, not two of them swapped, and is negative
+        as it is: alone it also took `Never commit secrets` for `Never commit generated files`.
         """
         names = {name.partition(":")[2] for name in entities_in(other)} | set(_NUMBER.findall(other))
         has_names = all(name.casefold() in text.casefold() for name in names)
         has_words = subject_words(other) - _LIGHT <= subject_words(text)
-        if not (has_names and has_words) or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other)):
+        if (
+            not (has_names and has_words)
+            or _is_swapped(text, other)
+            or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other))
+        ):
             return False
         answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], _SAYS_ALL)
         try:
@@ -89,3 +95,16 @@ class SmallMerger(msgspec.Struct, frozen=True):
         """The note with the most words, and those of all, in their order, of which it says everything."""
         best = max(notes, key=lambda note: len(word_starts(note.text)))
         return best, [note for note in notes if note is best or await self.says_all(best.text, note.text)]
+
+
+def _is_swapped(text: str, other: str) -> bool:
+    """Whether two words have changed places: `Alice reviews the changes of Bob`, and the other way round.
+
+    Neighbours may: `passwords are hashed`, `hash passwords`.
+    """
+    orders = ([stem(forms[0]) for forms in question_of(words).words] for words in (text, other))
+    differing = [(place, pair) for place, pair in enumerate(zip_longest(*orders)) if pair[0] != pair[1]]
+    if len(differing) != 2:
+        return False
+    (first, one), (second, other_pair) = differing
+    return second - first > 1 and one == other_pair[::-1]

@@ -46,6 +46,23 @@ async def test_of_lines_that_say_the_same_the_one_that_says_more_or_is_later_sta
     assert all("8418" not in text for pair in model.asked for text in pair)  # another number: no model is asked
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Never commit generated files.", "Never commit secrets."),
+        ("Alice reviews the changes of Bob.", "Bob reviews the changes of Alice."),
+        ("Use mocks in tests.", "Never use mocks in tests."),
+        ("The limit is 20 MB.", "The limit is 30 MB."),
+        ("See api.py for the limit.", "See apis.py for the limit."),
+    ],
+)
+async def test_what_rules_know_to_differ_needs_no_model(first, second):
+    model = Same('{"same": true}')
+    assert not await merger(model).says_all(second, first)
+    assert model.asked == []
+    assert await merger(model).says_all("We hash passwords with argon2.", "Passwords are hashed with argon2.")
+
+
 @pytest.mark.parametrize("answer", ["", "yes", '{"same": 1}', "{", '{"relation": "same"}'])
 async def test_what_is_no_answer_removes_nothing(answer):
     assert await merger(Same(answer)).without_repeated(CORE) == CORE
