@@ -41,9 +41,7 @@ _REPLACES = late_pattern(
     |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-NEGATIVE = late_pattern(
-    r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE
-)
+NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
 _CUES = """
     actually always anymore change changed correction deprecate drop favor favour gone instead long longer migrate mind
     mistake move must need never now please prefer project rather remember remove replace should stop switch true use
