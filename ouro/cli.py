@@ -8,10 +8,11 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given and given[0] in GROUPS:
             return run_action(given[0], given[1:])
-        return _run(_parser().parse_args(given))
+        return _run(_flags(given))
     except OuroError as error:
         from ouro.utils.text import clean
 
@@ -158,7 +159,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     from ouro.frontends.acp.server import run_acp
     from ouro.utils.log import start_log
 
-    args = _parser().parse_args([])
+    args = _flags()
     vars(args).update(flags)
     start_log(args.debug)
     options = _options(args, titles=True)
@@ -180,6 +181,20 @@ def whole_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
+    """The flags. Without any argparse is not imported: with it the first picture takes a sixth longer."""
+    flags = SimpleNamespace(**_DEFAULTS)
+    return _parser().parse_args(given, flags) if given else flags
+
+
+_DEFAULTS: Mapping[str, Any] = {
+    "message": "", "model": "", "resume": "", "latest": False, "fork": False, "part": "full", "mode": None, "allow": [],
+    "deny": [], "cd": "", "add_dir": [], "plain": False, "trust": False, "no_trust": False, "no_sandbox": False,
+    "ephemeral": False, "no_memory": False, "debug": False, "version": False, "prompt": None, "output": "text",
+    "input": "text", "schema": "", "max_turns": None, "max_cost": None,
+}  # fmt: skip
+
+
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     import argparse
 
@@ -193,19 +208,19 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     )
     if with_message:
         parser.add_argument("message", nargs="?", default="", help="a first message")
-    parser.add_argument("-m", "--model", default="", help="the model to use, by name or a part of it")
-    parser.add_argument("-r", "--resume", nargs="?", const=PICK, default="", metavar="SESSION",
+    parser.add_argument("-m", "--model", help="the model to use, by name or a part of it")
+    parser.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION",
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
     parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
     parser.add_argument("--fork", action="store_true", help="with --resume or --continue: in a copy of the session")
-    parser.add_argument("--part", choices=("full", "tail", "summary", "then"), default="full",
+    parser.add_argument("--part", choices=("full", "tail", "summary", "then"),
                         help="with --resume: what the model is sent of it, all, a tail, or a summary; "
                         "`then`: all, with memory as it was")  # fmt: skip
     parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
-    parser.add_argument("--allow", action="append", default=[], metavar="RULE", help="such as 'shell(pytest *)'")
-    parser.add_argument("--deny", action="append", default=[], metavar="RULE", help="such as 'write(.env)'")
-    parser.add_argument("--cd", default="", metavar="FOLDER", help="work in this folder")
-    parser.add_argument("--add-dir", action="append", default=[], metavar="FOLDER", help="a further folder to work in")
+    parser.add_argument("--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'")
+    parser.add_argument("--deny", action="append", metavar="RULE", help="such as 'write(.env)'")
+    parser.add_argument("--cd", metavar="FOLDER", help="work in this folder")
+    parser.add_argument("--add-dir", action="append", metavar="FOLDER", help="a further folder to work in")
     parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
@@ -218,9 +233,9 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     headless = parser.add_argument_group("headless")
     headless.add_argument("-p", "--print", dest="prompt", nargs="?", const="", metavar="PROMPT",
                           help="answer PROMPT (and standard input) on standard output")  # fmt: skip
-    headless.add_argument("--output", choices=("text", "json", "stream-json"), default="text")
-    headless.add_argument("--input", choices=("text", "stream-json"), default="text")
-    headless.add_argument("--schema", default="", metavar="FILE",
+    headless.add_argument("--output", choices=("text", "json", "stream-json"))
+    headless.add_argument("--input", choices=("text", "stream-json"))
+    headless.add_argument("--schema", metavar="FILE",
                           help="the answer must fit this JSON schema, of a file or as text")  # fmt: skip
     headless.add_argument("--max-turns", type=_positive_integer, metavar="N", help="model calls")
     headless.add_argument("--max-cost", type=_positive, metavar="DOLLARS")
@@ -238,7 +253,7 @@ def _positive_integer(text: str) -> int:
     return int(text) if _positive(text) else 0
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: SimpleNamespace) -> int:
     from ouro.errors import UsageError
 
     if args.version:
@@ -305,7 +320,7 @@ def look_in(folder: Path) -> Look:
     return Look(tui.theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start())
 
 
-def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
+def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:
     """A function that opens sessions; with `titles`, a model finds their titles and captures notes.
 
     The modules are loaded in a thread with the first session: the prompt is on the screen by then.
@@ -328,7 +343,7 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
     return open_session
 
 
-def _options(args: argparse.Namespace, *, titles: bool) -> Options:
+def _options(args: SimpleNamespace, *, titles: bool) -> Options:
     from ouro.extensions import demand_tools
     from ouro.options import Options
 
@@ -353,7 +368,7 @@ def _options(args: argparse.Namespace, *, titles: bool) -> Options:
     )
 
 
-def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
+def _catalog_opener(args: SimpleNamespace) -> OpenCatalog:
     """Returns the saved sessions before one is open; loaded in a thread, when it is first called."""
     import asyncio
 
@@ -372,11 +387,11 @@ def _catalog(folder: Path) -> SessionCatalog:
     return SessionCatalog(YamlFileMemoryStore(root, mask), str(folder), root, get_index_path())
 
 
-def _folder(args: argparse.Namespace) -> Path:
+def _folder(args: SimpleNamespace) -> Path:
     return Path(args.cd or ".").expanduser().resolve()
 
 
-def _request(args: argparse.Namespace) -> OpenRequest:
+def _request(args: SimpleNamespace) -> OpenRequest:
     from ouro.session.opening import OpenRequest
 
     resume = "latest" if args.latest else args.resume

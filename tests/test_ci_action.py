@@ -14,7 +14,7 @@ import yaml
 from fakes.model_server import Reply, failure
 from fakes.ouro_program import OuroProgram
 
-from ouro.cli import _parser
+from ouro.cli import _flags
 
 ACTION = Path(__file__).parents[1] / ".github/actions/ouro"
 SPEC = importlib.util.spec_from_file_location("ouro_action", ACTION / "run.py")
@@ -146,7 +146,7 @@ def test_a_comment_is_answered_and_is_no_flag(run, api, quick):
     assert "+new" in material
     assert not {"GITHUB_TOKEN", "OURO_CI_TOKEN"} & environ.keys()
     assert api.sent == [("POST", "/issues/3/comments", "<!-- ouro -->\nFine.\n\n<sub>ouro · m, $0.25</sub>")]
-    args = _parser().parse_args(line)
+    args = _flags(line)
     assert (args.prompt, args.trust, args.no_trust) == ("--trust", False, True)
 
 

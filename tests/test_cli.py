@@ -1,8 +1,10 @@
-"""The end of the process: exit handlers run, output is written, and Python takes nothing apart."""
+"""Flags; and the end of the process: exit handlers run, output is written, and Python takes nothing apart."""
 
 import subprocess
 import sys
 from pathlib import Path
+
+from ouro.cli import _flags
 
 PROGRAM = """
 import atexit, sys
@@ -42,3 +44,9 @@ def test_a_defect_and_output_that_cannot_be_written_are_reported_by_python():
         done = run("0", full)
     assert done.returncode == 120
     assert "No space left on device" in done.stderr
+
+
+def test_flags_without_argparse_are_those_with_it():
+    assert vars(_flags(["--plain"])) == {**vars(_flags()), "plain": True}
+    assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
+    assert _flags().allow == _flags(["hi"]).allow == []

@@ -54,15 +54,15 @@ def test_a_session_without_memory_loads_almost_nothing_of_it():
 
 def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
     statement = (
-        "import pathlib, ouro.cli; ouro.cli._parser().parse_args([]); ouro.cli.look_in(pathlib.Path())\n"
+        "import pathlib, ouro.cli; ouro.cli._flags(); ouro.cli.look_in(pathlib.Path())\n"
         "import ouro.frontends.tui.first_frame"
     )
-    assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess"})
+    assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess", "argparse"})
 
 
 def test_the_prompt_is_there_before_what_a_session_is_made_of():
     modules = modules_of(
-        "import ouro.cli; args = ouro.cli._parser().parse_args([]); ouro.cli._opener(args); ouro.cli._request(args)\n"
+        "import ouro.cli; args = ouro.cli._flags(); ouro.cli._opener(args); ouro.cli._request(args)\n"
         "import ouro.frontends.tui.run, ouro.frontends.tui.app, ouro.frontends.tui.driver"
     )
     rooms = {"agent", "assemble", "commands", "llm", "memory", "safety", "session", "tools"}
@@ -88,7 +88,7 @@ def test_values_that_every_start_defines_are_structs():
 
 
 FIRST_PICTURE = (
-    "import pathlib, ouro.cli; ouro.cli._parser().parse_args([]); ouro.cli.look_in(pathlib.Path())\n"
+    "import pathlib, ouro.cli; ouro.cli._flags(); ouro.cli.look_in(pathlib.Path())\n"
     "import ouro.frontends.tui.first_frame"
 )
 
