@@ -32,7 +32,7 @@ from ouro.memory.sessions.session_file import (
     split,
 )
 from ouro.memory.sessions.session_file import replace as replace_file
-from ouro.memory.sessions.session_folders import OUTPUTS, SUBAGENTS, SessionFolders, folder_names
+from ouro.memory.sessions.session_folders import OUTPUTS, SUBAGENTS, SessionFolders, folder_names, write_output
 from ouro.memory.sessions.session_reader import first_record, read_header
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
@@ -394,10 +394,7 @@ def _by_session(tree: Mapping[str, str]) -> dict[str, _Theirs]:
 
 def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
     for path, data in outputs.items():
-        name = path.rpartition("/")[2]
-        if not (folder / OUTPUTS / name).exists():
-            (folder / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
-            replace_file(folder / OUTPUTS, name, data)
+        write_output(folder, f"{OUTPUTS}/{path.rpartition('/')[2]}", data)
 
 
 def _created(folder: Path, parent: str) -> _Local:

@@ -219,13 +219,13 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
 
 
 def keep_image(folder: Path, image: Image) -> str:
-    """Write an image, unless it exists; returns its path relative to the session's folder."""
-    return _write_output(folder, image_name(image), image.data)
+    """As `write_output`."""
+    return write_output(folder, image_name(image), image.data)
 
 
 def keep_text(folder: Path, text: str) -> str:
     data = text.encode("utf-8", "replace")
-    return _write_output(folder, _output_name(data, "txt"), data)
+    return write_output(folder, _output_name(data, "txt"), data)
 
 
 def image_name(image: Image) -> str:
@@ -249,7 +249,8 @@ def _output_name(data: bytes, ending: str) -> str:
     return f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
 
 
-def _write_output(folder: Path, name: str, data: bytes) -> str:
+def write_output(folder: Path, name: str, data: bytes) -> str:
+    """Write an image or output, unless it exists; returns its name, the path relative to the session's folder."""
     place = (folder / name).parent
     if not place.is_dir():
         place.mkdir(mode=0o700, exist_ok=True)

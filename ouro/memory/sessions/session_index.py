@@ -139,19 +139,19 @@ class SessionTally:
 
 def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
     """Survey the session in `folder`, whose file status is `found`; reads only what is new since `known`."""
-    size, error = found.st_size, ""
-    surveyor = _Surveyor(SessionTally(folder.name))
+    size, error, read = found.st_size, "", 0
+    tally = SessionTally(folder.name)
     try:
         with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             if known is not None and size > _ALWAYS_WHOLE and _has_grown(descriptor, known, size):
-                surveyor = _Surveyor(SessionTally(folder.name, known.info), known.read)
-            surveyor.look(descriptor, size)
+                tally, read = SessionTally(folder.name, known.info), known.read
+            read = _look(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as caught:
-        error = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]"
-    info = surveyor.tally.info(size)
+        error, read = f"[cannot be read: {clean(str(caught)).splitlines()[0]}]", 0  # the next time from its start
+    info = tally.info(size)
     if error and not info.title:
         info = msgspec.structs.replace(info, title=error)
-    return SessionSurvey(info, found.st_mtime_ns, surveyor.read)
+    return SessionSurvey(info, found.st_mtime_ns, read)
 
 
 def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
@@ -159,51 +159,43 @@ def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
     return known.read <= size and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
 
 
-class _Surveyor:
-    """Reads a session file for its list entry, from the byte `read` on. Messages are not parsed: YAML is slow."""
-
-    def __init__(self, tally: SessionTally, read: int = 0) -> None:
-        self.tally = tally
-        self.read = read
-
-    def look(self, descriptor: int, size: int) -> None:
-        """Read the file from `read` on. Raises OSError and BadRecordError."""
-        if size - self.read > _READ_AT_ONCE:
-            self._skip_to_end(descriptor, size)
-        while self.read < size:
-            data = read_range(descriptor, self.read, min(size, self.read + _WINDOW))
-            blocks, _ = split(data)
-            for block in blocks:
-                self._take(block)
-            if not blocks and (self.read + len(data) >= size or not data):
-                break
-            # A record without an end in a whole window is too long to be read.
-            self.read += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
-        if not self.tally.has_header:
-            raise BadRecordError("its header is missing")
-
-    def _skip_to_end(self, descriptor: int, size: int) -> None:
-        """Of a file of gigabytes read only the start and the end, to keep lists fast."""
+def _look(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
+    """Count the records from `begin` on; returns up to where the file was read. Raises OSError and BadRecordError."""
+    if size - begin > _READ_AT_ONCE:  # of a file of gigabytes only the start and the end, to keep lists fast
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
-            self._take(block)
-        self.read = size - _EDGE
-        first = next(filter(None, map(number_of, split(read_range(descriptor, self.read, size))[0])), 1)
-        self.tally.skip_to(first - 1)
+            _take(tally, block)
+        begin = size - _EDGE
+        first = next(filter(None, map(number_of, split(read_range(descriptor, begin, size))[0])), 1)
+        tally.skip_to(first - 1)
+    while begin < size:
+        data = read_range(descriptor, begin, min(size, begin + _WINDOW))
+        blocks, _ = split(data)
+        for block in blocks:
+            _take(tally, block)
+        if not blocks and (begin + len(data) >= size or not data):
+            break
+        # A record without an end in a whole window is too long to be read.
+        begin += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
+    if not tally.has_header:
+        raise BadRecordError("its header is missing")
+    return begin
 
-    def _take(self, block: RawRecord) -> None:
-        kind = kind_of(block)
-        if kind == "session" and not self.tally.has_header:
-            self.tally.take_header(header_from(load(block.data)))
-        elif kind in _OTHERS:
-            if (record := parsed_record(block)) is not None:  # opening the session reports what cannot be read
-                self.tally.take(record)
-        elif is_message(block):
-            at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
-            self.tally.take_message(
-                at[1].decode() if at else "",
-                _usage(usage[1]) if usage else None,
-                model[1].decode("utf-8", "replace").strip() if model else "",
-            )
+
+def _take(tally: SessionTally, block: RawRecord) -> None:
+    """Count a record. Messages are not parsed: YAML is slow."""
+    kind = kind_of(block)
+    if kind == "session" and not tally.has_header:
+        tally.take_header(header_from(load(block.data)))
+    elif kind in _OTHERS:
+        if (record := parsed_record(block)) is not None:  # opening the session reports what cannot be read
+            tally.take(record)
+    elif is_message(block):
+        at, usage, model = (pattern.search(block.data) for pattern in (_AT, _USAGE, _MODEL))
+        tally.take_message(
+            at[1].decode() if at else "",
+            _usage(usage[1]) if usage else None,
+            model[1].decode("utf-8", "replace").strip() if model else "",
+        )
 
 
 def _usage(text: bytes) -> Usage:
