@@ -9,6 +9,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from fakes.warm_python import WARM
+
 COLD = {"TEST_COLD_STARTS": "1"}
 
 
@@ -72,3 +74,12 @@ def test_what_a_fork_cannot_be_is_started_cold(begin, tmp_path, name, environmen
     (tmp_path / name).touch()
     assert not is_warm(begin("-m", "ouro", "-p", **environment))
     assert not is_warm(begin("-X", "dev", "-m", "ouro", "-p"))
+
+
+def test_code_is_started_warm_where_it_says_so(tmp_path):
+    code = "import sys; print(__name__, *sys.argv); sys.exit(3)"
+    done = [
+        subprocess.run([sys.executable, "-c", each, "a b"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        for each in (WARM + code, code)
+    ]
+    assert [(run.returncode, run.stdout, run.stderr) for run in done] == [(3, "__main__ -c a b\n", "")] * 2

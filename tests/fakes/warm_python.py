@@ -36,8 +36,10 @@ import kingfisher_sdk
 from ptyprocess import PtyProcess
 
 TESTS = Path(__file__).parents[1]
-MODULES = {"ouro", "ouro.mcp.worker", "fakes.screen_program", "fakes.repl_program"}
+MODULES = {"ouro", "ouro.mcp.worker", "fakes.killed_sessions", "fakes.screen_program", "fakes.repl_program"}
 """What is started warm, as `python [-P] -m MODULE`."""
+WARM = "# may be started warm\n"
+"""How the code of `python -c CODE` begins that is started warm, too."""
 IMPORTED_LATE = (
     "anyio._backends._asyncio", "certifi", "git", "h2.connection", "markdown_it", "rapidfuzz.process", "sqlite3",
     "yaml",
@@ -50,7 +52,6 @@ CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine) if sys.platform =
 
 
 class _Command(NamedTuple):
-    module: str
     argv: list[str]
     folder: str
     environment: dict[str, str]
@@ -58,7 +59,12 @@ class _Command(NamedTuple):
     @property
     def is_safe(self) -> bool:
         """Whether it imports nothing from its folder."""
-        return self.argv[1] == "-P"
+        return self.argv[1:2] == ["-P"]
+
+    @property
+    def words(self) -> list[str]:
+        """From `-m` or `-c` on."""
+        return self.argv[2:] if self.is_safe else self.argv[1:]
 
 
 class WarmPython:
@@ -136,10 +142,11 @@ class _Starts:
     def warm_command(self, args: Sequence[str | bytes], cwd: object, env: object) -> _Command | None:
         """What is to be started; None if it has to be cold."""
         argv = [os.fsdecode(word) for word in args]
-        words = argv[2:] if argv[1:2] == ["-P"] else argv[1:]
-        if CLONE is None or argv[0] != sys.executable or words[:1] != ["-m"] or words[1] not in MODULES:
+        command = _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
+        is_ours = command.words[:1] == ["-m"] and command.words[1] in MODULES
+        is_code = command.words[:1] == ["-c"] and command.words[1].startswith(WARM)
+        if CLONE is None or argv[0] != sys.executable or not (is_ours or is_code):
             return None
-        command = _Command(words[1], argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
         is_cold = _read_by_python(command.environment) or (not command.is_safe and self._hides_modules(command.folder))
         return None if is_cold else command
 
@@ -234,7 +241,7 @@ def _run(command: _Command, fds: Sequence[int], is_session: bool) -> int:
     paths = ["" if command.is_safe else command.folder, command.environment.get("PYTHONPATH", "")]
     sys.path[0:1] = filter(None, paths)
     sys.orig_argv[:] = command.argv
-    sys.argv = ["-m", *command.argv[4 if command.is_safe else 3 :]]
+    sys.argv = command.words[:1] + command.words[2:]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         file = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115
         is_line_wise = number == 2 or os.isatty(number)
@@ -242,7 +249,7 @@ def _run(command: _Command, fds: Sequence[int], is_session: bool) -> int:
         stream = io.TextIOWrapper(file, "utf-8", errors, line_buffering=is_line_wise)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    code = _exit_code(command.module)
+    code = _exit_code(*command.words[:2])
     threading._shutdown()
     atexit._run_exitfuncs()
     try:
@@ -253,10 +260,13 @@ def _run(command: _Command, fds: Sequence[int], is_session: bool) -> int:
     return code
 
 
-def _exit_code(module: str) -> int:
-    """As Python sets it."""
+def _exit_code(option: str, what: str) -> int:
+    """Run a module or code; returns what Python would exit with."""
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if option == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(what, {"__name__": "__main__"})
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return (end.code or 0) & 0xFF

@@ -4,10 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from fakes.warm_python import WARM
 
 from ouro.memory.long_term.store import GitMemoryStore
 
-PROCESSES, EACH = 4, 25
+PROCESSES, EACH = 4, 12
 WRITER = """
 import sys
 from pathlib import Path
@@ -28,7 +29,7 @@ for number in range(int(count)):
 
 
 def write_at_once(store: GitMemoryStore, way: str) -> None:
-    command = [sys.executable, "-c", WRITER]
+    command = [sys.executable, "-c", WARM + WRITER]
     folders = [str(store.folder), str(store.repository.state_dir)]
     running = [
         subprocess.Popen([*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True)
@@ -75,7 +76,7 @@ def test_m5_four_processes_with_notes_of_their_own_lose_none(store):
 def test_m5_plain_git_commits_in_between_are_kept(store):
     store.save_and_commit({"decisions.md": "- first\n"}, "Begin")
     folders = [str(store.folder), str(store.repository.state_dir)]
-    running = subprocess.Popen([sys.executable, "-c", WRITER, "0", "40", "notes", *folders])
+    running = subprocess.Popen([sys.executable, "-c", WARM + WRITER, "0", "40", "notes", *folders])
     made = 0
     for number in range(40):
         (store.folder / f"mem_person{number}.md").write_text(f"{number}\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model
+from fakes.warm_python import WARM
 
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.store import user_store
@@ -53,7 +54,7 @@ def home(home):
 
 def at_once(script: str, home: Path, processes: int = PROCESSES, count: int = EACH) -> None:
     tests = str(Path(__file__).parents[1])
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {tests!r})\n{script}", str(home)]
+    command = [sys.executable, "-c", f"{WARM}import sys; sys.path.insert(0, {tests!r})\n{script}", str(home)]
     running = [
         subprocess.Popen([*command, str(who), str(count)], stderr=subprocess.PIPE, text=True)
         for who in range(processes)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 from fakes.told_sessions import Conversation
 from fakes.waiting import wait
+from fakes.warm_python import WARM
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
 from ouro.memory.long_term.forget import OuroHome, TrueForget
@@ -216,7 +217,7 @@ def test_m8_a_session_that_is_open_is_named_and_left(told):
 def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     drawn = random.Random(5)
     code = (
-        "import sys; from pathlib import Path;"
+        f"{WARM}import sys; from pathlib import Path;"
         "from ouro.memory.long_term.forget import TrueForget, OuroHome;"
         f"h = Path({str(told.path)!r}); print(1, flush=True);"
         f"TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"

@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 from fakes.waiting import wait
+from fakes.warm_python import WARM
 
 from ouro.errors import SessionInUse
 from ouro.memory.backend import MessageRecord, SessionHeader
@@ -50,7 +51,7 @@ def root(home):
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    command = [sys.executable, "-c", WARM + textwrap.dedent(code), *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

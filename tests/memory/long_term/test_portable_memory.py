@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from fakes.warm_python import WARM
 
 from ouro.memory.long_term.git.folders import find_state_dir
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
@@ -102,7 +103,7 @@ def test_killed_at_any_moment_of_the_move_nothing_is_lost(old_home, tmp_path):
     while died:
         place = tmp_path / f"home{moment}"
         shutil.copytree(old_home, place, symlinks=True)
-        died = subprocess.run([sys.executable, "-c", _KILLED, place, str(moment)], check=False).returncode
+        died = subprocess.run([sys.executable, "-c", WARM + _KILLED, place, str(moment)], check=False).returncode
         assert died in (0, 9)
         demand_whole(open_user(place))
         moment += 4

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.synced_homes import SyncedHomes, in_this_process
+from fakes.warm_python import WARM
 from msgspec.structs import replace
 
 from ouro.errors import UsageError
@@ -347,7 +348,7 @@ def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
         )
         synchronise(one, remote)
         where = [str(two.folder), str(two.repository.state_dir), remote, str(drawn.randrange(_MOMENTS))]
-        died.append(subprocess.run([sys.executable, "-c", _KILLED, *where], check=False).returncode)
+        died.append(subprocess.run([sys.executable, "-c", WARM + _KILLED, *where], check=False).returncode)
         synchronise(two, remote)
         synchronise(one, remote)
 
