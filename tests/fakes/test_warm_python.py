@@ -12,6 +12,7 @@ import pytest
 from fakes.warm_python import WARM
 
 COLD = {"TEST_COLD_STARTS": "1"}
+pytestmark = pytest.mark.skipif("TEST_COLD_STARTS" in os.environ, reason="nothing is started warm")
 
 
 @pytest.fixture
