@@ -5,13 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from fakes.whole_sessions import at
 
 from benchmarks.programs import programs
-from benchmarks.server import AnsweringServer
 from ouro.memory.backend import CompactionRecord, MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
@@ -46,8 +46,8 @@ SENT = (
 @pytest.mark.parametrize("model", ["anthropic/claude-sonnet-4-5", "openai/gpt-5"])
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 async def test_the_other_program_sends_all_that_was_said_and_done(agent, model, tmp_path):
-    with AnsweringServer() as server:
-        found = programs(tmp_path, server.url, PEERS, agent, mcp=False)
+    with ExitStack() as servers:
+        found = programs(tmp_path, servers, PEERS, agent, mcp=False)
         if not found:
             pytest.skip(f"{agent} is not installed in {PEERS}.")
         [program] = found
@@ -68,7 +68,7 @@ async def test_the_other_program_sends_all_that_was_said_and_done(agent, model, 
         shown[0] = program.headless[0]
         shown[1:1] = program.headless[1:]
         run(*shown, "Go on.")
-        body = server.asked[0].body
+        body = program.server.asked[0].body
         sent = list(_texts(body.get("messages") or body["input"]))
     place = 0
     for text in SENT:

@@ -100,7 +100,7 @@ def test_theme_auto_is_the_one_that_fits_the_terminal(start, answer, background)
     terminal.until(lambda: b"\x1b]11;?" in terminal.raw)
     terminal.send(f"\x1b]11;{answer}\x1b\\typed")
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
-    assert {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background}
+    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background})
 
 
 def test_an_answer_that_comes_late_changes_the_theme_and_types_nothing(start):
