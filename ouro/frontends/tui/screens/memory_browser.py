@@ -60,15 +60,6 @@ ACTIONS: Mapping[str, Callable[[SessionContext, str], Awaitable[Answer]]] = {
     "reject": memory_notes.reject,
 }
 """The commands that do what the keys do; each takes the id of what is marked."""
-LABELS: Mapping[str, str] = {
-    "edit_note": "edit",
-    "confirm_note": "confirm",
-    "archive_note": "archive",
-    "restore_note": "restore",
-    UNDO_MEMORY: "undo",
-    "accept": "accept",
-    "reject": "reject",
-}
 
 
 class MemoryList(RowList[MemoryRow]):
@@ -304,7 +295,7 @@ class MemoryBrowser(Browser):
         aim = self._aim()
         is_archived = aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
         kind = "archived" if is_archived else aim.kind if aim is not None else ""
-        actions = [f"{self._letter(name)} {LABELS[name]}" for name in KEYS.get(kind, ())]
+        actions = [f"{self._letter(name)} {_label(name)}" for name in KEYS.get(kind, ())]
         if kind == "hunk":
             actions = [f"{actions[0]} this hunk"]
         if self._page_view.has_focus:
@@ -313,6 +304,10 @@ class MemoryBrowser(Browser):
 
     def _filters(self, shown: Callable[[str], str]) -> list[str]:
         return [f"{shown('change_memory')} scope", f"{shown('change_category')} category"]
+
+
+def _label(action: str) -> str:
+    return "undo" if action == UNDO_MEMORY else action.removesuffix("_note")
 
 
 def tab_line(names: Sequence[str], place: int, width: int) -> str:
