@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from ouro.display import Diff, Display, FileChange
+from ouro.utils.text import is_repetitive
 
 _WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
@@ -46,7 +47,12 @@ def line_counts(before: str | None, after: str | None) -> tuple[int, int]:
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     if len(old) * len(new) > _MAX_TO_COMPARE:
         return len(new), len(old)
-    same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
+    if is_repetitive(old, new):
+        from rapidfuzz.distance import LCSseq  # 16 ms
+
+        same = LCSseq.similarity(old, new)
+    else:
+        same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
     return len(new) - same, len(old) - same
 
 

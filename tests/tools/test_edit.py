@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
+from ouro.frontends.tui.blocks.diff import count, hunks
 from ouro.safety import Workspace
+from ouro.tools.changes import change_of, summary_of
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import parse_arguments
@@ -293,3 +295,12 @@ def test_files_are_left_without_scraps(tmp_path):
     files.put("a.py", "x\n")
     asyncio.run(files.change("a.py", ("x", "y")))
     assert [each.name for each in tmp_path.iterdir()] == ["a.py"]
+
+
+@pytest.mark.timeout(20)
+def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
+    """difflib took 55 s for these lines, in the preview that a permission question shows."""
+    before, after = "x\n" + "a\n" * 1900 + "y\n", "z\n" + "a\nb\n" * 950 + "w\n"
+
+    assert summary_of([change_of("x", before, after)]) == "+952 −952"
+    assert count(hunks(before, after)) == (952, 952)

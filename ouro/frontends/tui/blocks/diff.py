@@ -15,6 +15,7 @@ from ouro.display import FileChange
 from ouro.frontends.tui.blocks.code import highlight, language_of
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.utils.text import is_repetitive
 
 TWO_COLUMNS = 160
 """Cells from which on before and after stand side by side."""
@@ -203,7 +204,7 @@ _Codes = list[tuple[str, int, int, int, int]]
 
 
 def _groups(old: list[str], new: list[str]) -> list[_Codes]:
-    if max(len(old), len(new)) > MAX_COMPARED_LINES:
+    if max(len(old), len(new)) > MAX_COMPARED_LINES or is_repetitive(old, new):
         # Comparing takes time quadratic in the length: a larger change is shown as one replacement.
         return [[("replace", 0, len(old), 0, len(new))]]
     matcher = SequenceMatcher(None, old, new, autojunk=False)
