@@ -30,7 +30,7 @@ from select import select
 
 from benchmarks.programs import Program, programs, report
 from benchmarks.server import AnsweringServer
-from benchmarks.terminal import Terminal, processes_of, resident, used_cpu
+from benchmarks.terminal import Terminal, processes_of, resident, spent_since, used_cpu
 
 KEYS = "qwzjx"
 LFLAG = 3
@@ -124,7 +124,7 @@ def keys(program: Program) -> None:
             read_raw(terminal, 0.03)
         while not answer.answered:
             read_raw(terminal, 0.05)
-        program.note("CPU of the stream s", used_cpu(program.home) - before)
+        program.note("CPU of the stream s", spent_since(before, program.home))
     if took:
         program.note("key while streaming, median ms", statistics.median(took))
         program.note("key while streaming, highest ms", max(took))
@@ -210,11 +210,15 @@ def enter(terminal: Terminal, program: Program, gap: float = 1.0) -> None:
 
 def headless(program: Program, commands: list[str]) -> tuple[float, float, float]:
     """Seconds of the whole run, MiB before the last answer, CPU s between the first request and the last."""
-    figures: list[tuple[float, float]] = []
+    at_first: dict[int, float] = {}
+    used = spent = 0.0
 
     def look() -> None:
-        if len(program.server.asked) in (1, len(commands) + 1):
-            figures.append((resident(program.home) if commands else 0.0, used_cpu(program.home)))
+        nonlocal at_first, used, spent
+        if len(program.server.asked) == 1:
+            at_first = used_cpu(program.home)
+        elif len(program.server.asked) == len(commands) + 1:
+            used, spent = resident(program.home), spent_since(at_first, program.home)
 
     program.server.begin(commands, before_answer=look)
     limit = 60 + len(commands) / 4
@@ -232,7 +236,7 @@ def headless(program: Program, commands: list[str]) -> tuple[float, float, float
     requests = len(program.server.asked)
     if process.returncode or requests < len(commands) + 1:
         raise RuntimeError(f"{requests} requests, exit {process.returncode}: {said.decode()[-500:]}")
-    return took, figures[-1][0], figures[-1][1] - figures[0][1]
+    return took, used, spent
 
 
 def end(program: Program) -> None:

@@ -57,13 +57,19 @@ def processes_of(home: Path) -> list[int]:
     return list(found)
 
 
-def used_cpu(home: Path) -> float:
-    """Seconds of CPU that the processes with this home have used; those that have ended are not counted."""
-    used = 0
+def used_cpu(home: Path) -> dict[int, float]:
+    """Seconds of CPU that each process with this home has used; those that have ended are not counted."""
+    used = {}
     for process in processes_of(home):
         with contextlib.suppress(OSError):
-            used += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
-    return used / os.sysconf("SC_CLK_TCK")
+            ticks = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+            used[process] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def spent_since(before: dict[int, float], home: Path) -> float:
+    """Seconds of CPU of the processes that are there now; one of an earlier row may have ended since."""
+    return sum(seconds - before.get(process, 0.0) for process, seconds in used_cpu(home).items())
 
 
 def resident(home: Path) -> float:
