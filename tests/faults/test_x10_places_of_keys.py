@@ -85,7 +85,7 @@ def test_x10_a_pattern_of_many_stars_takes_linear_time(pattern, path, fits):
 
 @pytest.mark.timeout(20)
 def test_x10_a_rule_of_many_stars_is_matched_in_linear_time(keys):
-    """A line of 9,000 characters against `*rm*-rf*/*x` took minutes."""
+    """A line of 9,000 characters against `*rm*-rf*/*x` took more than 100 s."""
     policy = Permissions(keys, "auto", deny=["shell(*rm*-rf*/*x)", "write(*a*a*a*a*b)"])
 
     assert isinstance(policy.decide("shell", Effect.RUN, ["echo " + "rm -rf / " * 1000]), Allow)
