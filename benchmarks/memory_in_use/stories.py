@@ -3,6 +3,9 @@
 `VISIBLE` may be looked at while memory is changed. `HELD_OUT` was only measured, until it was read in November 2026.
 `FRESH` was written then, of other fields; what most of it says stands in the instructions of public repositories. It is
 only measured: do not tune anything on it.
+
+`LATEST` was written later, of still other fields, by an author who had not read the code of memory. Nothing is ever
+tuned on it: it is measured once.
 """
 
 from __future__ import annotations
@@ -297,4 +300,164 @@ FRESH = (
         outdated="CSV",
     ),
 )
-SETS = {"visible": VISIBLE, "held-out": HELD_OUT, "fresh": FRESH}
+LATEST = (
+    _story(
+        "rails services",
+        "Business logic lives in app/interactions, controllers and models stay thin. Add a gift text to the order.",
+        ask="Where do I put the code that cancels a purchase and refunds the customer?",
+        wanted="(?i)interactions",
+        other="Explain in one line what a mutex is.",
+    ),
+    _story(
+        "terraform rollout",
+        "what does this plan output mean? and pls dont ever run terraform apply localy, it only happens thru Atlantis"
+        " from the pull request",
+        ask="The change of the bucket is reviewed. How do I roll it out?",
+        wanted="(?i)atlantis",
+        other='Convert this JSON to YAML: {"a": 1}',
+    ),
+    _story(
+        "oldest phone",
+        "The app supports iOS 15 and up.",
+        "We dropped the old phones, the deployment target is iOS 17 from this release on. Please remove the"
+        " availability checks that are no longer needed.",
+        ask="What is the oldest system that our app has to run on?",
+        wanted=r"(?i)\b(?:ios|version) ?17|^\W*17\b",
+        outdated=r"(?i)\b(?:ios|version) ?15|^\W*15\b",
+        place="repo facts|repo decisions",
+    ),
+    _story(
+        "thesis",
+        "Please shorten the abstract. I like one sentence per line in my .tex files, the diffs are readable then.",
+        ask="Where do I want line breaks in the source of a new chapter?",
+        wanted="(?i)(?:each|every|per) sentence|sentence (?:per|each|on|in each)|end of (?:a|the) sentence",
+        other="Correct the grammar of this sentence: he go home.",
+        place="user preferences",
+    ),
+    _story(
+        "offsets",
+        "We decided that consumers commit their offsets by hand after the batch is in Postgres, because auto-commit"
+        " lost orders in March. Can you review OrderConsumer.java?",
+        ask="When does the new payment listener tell Kafka that it is done with a message?",
+        wanted=r"(?i)postgres|(?:after|once|when) (?:the|its|each|a) (?:whole )?batch|after.{0,40}\bdatabase",
+        other="Write a regular expression for a phone number.",
+        place="repo decisions",
+    ),
+    _story(
+        "pipe",
+        "The facet labels of this plot overlap. Also, I prefer the native pipe |> over %>% when you write R for me.",
+        ask="How do I want filter() and mutate() chained?",
+        wanted=r"\|>|(?i:native pipe)",
+        place="user preferences",
+    ),
+    _story(
+        "injection",
+        "We use Hilt for dependency injection. Add a module for the camera.",
+        "We ripped out Hilt last sprint, dependency injection is done with Koin now. Is AppModule.kt still needed?",
+        ask="How does a new view model get its repository in this app?",
+        wanted="(?i)koin",
+        outdated=r"(?i)(?<!longer )(?<!not )(?<!n't )(?:use|with|through|via) Hilt|^\W*Hilt",
+        place="repo facts|repo decisions",
+    ),
+    _story(
+        "errors",
+        "Add a --json flag to the list command. No unwrap() outside of tests in this crate: every failure becomes a"
+        " variant of CliError in src/error.rs.",
+        ask="The export command cannot open its config file. What does it return?",
+        wanted="CliError",
+        other="What is the capital of Peru?",
+    ),
+    _story(
+        "theme styles",
+        "make the footer sticky pls. the css in assets/dist is genrated so edit the files in src/scss and then run"
+        " npm run build:theme",
+        ask="The header needs another background colour. Which files do I change?",
+        wanted="(?i)scss",
+    ),
+    _story(
+        "operator types",
+        "After any change in api/v1beta1 run `make codegen-all`, plain `make generate` leaves the webhooks out.",
+        ask="I added a field to the spec of our custom resource. What do I run next?",
+        wanted="codegen-all",
+        other="How do I squash my last two commits?",
+    ),
+    _story(
+        "robot",
+        "The robot runs ROS 2 Humble.",
+        "Why does this launch file not find the lidar node? The robot was reflashed, it runs ROS 2 Jazzy now.",
+        ask="For which distribution do I build the packages of the robot?",
+        wanted="(?i)jazzy",
+        outdated="(?i)humble",
+    ),
+    _story(
+        "rounding",
+        "We chose half-even rounding for invoices because the auditors insist on it. Where is the VAT computed?",
+        ask="Which cents does a customer pay when the amount on the bill is exactly between two?",
+        wanted=r"(?i)half[- ]?(?:to[- ])?even|banker|(?:nearest|to(?: the)?) even|\beven (?:cent|one|digit|number)",
+        place="repo decisions",
+    ),
+    _story(
+        "german",
+        "Translate checkout.json to German please. Our German texts adress the customer with du, never with Sie.",
+        ask="How formal is the app with a customer in Berlin?",
+        wanted=r"(?i)\bdu\b|\binformal|\bcasual|\bnot (?:very )?formal",
+        other="Count the letters in the word tree.",
+    ),
+    _story(
+        "findings",
+        "In accessibility reviews I want the number of the WCAG criterion behind each finding. Start with login.html.",
+        ask="You saw a button without a label. What do I expect next to that remark?",
+        wanted="(?i)wcag",
+        place="user preferences",
+    ),
+    _story(
+        "bazel",
+        "Always call Bazel through ./tools/bzl in this monorepo, the plain binary misses the remote cache.",
+        ask="How do I run the tests of //payments/ledger?",
+        wanted="tools/bzl",
+        other="What does a lookup in a hash map cost?",
+    ),
+    _story(
+        "workers",
+        "Background jobs run on Exq.",
+        "No, that is outdated. Exq is gone, background jobs are Oban workers in lib/depot/workers.",
+        ask="A reminder has to go out tomorrow at noon. As what do I write it?",
+        wanted="(?i)oban",
+        outdated=r"(?i)(?:run on|use|using|with|as an?) Exq|^\W*Exq(?: job| worker|\W*$)",
+        place="repo facts|repo decisions",
+    ),
+    _story(
+        "mainframe",
+        "We decided to leave the CICS screens on the mainframe until 2028, because the branches get no new terminals"
+        " before. So port only the batch job INTCALC.",
+        ask="When may I begin to move the terminal masks to Java?",
+        wanted="2028",
+        place="repo decisions",
+    ),
+    _story(
+        "models",
+        "Can you explain this incremental strategy? New models go to models/lakehouse, models/legacy is frozen.",
+        ask="Where do I create the table of returns per customer?",
+        wanted="(?i)lakehouse",
+        other="Which folder does npm install packages to?",
+    ),
+    _story(
+        "testbench",
+        "The FIFO loses a word when it is full. I'd rather have testbenches in cocotb than in SystemVerilog.",
+        ask="In what do I want a check of the UART written?",
+        wanted="(?i)cocotb",
+        place="user preferences",
+    ),
+    _story(
+        "match size",
+        "A match has at most 64 players.",
+        "After the playtest we made matches smaller, a match has at most 48 players. Does the lobby still fit on the"
+        " screen?",
+        ask="How many slots does the server reserve when it opens a game?",
+        wanted=r"(?<![:-])\b48\b(?!:)",
+        outdated=r"\b64 (?:players|slots)|^\W*64\b",
+        other="How many players are in a football team?",
+        place="repo facts|repo decisions",
+    ),
+)
+SETS = {"visible": VISIBLE, "held-out": HELD_OUT, "fresh": FRESH, "latest": LATEST}
