@@ -180,8 +180,13 @@ _MAX_NAMES = 50
 
 class ReadArgs(msgspec.Struct, frozen=True):
     path: Annotated[str, msgspec.Meta(description="Relative to the working folder, or absolute.")]
-    offset: Annotated[int, msgspec.Meta(ge=1, description="The first line (of a PDF: page).")] = 1
+    offset: Annotated[int, msgspec.Meta(description="The first line (of a PDF: page), counted from 1.")] = 1
     limit: Annotated[int | None, msgspec.Meta(description="Number of lines (of a PDF: pages).")] = None
+
+    @property
+    def first(self) -> int:
+        """The offset; models also write 0 for the beginning."""
+        return max(1, self.offset)
 
 
 class _Window(msgspec.Struct, frozen=True):
@@ -210,8 +215,8 @@ class Read(Tool[ReadArgs]):
     def title(self, args: ReadArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         if args.limit is None:
-            return f"read {shown}" if args.offset == 1 else f"read {shown}:{args.offset}-"
-        return f"read {shown}:{args.offset}-{args.offset + args.limit - 1}"
+            return f"read {shown}" if args.first == 1 else f"read {shown}:{args.first}-"
+        return f"read {shown}:{args.first}-{args.first + args.limit - 1}"
 
     def targets(self, args: ReadArgs) -> tuple[str, ...]:
         return (args.path,)
@@ -255,7 +260,7 @@ class Read(Tool[ReadArgs]):
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
         if found.st_size > _WHOLE:
-            window = _part(file, guess_encoding(start), args.offset, _limit(args))
+            window = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
             return _numbered(window, path, f" of a file of {_size(found.st_size)}")
         data = self._seen.current(self._workspace, path, file.read())
@@ -297,20 +302,20 @@ def _limit(args: ReadArgs) -> int:
 
 
 def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
-    return _Window(lines[args.offset - 1 : args.offset - 1 + _limit(args)], args.offset, len(lines))
+    return _Window(lines[args.first - 1 : args.first - 1 + _limit(args)], args.first, len(lines))
 
 
 def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
-    pages, total = pdf_pages(shown, data, args.offset, max(1, args.limit or _MAX_PAGES))
-    if args.offset > total:
+    pages, total = pdf_pages(shown, data, args.first, max(1, args.limit or _MAX_PAGES))
+    if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}.")
     taken = _fitting(
-        [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.offset)]
+        [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)]
     )
     text = "\n".join(taken)
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
-    if (following := args.offset + len(taken)) <= total:
+    if (following := args.first + len(taken)) <= total:
         text += f"\n[Continue with offset={following}.]"
     return ToolResult(text, Display(plural(len(taken), "page"), Plain(text)))
 

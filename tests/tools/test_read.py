@@ -52,6 +52,9 @@ async def test_a_window_says_where_it_is_and_how_to_go_on(read, tmp_path):
         "3\tline 3\n4\tline 4\n[Lines 3-4 of 10. Continue with offset=5.]"
     )
     assert (await call(read, path="a.txt", offset=9)).text == "9\tline 9\n10\tline 10\n[Lines 9-10 of 10.]"
+    assert (
+        await call(read, path="a.txt", offset=0, limit=1)
+    ).text == "1\tline 1\n[Lines 1-1 of 10. Continue with offset=2.]"
     assert await refusal(read, "a.txt", offset=11) == "The file has 10 lines: there is no line 11."
 
 
