@@ -309,9 +309,7 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     pages, total = pdf_pages(shown, data, args.first, max(1, args.limit or _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}.")
-    taken = _fitting(
-        [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)]
-    )
+    taken = _fitting([f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)])
     text = "\n".join(taken)
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
