@@ -33,7 +33,8 @@ class EditArgs(msgspec.Struct, frozen=True):
 class Edit(Tool[EditArgs]):
     """Replace pieces of text in a file: all edits of a call, or none.
 
-    - Read the file first: the call is refused if it was not read or has changed since.
+    - The call is refused if the file has changed since you read it. If you have not read it, old_text must match
+      exactly.
     - Copy old_text from the file with its indentation, without line numbers. It must name one place: add lines around
       it, or set replace_all.
     - Make several changes of a file in one call; each sees those before it.
@@ -56,7 +57,7 @@ class Edit(Tool[EditArgs]):
         return (args.path,)
 
     async def preview(self, args: EditArgs) -> Display:
-        return await asyncio.to_thread(self._change, args, "show")
+        return await asyncio.to_thread(self._change, args, "show", [])
 
     async def run(self, args: EditArgs, ctx: ToolContext) -> ToolResult:
         notes: list[str] = []
@@ -64,19 +65,28 @@ class Edit(Tool[EditArgs]):
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         return ToolResult("\n".join([f"Changed {shown} ({display.summary}).", *notes]), display)
 
-    def _change(self, args: EditArgs, access: Access, notes: list[str] | None = None) -> Display:
+    def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
         path = self._workspace.resolve(args.path)
         with self._seen.changing([path]), self._workspace.place(args.path, access) as place:
             found = find(self._workspace, place, self._seen)
             if (before := found.file) is None:
                 raise ToolError(f"{found.shown} does not exist. To make it, use write.")
-            self._seen.demand(found)
-            after = apply_edits(before, args.edits, [] if notes is None else notes)
+            if was_read := self._seen.knows(path):
+                self._seen.demand(found)
+            try:
+                after = apply_edits(before, args.edits, notes)
+            except ToolError:
+                self._seen.demand(found)  # of a file that was not read, the model is told that first
+                raise
+            if notes:
+                self._seen.demand(found)
             if after.raw == before.raw:
                 raise ToolError(f"These edits leave {found.shown} as it is.")
             encode(found.shown, after)
             if access == "write":
                 store(found, after, self._seen)
+                if not was_read:
+                    self._seen.forget(path)  # the replaced text matched; the rest of the file was not read
             return display_of([change_of(found.shown, before.text, after.text)])
 
 

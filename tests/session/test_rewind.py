@@ -205,8 +205,8 @@ async def test_the_size_of_the_context_is_that_of_what_is_left(repository):
 
 
 async def test_a_file_that_was_read_in_what_went_has_to_be_read_again(repository):
-    edit = call("edit", path="api.py", edits=[{"old_text": "'hello '", "new_text": "'hi '"}])
-    open_session, _ = make(repository, "Yes?", call("read", path="api.py"), "Read.", edit, "Not read.")
+    write = call("write", path="api.py", content="greeting = 'hi '\n")
+    open_session, _ = make(repository, "Yes?", call("read", path="api.py"), "Read.", write, "Not read.")
     session = await open_session(OpenRequest())
     await say(session, "hello", "look at it")
     await session.rewind.undo()

@@ -172,6 +172,19 @@ async def test_copied_line_numbers_are_left_out(files):
     assert "line numbers were left out" in result.text
 
 
+async def test_a_file_that_was_not_read_is_changed_where_the_text_matches_exactly(files):
+    path = files.put("a.py", "x = 1\ny = 2\ny = 3\n")
+    files.seen.clear()
+    unread = "a.py has not been read yet. Read it first, then change it."
+    assert await files.refusal("a.py", ("z", "w")) == unread
+    assert await files.refusal("a.py", ("y", "w")) == unread
+    assert await files.refusal("a.py", ("x = 1  ", "x = 5")) == unread
+    assert await files.refusal("a.py", ("x = 1", "x = 5"), ("y = 2 ", "y = 6")) == unread
+    await files.change("a.py", ("x = 1", "x = 5"), ("y = 2", "y = 6"))
+    assert path.read_text() == "x = 5\ny = 6\ny = 3\n"
+    assert not files.seen.knows(path)
+
+
 async def test_text_that_is_there_already_is_said_so(files):
     files.put("a.py", "x = compute()\n")
     assert "new_text is there already, at line 1" in await files.refusal("a.py", ("y = nothing", "x = compute()"))
