@@ -135,7 +135,10 @@ class Glob(Tool[GlobArgs]):
         ]
         if not dated:
             more = "" if args.ignored else " Files that .gitignore excludes were not searched."
-            return ToolResult(f"No file matches {args.pattern}.{more}", Display("no files"))
+            return ToolResult(
+                f"No file has a name that matches {args.pattern}.{more} To search for text in files, use grep.",
+                Display("no files"),
+            )
         newest = heapq.nlargest(_MAX_SHOWN, dated)
         text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
         if len(dated) > _MAX_SHOWN:

@@ -41,13 +41,16 @@ async def test_finds_the_newest_first_without_what_is_ignored(root, is_repositor
     assert await found(root, "*.py", path="src") == "src/b.py\nsrc/deep/c.py"
     assert await found(root, "src/*.py") == "src/b.py"
     assert await found(root, f"{root}/src/*.py") == "src/b.py"
-    assert await found(root, "*.js") == "No file matches *.js. Files that .gitignore excludes were not searched."
+    assert await found(root, "*.js") == (
+        "No file has a name that matches *.js. Files that .gitignore excludes were not searched. "
+        "To search for text in files, use grep."
+    )
     assert await found(root, "*.js", ignored=True) == "node/x.js"
 
 
 async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
     (repository / "api.py").unlink()
-    assert (await found(repository, "*.py")).startswith("No file matches")
+    assert (await found(repository, "*.py")).startswith("No file has a name that matches")
 
 
 async def test_many_files_are_counted(tmp_path):
