@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -41,6 +42,7 @@ from ouro.utils.late_pattern import late_pattern
 
 WARN_AFTER = 3
 STOP_AFTER = 6
+_LONGEST_ROUND = 4
 CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
 SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
@@ -59,29 +61,34 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Repetition:
-    """Finds out when a model repeats the same calls and gets the same results."""
+    """Finds out when a model repeats the same calls, or up to _LONGEST_ROUND in turn, and gets the same results."""
 
     def __init__(self) -> None:
-        self._last = ""
-        self._times = 0
+        self._batches: deque[str] = deque(maxlen=_LONGEST_ROUND)
+        """The last ones, newest first."""
+        self._repeated = [0] * _LONGEST_ROUND
+        """For each length of a round, how many batches up to now were the same as that many before."""
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
         """Count one batch of calls; return a warning for the model if it repeats itself, else nothing.
 
-        Raises LimitReached where the same batch came STOP_AFTER times.
+        Raises LimitReached where the same round came STOP_AFTER times.
         """
         answers = (_DURATION.sub("", result.text) for result in results)
         pairs = zip(calls, answers, strict=True)
         batch = json.dumps([[call.name, dict(call.arguments), answer] for call, answer in pairs])
-        self._times = self._times + 1 if batch == self._last else 1
-        self._last = batch
-        if self._times >= STOP_AFTER:
+        for index, earlier in enumerate(self._batches):
+            self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
+        self._batches.appendleft(batch)
+        times, length = max((1 + count // size, -size) for size, count in enumerate(self._repeated, 1))
+        what, got = ("call", "result") if length == -1 else (f"{-length} calls in turn", "results")
+        if times >= STOP_AFTER:
             raise LimitReached(
-                f"Stopped: the model made the same call {self._times} times and got the same result.",
+                f"Stopped: the model made the same {what} {times} times and got the same {got}.",
                 "Tell it what to do differently.",
             )
-        if self._times >= WARN_AFTER:
-            return f"You made this same call {self._times} times with the same result. Do something else."
+        if times >= WARN_AFTER:
+            return f"You made this same {what} {times} times with the same {got}. Do something else."
         return ""
 
 

@@ -45,3 +45,23 @@ def test_the_duration_of_a_command_makes_no_other_answer():
     assert warnings[-1]
     with pytest.raises(LimitReached, match="same call"):
         seen.observe([CALL], answers[-1])
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_the_same_few_calls_in_turn_are_a_repetition(length):
+    seen = Repetition()
+
+    def observe(number):
+        return seen.observe([ToolCall("1", "read", {"path": f"{number % length}.txt"})], reply())
+
+    warnings = [observe(number) for number in range(length * STOP_AFTER - 1)]
+    assert [bool(warning) for warning in warnings].index(True) == length * WARN_AFTER - 1
+    assert f"same {length} calls in turn 3 times" in warnings[length * WARN_AFTER - 1]
+    with pytest.raises(LimitReached, match=f"same {length} calls in turn 6 times"):
+        observe(length * STOP_AFTER - 1)
+
+
+def test_another_call_between_ends_a_round():
+    seen = Repetition()
+    names = [name for number in range(STOP_AFTER * 2) for name in ("a", "b", f"new {number}")]
+    assert not any(seen.observe([ToolCall("1", name, {})], reply()) for name in names)
