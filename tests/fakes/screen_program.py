@@ -19,7 +19,7 @@ from ouro.frontends.tui.look import Look
 
 if __name__ == "__main__":
     SCENARIO, FOLDER = sys.argv[1], Path(sys.argv[2])
-    LOOK = Look("auto" if SCENARIO == "auto" else "dark", version="0.1.0", cwd=Path("/project"))
+    LOOK = Look("auto" if SCENARIO in ("auto", "late") else "dark", version="0.1.0", cwd=Path("/project"))
     if not first_frame.can_draw():
         raise SystemExit("no full screen here")
     FRAME = first_frame.draw(LOOK)
@@ -28,6 +28,16 @@ if __name__ == "__main__":
         raise SystemExit("it failed")
     if SCENARIO in ("slow", "held"):
         threading.Event().wait(0.4 if SCENARIO == "slow" else None)
+    if SCENARIO == "late":
+        take_keys = FRAME.take_keys
+
+        def take_keys_after_the_answer():
+            (FOLDER / "made").touch()
+            while FRAME.look.theme == "auto":
+                threading.Event().wait(0.01)
+            return take_keys()
+
+        FRAME.take_keys = take_keys_after_the_answer
 
 from fakes.fake_session import FakeSession, Wait, says
 from ouro.display import CommandOutput, Display

@@ -32,6 +32,8 @@ class Terminal:
         self.screen = _Screen(size[1], size[0])
         self.raw = b""
         """Everything that the program has written."""
+        self.background = "rgb:0000/0000/0000"
+        """What it answers when it is asked; empty: nothing."""
         self._stream = pyte.ByteStream(self.screen)
         self._rest = b""
         self._ended = False
@@ -81,7 +83,7 @@ class Terminal:
         """Answer what programs ask a terminal at their start, as a terminal would."""
         for question, answer in (
             (b"\x1b[c", b"\x1b[?62;22c"),
-            (b"\x1b]11;?", b"\x1b]11;rgb:0000/0000/0000\x1b\\"),
+            (b"\x1b]11;?", f"\x1b]11;{self.background}\x1b\\".encode() if self.background else b""),
             (b"\x1b]10;?", b"\x1b]10;rgb:ffff/ffff/ffff\x1b\\"),
         ):
             if question in data:

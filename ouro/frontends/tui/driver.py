@@ -18,7 +18,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 
 from ouro.frontends.tui.first_frame import FirstFrame
-from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_on
+from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_on
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is taken for the key, not for the begin of a paste."""
@@ -110,6 +110,8 @@ class TerminalDriver(LinuxDriver):
         self._listens.wait()
         if self._frame is not None and not self.exit_event.is_set():
             keys, rest = self._frame.take_keys()
+            if (theme := self._frame.look.theme) in THEMES:  # the terminal may have answered since the app was made
+                self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
             for at, text in keys:
                 process(splitter.feed(text), at)
             decode(rest)

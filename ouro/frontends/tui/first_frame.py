@@ -47,16 +47,18 @@ class FirstFrame:
         self.has_left = False
         """The user has quit."""
         self._picture = picture
-        editor = LineEditor(follows=has_usual_keys(picture.look.keys))
-        self._type_ahead = TypeAhead(typed, editor, self._show, self._leave)
+        self._editor = LineEditor(follows=has_usual_keys(picture.look.keys))
+        self._type_ahead = TypeAhead(typed, self._editor, self._show, self._leave)
         self.take_message = self._type_ahead.take_message
         self.take_keys = self._type_ahead.take_keys
         _restore_at_signals(self)
 
     @property
     def look(self) -> Look:
-        """How it is drawn: a theme `auto` is the terminal's, once it has answered."""
-        return self._picture.look
+        """How it is to be drawn: a theme `auto` is the terminal's, once it has answered."""
+        look = self._picture.look
+        is_known = look.theme == "auto" and self._editor.theme
+        return dataclasses.replace(look, theme=self._editor.theme) if is_known else look
 
     def start(self) -> None:
         """Draw, and read keys from now on."""
@@ -75,8 +77,8 @@ class FirstFrame:
 
     def _show(self, editor: LineEditor) -> None:
         again = ""
-        if editor.theme and self.look.theme == "auto":
-            self._picture = self._picture.in_theme(editor.theme)
+        if (look := self.look) is not self._picture.look:
+            self._picture = self._picture.in_look(look)
             again = self._picture.empty()
         with contextlib.suppress(OSError):  # as above
             _write(again + self._picture.typed(editor))
@@ -173,8 +175,8 @@ class _Picture:
         self._inner = max(0, width - (6 if self._boxed else 2))
         self._queued = 0
 
-    def in_theme(self, theme: str) -> _Picture:
-        return _Picture(dataclasses.replace(self.look, theme=theme), self._width, self._height)
+    def in_look(self, look: Look) -> _Picture:
+        return _Picture(look, self._width, self._height)
 
     def empty(self) -> str:
         """Every line, with an empty prompt."""

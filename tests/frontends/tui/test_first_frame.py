@@ -97,14 +97,27 @@ def test_the_screen_is_not_cleared_when_textual_takes_over(start):
 @pytest.mark.parametrize(("answer", "background"), [("rgb:fbfb/fafa/f7f7", "fbfaf7"), ("rgb:0000/2b2b/3636", "0f1115")])
 def test_theme_auto_is_the_one_that_fits_the_terminal(start, answer, background):
     terminal = start("auto")
+    terminal.background = ""
     terminal.until(lambda: b"\x1b]11;?" in terminal.raw)
     terminal.send(f"\x1b]11;{answer}\x1b\\typed")
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
     terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {background})
 
 
+def test_an_answer_between_the_first_frame_and_the_app_counts(start, tmp_path):
+    terminal = start("late")
+    terminal.background = ""
+    terminal.until(lambda: (tmp_path / "made").exists())
+    terminal.send("\x1b]11;rgb:fbfb/fafa/f7f7\x1b\\typed")
+    terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
+    terminal.send(" more")
+    terminal.until(lambda: terminal.shows("❯ typed more"))
+    terminal.until(lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}, 5)
+
+
 def test_an_answer_that_comes_late_changes_the_theme_and_types_nothing(start):
     terminal = start("auto")
+    terminal.background = ""
     terminal.send("typed")
     terminal.until(lambda: terminal.shows("❯ typed") and not terminal.shows(OPENING))
     terminal.send("\x1b]11;rgb:fbfb/fafa/f7f7\x07 more")
