@@ -41,6 +41,9 @@ class Prices(msgspec.Struct, frozen=True):
 _PARAMETERS = late_pattern(r"(?<![\d.])(\d{1,3}(?:\.\d+)?)b\b")
 MAX_SMALL = 14.0
 """Billion parameters up to which background work is asked in small steps."""
+MAX_DESCRIBED = 3.0
+"""Billion parameters up to which `text_tools: auto` is `on`: qwen2.5-coder 1.5B solved none of ten tasks with tools of
+the request, and six with described ones (benchmarks.local_model)."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
@@ -56,14 +59,22 @@ class ModelSpec(msgspec.Struct, frozen=True):
     patches: bool = False
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
     text_tools: Literal["auto", "on", "off"] = "auto"
-    """Tool calls in the text of an answer: run them; `on`: the tools are described in the prompt, and an answer is held
-    to the schema of a call."""
+    """Tool calls in the text of an answer: run them. `on`: see `describes_tools`; `auto`: that, too, for a model whose
+    name says that it is very small."""
 
     @property
     def is_small(self) -> bool:
         """Whether its name says that it has at most 14 billion parameters (`qwen2.5-coder:7b`)."""
+        return self._has_at_most(MAX_SMALL)
+
+    @property
+    def describes_tools(self) -> bool:
+        """Whether the tools are described in the prompt, and an answer is held to the schema of a call."""
+        return self.text_tools == "on" or (self.text_tools == "auto" and self._has_at_most(MAX_DESCRIBED))
+
+    def _has_at_most(self, billions: float) -> bool:
         found = _PARAMETERS.search(self.name.lower())
-        return found is not None and float(found[1]) <= MAX_SMALL
+        return found is not None and float(found[1]) <= billions
 
 
 class ModelChoice(msgspec.Struct, frozen=True):

@@ -210,7 +210,7 @@ class OpenAIWire(Wire):
         body[self._limit_name] = self.spec.max_output
         if self.spec.thinking and self._efforts[0]:
             body["reasoning_effort"] = self._efforts[0]
-        if self.spec.text_tools == "on":
+        if self.spec.describes_tools:
             body["temperature"] = 0  # a call is exact or none
         if self._schema:
             named = {"name": "answer", "strict": True, "schema": dict(self._schema)}

@@ -260,13 +260,12 @@ class ModelCall:
         raise _with_attempts(failure, model.spec.name, number)
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
-        way = model.spec.text_tools
-        is_described = way == "on" and bool(self._tools)
+        is_described = model.spec.describes_tools and bool(self._tools)
         messages, tools = self._messages, self._tools
         if is_described:
             messages, tools = with_text_tools(messages, tools), ()
             model = model.constrained(call_schema(self._tools)) if isinstance(model, Constrainable) else model
-        gate = CallGate(answers=is_described) if self._tools and way != "off" else None
+        gate = CallGate(answers=is_described) if self._tools and model.spec.text_tools != "off" else None
 
         def show(text: str) -> None:
             if text:

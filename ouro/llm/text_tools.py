@@ -1,7 +1,8 @@
 """Tool calls in the text of an answer, as small models write them; tools described in the prompt for those without any.
 
 Forms: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced, `<tool_call>…</tool_call>` (Hermes, Qwen),
-`<function=NAME>…</function>` and `<|python_tag|>…` (Llama), `[TOOL_CALLS] […]` (Mistral).
+`<tools>…</tools>` (what small Qwen models make of it), `<function=NAME>…</function>` and `<|python_tag|>…` (Llama),
+`[TOOL_CALLS] […]` (Mistral).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from ouro.messages import Context, Message, Text, ToolReply
 from ouro.utils.late_pattern import late_pattern
 
 _OPENERS = (
-    '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<function=",
-    "<|python_tag|>", "[TOOL_CALLS]",
+    '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<tools>",
+    "<function=", "<|python_tag|>", "[TOOL_CALLS]",
 )  # fmt: skip
 """What a call begins with, without white space; possibly after a fence."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
 _FENCE = late_pattern(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
-_TAGGED = late_pattern(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_TAGGED = late_pattern(r"<tool(?:_call|s)>\s*(.*?)\s*(?:</tool(?:_call|s)>|\Z)", re.DOTALL)
 _FUNCTION = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
 _MARKED = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
 _NAMES = ("name", "tool", "tool_name", "function", "action")
@@ -83,7 +84,7 @@ def answer_in_text(text: str) -> str | None:
 
 def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
     """The messages for a model that is given no tools: they are described in the prompt, calls and results are text."""
-    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, (*tools, ANSWER)))),)
+    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, _offered(tools)))),)
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
@@ -103,7 +104,7 @@ def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> l
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """The JSON schema of an answer that is one call: of a tool, or of `answer`."""
-    return {"anyOf": [_object(name={"const": tool.name}, arguments=tool.parameters) for tool in (*tools, ANSWER)]}
+    return {"anyOf": [_object(name={"const": tool.name}, arguments=tool.parameters) for tool in _offered(tools)]}
 
 
 class CallGate:
@@ -235,6 +236,17 @@ def _from_outside(message: Message) -> Iterator[str]:
 
 def _squeezed(text: str) -> str:
     return "".join(text.replace("\\n", "").replace("\\", "").split())
+
+
+def _offered(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
+    """The tools, and `answer`, with the arguments they need: small models fill in optional ones where that does harm.
+
+    What these do, as `offset` of `read` for a long file, the shell does as well.
+    """
+    for tool in (*tools, ANSWER):
+        fields = tool.parameters.get("properties", {})
+        needed = {name: fields[name] for name in tool.parameters.get("required", ())} or fields
+        yield msgspec.structs.replace(tool, parameters={**tool.parameters, "properties": needed})
 
 
 def _described(tool: ToolSpec) -> str:

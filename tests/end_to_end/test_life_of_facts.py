@@ -33,8 +33,8 @@ class Machine:
         self.program = OuroProgram(server, root / "shop")
         settings = "memory: {cadence_turns: 1}\nsessions: {titles: false, summaries: false}\n"
         (self.home / "config.yaml").write_text(settings)
-        models = {"default": "openai/test-1b", "models": {"openai/test-1b": {"api_base": server.openai_url}}}
-        models["models"]["openai/test-1b"] |= {"api_key": "none", "window": 100_000}
+        models = {"default": "openai/test-8b", "models": {"openai/test-8b": {"api_base": server.openai_url}}}
+        models["models"]["openai/test-8b"] |= {"api_key": "none", "window": 100_000}
         (self.home / "models.yaml").write_text(json.dumps(models))
 
     def play(self, text: str, noticed: str = "Heard 2.") -> list[str]:

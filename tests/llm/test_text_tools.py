@@ -24,6 +24,7 @@ CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
         (f"I look.\n{CALL}", "I look."),
         (f"<tool_call>\n{CALL}\n</tool_call>", ""),
         (f"<tool_call>{CALL}", ""),
+        (f"<tools>\n{CALL}\n</tools>", ""),
         ('<function=read>{"path": "basket.py"}</function>', ""),
         (f"<|python_tag|>{CALL}", ""),
         (f"[TOOL_CALLS] [{CALL}]", ""),
@@ -84,8 +85,8 @@ def test_a_gate_holds_calls_back_and_nothing_else():
     assert shown('{"total": 4}') == ('{"total": 4}', "")
 
 
-async def answer(text, **spec):
-    model = ScriptedModel([text], spec=ModelSpec("small", **spec))
+async def answer(text, name="openai/some", **spec):
+    model = ScriptedModel([text], spec=ModelSpec(name, **spec))
     seen = []
     message = await ModelCall([model], [system("Be brief."), user("go")], [READ]).run(seen.append)
     return message, "".join(chunk.text for chunk in seen if isinstance(chunk, TextChunk)), model.requests[0]
@@ -112,7 +113,7 @@ async def test_what_looked_like_a_call_and_is_none_is_shown_whole():
 async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_as_text():
     _, _, request = await answer("ok", text_tools="on")
     assert request.tools == ()
-    assert "- read(path: string, line?: integer|null): Read a file" in request.messages[0].text
+    assert "- read(path: string): Read a file" in request.messages[0].text
     assert "\n- answer(text: string): " in request.messages[0].text
     call = Message("assistant", (Text("I look."), ToolCall("1", "read", {"path": "a"})))
     result = Message("tool", (ToolReply("1", "read", "x = 1"),))
@@ -125,6 +126,19 @@ async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_
     prompt = with_text_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[0].text
     assert prompt.startswith("how to work\n\n# Tools\n")
     assert prompt.endswith("\n\nmemory")
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "described"),
+    [
+        ("openai/qwen-coder-1.5b", "auto", True), ("ollama_chat/llama3.2:3b", "auto", True),
+        ("ollama_chat/qwen3:8b", "auto", False), ("x/qwen3-30b-a3b", "auto", False), ("openai/some", "auto", False),
+        ("openai/qwen-coder-1.5b", "off", False), ("openai/some", "on", True),
+    ],
+)  # fmt: skip
+async def test_the_tools_are_described_to_very_small_models_and_where_it_is_set(name, way, described):
+    _, _, request = await answer("ok", name=name, text_tools=way)
+    assert request.tools == (() if described else (READ,))
 
 
 def test_nested_arguments_and_choices_are_described():
@@ -142,7 +156,14 @@ def test_nested_arguments_and_choices_are_described():
 def test_the_schema_of_an_answer_has_each_tool_and_answer():
     kinds = call_schema([READ])["anyOf"]
     assert [kind["properties"]["name"]["const"] for kind in kinds] == ["read", "answer"]
-    assert kinds[0]["properties"]["arguments"] == READ.parameters
+    arguments = kinds[0]["properties"]["arguments"]
+    assert list(arguments["properties"]) == arguments["required"] == ["path"]
+
+
+def test_a_tool_that_needs_no_argument_keeps_the_optional_ones():
+    fields = {"query": {"type": "string"}}
+    kinds = call_schema([ToolSpec("search", "Search.", {"type": "object", "properties": fields})])["anyOf"]
+    assert kinds[0]["properties"]["arguments"]["properties"] == fields
 
 
 @pytest.mark.parametrize("end", ['"}}', '"}}\n```', ""])
