@@ -42,7 +42,7 @@ from ouro.utils.late_pattern import late_pattern
 
 WARN_AFTER = 3
 STOP_AFTER = 6
-_LONGEST_ROUND = 4
+_MAX_ROUND = 4
 CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
 SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
@@ -61,12 +61,12 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Repetition:
-    """Finds out when a model repeats the same calls, or up to _LONGEST_ROUND in turn, and gets the same results."""
+    """Finds out when a model repeats the same calls, or up to _MAX_ROUND in turn, and gets the same results."""
 
     def __init__(self) -> None:
-        self._batches: deque[str] = deque(maxlen=_LONGEST_ROUND)
+        self._batches: deque[str] = deque(maxlen=_MAX_ROUND)
         """The last ones, newest first."""
-        self._repeated = [0] * _LONGEST_ROUND
+        self._repeated = [0] * _MAX_ROUND
         """For each length of a round, how many batches up to now were the same as that many before."""
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
