@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import re
 import subprocess
@@ -75,14 +76,16 @@ class Recording:
         self._model = model
         self._answer = answer
         self.spec = model.spec
-        self.last: Sequence[Message] = ()
+        self._requests: list[Sequence[Message]] = []
 
     def constrained(self, schema: Any) -> Any:
-        return self._model.constrained(schema) if hasattr(self._model, "constrained") else self._model
+        made = copy.copy(self)  # with the same list
+        made._model = self._model.constrained(schema) if hasattr(self._model, "constrained") else self._model
+        return made
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> AsyncGenerator[Chunk, None]:
         if messages[0].text.startswith(_PROMPT):
-            self.last = tuple(messages)
+            self._requests[:] = [tuple(messages)]
             if self._answer:
                 yield TextChunk(self._answer)
                 yield EndChunk("stop")
@@ -97,8 +100,9 @@ class Recording:
     @property
     def sent(self) -> str:
         """The system prompt, and what went with the messages; not what the user said."""
-        texts = [part.text for message in self.last for part in message.parts_of(Context)]
-        whole = "\n".join([*(message.text for message in self.last if message.role == "system"), *texts])
+        last = self._requests[0] if self._requests else ()
+        texts = [part.text for message in last for part in message.parts_of(Context)]
+        whole = "\n".join([*(message.text for message in last if message.role == "system"), *texts])
         return _BEFORE.sub("", whole)
 
 

@@ -20,7 +20,8 @@ _HERE = late_pattern(
     r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
 )
 _PROJECT = late_pattern(
-    r"\b(?:here|this (?:project|repo|repository|code ?base|service|app|package|library|pipeline|program|site|game))\b",
+    r"\b(?:here|this (?:project|repo|(?:mono)?repository|monorepo|code ?base|service|app|package|crate|library|pipeline"
+    r"|program|site|game))\b",
     re.IGNORECASE,
 )
 """Named with `I`, too: `In this project I prefer tabs`."""

@@ -28,7 +28,7 @@ from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_te
 from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place, states_rule
-from ouro.memory.long_term.supersession import on_subject, replaced_by
+from ouro.memory.long_term.supersession import on_subject, replaced_by, subject_words
 from ouro.memory.long_term.trust.proposals import carried_over
 from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
@@ -46,7 +46,7 @@ _MAX_CORRECTION = 600
 CORE_TOKENS = 1_500
 """Tokens of a core that is full, as it is in every prompt: what is remembered then becomes a note."""
 _MAX_RELATED = 4
-_RULES = {"coding-preferences", "project-conventions", "corrections"}
+_CONSTANT = {"coding-preferences", "project-conventions", "user-facts"}
 _NOT_IN_USE = {"archived", "replaced"}
 MAX_FOUND = 20
 _SHARE = 0.6
@@ -144,20 +144,25 @@ def _as_strong(
     return replace(chosen, is_note=True, category=category, why="the core is full")
 
 
-def keep_in_core(editor: MemoryEditor, note: Note, said: str) -> Written | None:
-    """Write what capture made of the user's words `said` into the core, if it holds for every message.
+def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "") -> Written | None:
+    """Write what capture made of the user's words `said` into the core, if it may bear on any message, or a line there
+    is on its subject.
 
-    That is what the user wants and a rule of the project, as no word of a message may match it, and what a line there
-    is on the subject of.
-    Returns None for anything else: then it is a note. Raises as `remember_text`.
+    Args:
+        corrected: the line that it replaces, as far as the classifier can tell.
+
+    Returns None for anything else, and where the core is full: then it is a note. Raises as `remember_text`.
     """
     lines = core_entries(editor)
-    placed = place(note.text, editor.names, note.scope)
-    is_constant = note.category in _RULES and states_rule(note.text) and not (placed.is_note or note.entities)
-    if not is_constant and not on_subject(note.text, lines) and not replaced_by(note.text, lines, said):
+    placed = replace(place(note.text, editor.names, note.scope), said=said)
+    is_constant = _is_constant(note, placed)
+    named = [line for line in lines if line.text == corrected and subject_words(line.text) & subject_words(note.text)]
+    if not (named or is_constant or on_subject(note.text, lines) or replaced_by(note.text, lines, said)):
         return None
     as_note = Placement(note.text, note.scope, note.category, True, "", said)
     chosen, replaced = _corrected(placed if is_constant else as_note, all_entries(editor), is_scope_named=False)
+    if named and named[0] not in replaced:
+        chosen, replaced = replace(chosen, scope=named[0].scope), named
     own = [entry for entry in lines if entry.scope == chosen.scope]
     if known := same_as(note.text, own):
         return Written("confirm", replace(note, id=known.id, category=known.category), known.scope, "")
@@ -169,6 +174,14 @@ def keep_in_core(editor: MemoryEditor, note: Note, said: str) -> Written | None:
     )
     note = replace(note, id=entry_id, category=chosen.category, scope=chosen.scope)
     return Written("supersede" if replaced else "add", note, chosen.scope, commit)
+
+
+def _is_constant(note: Note, placed: Placement) -> bool:
+    """Whether a statement of the user bears on messages that share no word with it: a short one about the user or how
+    the project is. A decision has its reason and its reversals, a correction is a lesson: as notes they keep both."""
+    if note.category == "corrections":
+        return states_rule(note.text) and not (placed.is_note or note.entities)
+    return note.category in _CONSTANT and not placed.is_note
 
 
 def _replace(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ouro.memory.transcript import Transcript
 
 MAX_SHOWN_NOTES = 12
+MAX_SHOWN_LINES = 20
 PART_TIMEOUT = 180.0
 """Seconds the classifier may take for one part of a session."""
 _MIN_OWN_SHARE = 0.4
@@ -107,6 +108,8 @@ class _Excerpt(msgspec.Struct, frozen=True):
     user_words: set[str]
     moment: CaptureMoment
     sources: Sequence[str]
+    lines: Mapping[str, Note]
+    """The lines of the core that the classifier was shown, by their ids."""
 
 
 class Capture(msgspec.Struct, eq=False):
@@ -171,6 +174,8 @@ class Capture(msgspec.Struct, eq=False):
         if not _is_enough(spoken):
             return []
         shown = await asyncio.to_thread(self._shown, spoken, moment)
+        lines = await asyncio.to_thread(self.notes.core_lines, spoken, MAX_SHOWN_LINES)
+        shown += lines
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
         refused: tuple[RefusedOperation, ...] = ()
         if self.small and self.small.applies():
@@ -183,7 +188,7 @@ class Capture(msgspec.Struct, eq=False):
         if own == list(spoken):
             operations = tuple(replace(operation, source="user") for operation in operations)
         user_words = {word for message in own for word in word_starts(message.text)}
-        excerpt = _Excerpt(spoken, user_words, moment, sources)
+        excerpt = _Excerpt(spoken, user_words, moment, sources, {line.id: line for line in lines})
         return [*refused, *await self.alone(lambda: self._do_all(operations, excerpt))]
 
     def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
@@ -210,7 +215,10 @@ class Capture(msgspec.Struct, eq=False):
 
     def _do(self, operation: Operation, excerpt: _Excerpt) -> _Outcome | None:
         book, moment = self.notes.notebook, excerpt.moment
+        line = excerpt.lines.get(operation.target)
         if operation.verb == "confirm":
+            if line:
+                return None
             # If something came from outside, only notes that were recalled can be confirmed.
             if self.asks or (excerpt.sources and operation.target not in moment.recalled):
                 return None
@@ -220,7 +228,9 @@ class Capture(msgspec.Struct, eq=False):
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             return RefusedOperation(operation.text, "it was captured before")
         note, message = self._note(operation, excerpt)
-        note = book.linked(note, operation.verb, operation.target, operation.related)
+        verb = "add" if line else operation.verb
+        related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
+        note = book.linked(note, verb, operation.target, related)
         if excerpt.sources or self.asks:
             note = book.dated(note)
             self.notes.propose(note, excerpt.sources, moment.session_id)
@@ -228,10 +238,11 @@ class Capture(msgspec.Struct, eq=False):
             return note
         if note.source == "user" and not note.branch and operation.verb != "refine":
             said = message.text if len(message.text) <= _MAX_SAID else note.text
-            if written := self.notes.keep_in_core(note, said, message.number):
+            corrected = line.text if line and operation.verb == "supersede" else ""
+            if written := self.notes.keep_in_core(note, said, message.number, corrected):
                 _note_captured(repository, note.text, excerpt.spoken[-1].at)
                 return written
-        written = book.add(note, "capture", {MESSAGE: str(message.number)}, operation.verb)
+        written = book.add(note, "capture", {MESSAGE: str(message.number)}, verb)
         _note_captured(repository, note.text, excerpt.spoken[-1].at)
         return written
 

@@ -16,16 +16,18 @@ from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
+from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.long_term.trust.proposals import by_agent
 from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.text import cut
+from ouro.utils.text import cut, word_starts
 
 if TYPE_CHECKING:
     from ouro.memory.index import Search
+    from ouro.memory.long_term.editor import MemoryEditor
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
@@ -105,18 +107,37 @@ class SessionNotes:
         reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
         scope.propose(by_agent(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at))
 
-    def keep_in_core(self, note: Note, said: str, message: int) -> Written | None:
+    def core_lines(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
+        """The `count` lines of the core that share the most words with what the user said, as notes; best first."""
+        from ouro.memory.long_term.entries import core_entries
+
+        said = {word for message in spoken if message.role == "user" for word in word_starts(message.text)}
+        shared = [(len(said & word_starts(line.text)), line) for line in core_entries(self._editor(TurnRef("", 0)))]
+        best = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])[:count]
+        return [
+            Note(
+                id=line.id,
+                text=line.text,
+                scope=line.scope,
+                category=note_category(line.text, line.category, line.scope),
+            )
+            for _, line in best
+        ]
+
+    def keep_in_core(self, note: Note, said: str, message: int, corrected: str) -> Written | None:
         """As `keep_in_core` of remember.py; None also where the core has a change that waits for approval."""
-        from ouro.memory.long_term.editor import MemoryEditor
         from ouro.memory.long_term.remember import keep_in_core
 
-        moment = TurnRef(note.session_id, note.turn, message)
-        editor = MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment)
         try:
-            return keep_in_core(editor, note, said)
+            return keep_in_core(self._editor(TurnRef(note.session_id, note.turn, message)), note, said, corrected)
         except UsageError as error:
             log.info("capture: a note, not a core line: %s", error)
             return None
+
+    def _editor(self, moment: TurnRef) -> MemoryEditor:
+        from ouro.memory.long_term.editor import MemoryEditor
+
+        return MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment)
 
     def due(self) -> tuple[list[str], list[str]]:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""

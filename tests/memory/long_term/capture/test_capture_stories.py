@@ -53,18 +53,17 @@ def notes(repository):
     return Notes(repository)
 
 
-async def test_a_preference_is_the_users_and_said_again_it_is_confirmed(repository, notes):
+async def test_a_preference_is_the_users_and_said_again_it_stays_one_line(repository, notes):
     text = "Answers in German, code comments in English."
     await session_of(
         repository, [add(text, "coding-preferences")], "answer in german but keep code comments in english"
     )
-    [note] = notes.users()
-    assert (note.text, note.scope, note.source, notes.all()) == (text, "user", "user", [])
+    [core] = get_memory_dir().glob("*s.md")
+    assert (core.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
     two = await session_of(repository, [add(text, "coding-preferences")], "once more: german answers, english comments")
     assert shown(two.captures[-1]) == [text]
-    [again] = notes.users()
-    assert (again.id, again.version, again.confirmed_at >= note.confirmed_at) == (note.id, 1, True)
+    assert (core.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
 
 async def test_a_convention_is_the_repositorys_with_what_it_names_and_the_file_as_it_was(repository, notes):
@@ -133,14 +132,38 @@ async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):
     assert "file:schema.py" in note.entities
 
 
-async def test_a_rule_of_the_project_is_in_every_request_and_a_fact_is_a_note(repository, notes):
-    rule, fact = "Dates are always stored in UTC.", "The staging server listens on port 8417."
-    await session_of(repository, [add(rule), add(fact)], f"{rule} {fact}")
-    assert [note.text for note in notes.all()] == [fact]
+async def test_what_holds_for_the_project_is_in_every_request_and_a_decision_is_a_note(repository, notes):
+    rule, fact = "Dates are always stored in UTC.", "Business logic lives in app/interactions."
+    decision = "Consumers commit by hand, because auto-commit lost orders."
+    said = [add(rule), add(fact), add(decision, "architectural-decisions")]
+    await session_of(repository, said, f"{rule} {fact} {decision}")
+    assert [note.text for note in notes.all()] == [decision]
 
     two = await session_of(repository, [], "hello")
 
-    assert f"- {rule}" in two.prompts[0][0].text
+    assert f"- {rule}\n| - {fact}" in two.prompts[0][0].text
+
+
+async def test_a_line_of_the_core_is_replaced_where_the_classifier_sees_that_it_is_outdated(repository, notes):
+    old, other, new = "The app supports iOS 15 and up.", "The app ships on Mondays.", "The deployment target is iOS 17."
+    await session_of(repository, [add(old), add(other)], f"{old} {other}")
+
+    def outdated(asked):
+        return [{"op": "supersede", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
+
+    await session_of(repository, outdated, "we dropped the old phones, the deployment target of the app is iOS 17")
+    assert (notes.folder / "facts.md").read_text() == f"- {other}\n- {new}\n"
+
+
+async def test_a_line_of_the_core_that_shares_no_word_with_a_statement_is_not_replaced(repository, notes):
+    old, new = "The app ships on Mondays.", "Invoices are rounded half to even."
+    await session_of(repository, [add(old)], old)
+
+    def confused(asked):
+        return [{"op": "supersede", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
+
+    await session_of(repository, confused, "invoices of the app are rounded half to even")
+    assert (notes.folder / "facts.md").read_text() == f"- {old}\n- {new}\n"
 
 
 async def test_a_captured_correction_of_a_core_line_takes_its_place(repository, notes):

@@ -53,7 +53,7 @@ async def captured(session) -> list[int]:
 async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_its_undo(
     repository, settings, repo_notes
 ):
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     session = await two.open(repository)
     await say(session, "hello there, good morning", "run the tests with pytest -q here, always")
     await quiet_capture(session, two)
@@ -85,7 +85,7 @@ def _at_work(session) -> bool:
 
 
 async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository, settings):
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thank you very much")
     await quiet_capture(session, two)
@@ -152,7 +152,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     assert news(session) == []
     assert "capture:" in caplog.text
 
-    two.always = [add(TESTS)]
+    two.always = [add(TESTS, "architectural-decisions")]
     await say(session, "now it works again")
     await quiet_capture(session, two, asked + 1)
     assert [each.text for each in repo_notes()] == [TESTS]
@@ -161,7 +161,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
 
 
 async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes):
-    two = Two([add(TESTS)], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
+    two = Two([add(TESTS, "architectural-decisions")], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "go on", "and on")
     async for _ in session.window.compact(""):
@@ -174,7 +174,7 @@ async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes
 
 
 async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_next_start(repository, repo_notes):
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     first = await two.open(repository)
     await say(first, "run the tests with pytest -q")
     await first.close()
@@ -221,7 +221,7 @@ async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is
 
 @pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"captures": False}])
 async def test_without_memory_or_a_user_nothing_is_captured(repository, settings, options):
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     session = await two.open(repository, **options)
     await say(session, "run the tests with pytest -q", "thanks a lot", "and more")
     await quiet(session)
@@ -231,7 +231,7 @@ async def test_without_memory_or_a_user_nothing_is_captured(repository, settings
 
 
 async def test_a_session_without_memory_is_not_captured_later(repository):
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     private = await two.open(repository, memory=False)
     await say(private, "this is between the two of us")
     await private.close()
@@ -320,7 +320,7 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
 )
 async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_notes, write, told, waiting):
     settings(f"memory: {{cadence_turns: 1, write: {write}}}\n")
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -333,7 +333,7 @@ async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_not
 async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note(repository, settings, repo_notes):
     settings("memory: {cadence_turns: 1, write: tell}\n")
     wrote = call("write", path=str(get_memory_dir() / "preferences.md"), content="- Answer in German.\n")
-    two = Two([add(TESTS)], replies=["Yes.", wrote, "Noted."])
+    two = Two([add(TESTS, "architectural-decisions")], replies=["Yes.", wrote, "Noted."])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -357,7 +357,10 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
 )
 async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_notes, answer, left, chain):
     settings("memory: {cadence_turns: 1}\n")
-    two = Two([add(TESTS)], [{"op": "contradict", "target": 1, "text": "Tests run with tox.", "said_by": "user"}])
+    two = Two(
+        [add(TESTS, "architectural-decisions")],
+        [{"op": "contradict", "target": 1, "text": "Tests run with tox.", "said_by": "user"}],
+    )
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -382,7 +385,7 @@ async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_not
 
 async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, home, settings, repo_notes):
     preferences = home / ".ouro" / "memory" / "preferences.md"
-    two = Two([add("I like tabs.", "coding-preferences"), add(TESTS)])
+    two = Two([add("I like tabs.", "coding-preferences"), add(TESTS, "architectural-decisions")])
     session = await two.open(repository)
     await say(session, "i like tabs, mind you", "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -404,7 +407,7 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
 
     settings("memory: {cadence_turns: 1}\n")
     git("switch", "-qc", "feature")
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -431,7 +434,7 @@ async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_user_
     repository, settings, repo_notes
 ):
     settings("memory: {cadence_turns: 1}\n")
-    two = Two([add(TESTS), add("The api is old.", by="assistant")])
+    two = Two([add(TESTS, "architectural-decisions"), add("The api is old.", by="assistant")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -468,7 +471,7 @@ async def test_categories_of_the_settings_are_offered_with_their_scopes(reposito
 
 async def test_the_settings_can_turn_capture_off(repository, settings):
     settings("memory: {cadence_turns: 1, capture: false}\n")
-    two = Two([add(TESTS)])
+    two = Two([add(TESTS, "architectural-decisions")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     assert session.memory.capture is None
