@@ -154,11 +154,14 @@ async def doctor(context: ActionContext) -> Answer:
     """Check the installation; exit code 1 if something must be repaired."""
     rows: list[str] = []
     value: list[dict[str, str]] = []
+    folders = await asyncio.to_thread(_run, _folders, context.cwd)  # before other checks make them private
+    others = [check for check in CHECKS if check is not _folders]
     # Side by side: some wait for other programs.
-    results = await asyncio.gather(*(asyncio.to_thread(_run, check, context.cwd) for check in CHECKS))
-    for check, findings in zip(CHECKS, results, strict=True):
+    results = await asyncio.gather(*(asyncio.to_thread(_run, check, context.cwd) for check in others))
+    found = {_folders: folders, **dict(zip(others, results, strict=True))}
+    for check in CHECKS:
         subject = check.__name__.strip("_")
-        for state, what, *rest in findings:
+        for state, what, *rest in found[check]:
             remedy = "".join(rest)
             value.append({"subject": subject, "state": state, "what": what, "remedy": remedy})
             rows += [f"{_MARKS[state]}  {subject}: {what}", *([f"      {remedy}"] if remedy else [])]

@@ -7,10 +7,11 @@ import pexpect
 import pytest
 from fakes.local_servers import local_server, models
 
+from ouro import installation
 from ouro.cli import main
 from ouro.config import explain_settings
 from ouro.safety import TrustStore, acting_files
-from ouro.utils.runtime import get_models_path, get_trust_path
+from ouro.utils.runtime import ensure_private_dir, get_home, get_models_path, get_trust_path
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +170,17 @@ class TestDoctor:
             "BAD   trust: No folder is trusted: ~/.ouro/trusted.yaml:1: not YAML",
         ):
             assert part in shown
+
+    def test_what_other_checks_make_private_is_told_as_it_was(self, capsys, home, monkeypatch):
+        (home / ".ouro").mkdir(mode=0o755)
+        (home / ".ouro").chmod(0o755)
+
+        def _log(_folder):
+            ensure_private_dir(get_home())
+            return []
+
+        monkeypatch.setattr(installation, "CHECKS", (_log, installation._folders))
+        assert self.findings(capsys)["folders"][0] == ("bad", "~/.ouro is open to others.")
 
     def test_an_embedding_model_that_gives_no_vectors_is_told(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
