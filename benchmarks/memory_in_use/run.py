@@ -78,9 +78,10 @@ class Recording:
         self.spec = model.spec
         self._requests: list[Sequence[Message]] = []
 
-    def constrained(self, schema: Any) -> Any:
+    def constrained(self, schema: Any, *, exact: bool = False) -> Any:
         made = copy.copy(self)  # with the same list
-        made._model = self._model.constrained(schema) if hasattr(self._model, "constrained") else self._model
+        if hasattr(self._model, "constrained"):
+            made._model = self._model.constrained(schema, exact=exact)
         return made
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> AsyncGenerator[Chunk, None]:

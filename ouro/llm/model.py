@@ -159,8 +159,12 @@ class Warmable(Protocol):
 class Constrainable(Protocol):
     """A model that can be held to a JSON schema."""
 
-    def constrained(self, schema: Mapping[str, Any]) -> Model:
-        """The same model, on the same connection, whose answers follow `schema` where the server can do that."""
+    def constrained(self, schema: Mapping[str, Any], *, exact: bool = False) -> Model:
+        """The same model, on the same connection, whose answers follow `schema` where the server can do that.
+
+        Args:
+            exact: at temperature 0. A free text in the schema may then repeat itself without end.
+        """
         ...
 
 

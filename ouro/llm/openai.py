@@ -189,13 +189,14 @@ class OpenAIWire(Wire):
         self._efforts: list[str | None] = list(MIN_EFFORT) if effort == "off" else [effort, None]
         self._usage_asked = True
         self._schema: Mapping[str, Any] | None = None
+        self._is_exact = False
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
-    def constrained(self, schema: Mapping[str, Any]) -> OpenAIWire:
+    def constrained(self, schema: Mapping[str, Any], *, exact: bool = False) -> OpenAIWire:
         """The same model, on the same connection, with `response_format`; without it where the server refuses it."""
         made = copy.copy(self)
-        made._schema = schema
+        made._schema, made._is_exact = schema, exact
         return made
 
     def _reader(self) -> OpenAIChunks:
@@ -210,8 +211,8 @@ class OpenAIWire(Wire):
         body[self._limit_name] = self.spec.max_output
         if self.spec.thinking and self._efforts[0]:
             body["reasoning_effort"] = self._efforts[0]
-        if self.spec.describes_tools:
-            body["temperature"] = 0  # a call is exact or none
+        if self._is_exact:
+            body["temperature"] = 0
         if self._schema:
             named = {"name": "answer", "strict": True, "schema": dict(self._schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": named}

@@ -264,7 +264,8 @@ class ModelCall:
         messages, tools = self._messages, self._tools
         if is_described:
             messages, tools = with_text_tools(messages, tools), ()
-            model = model.constrained(call_schema(self._tools)) if isinstance(model, Constrainable) else model
+            if isinstance(model, Constrainable):
+                model = model.constrained(call_schema(self._tools), exact=True)
         gate = CallGate(answers=is_described) if self._tools and model.spec.text_tools != "off" else None
 
         def show(text: str) -> None:
