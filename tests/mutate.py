@@ -363,6 +363,14 @@ DEFENCES = (
             "../agent/test_compactor.py -k never_cut"),
     Defence("X11", "ouro/commands/conversation.py", "    if running:\n", "    if False:\n",
             "../end_to_end/test_afternoon.py -k leaving_asks"),
+    Defence("U3", "ouro/frontends/tui/widgets/question_panel.py",
+            "self.options.styles.max_height = max(1, room)", "pass",
+            "../frontends/tui/test_question_panel.py -k narrow_and_low"),
+    Defence("U3", "ouro/frontends/tui/widgets/question_panel.py",
+            'if hint and is_low else self._amount', "if False else self._amount",
+            "../frontends/tui/test_question_panel.py -k low_screen"),
+    Defence("X6", "ouro/cli.py", "    demand_tools((*args.allow, *args.deny))\n", "",
+            "../end_to_end/test_headless.py -k wrong_usage"),
 )  # fmt: skip
 
 

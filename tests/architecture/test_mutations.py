@@ -6,7 +6,7 @@ from mutate import DEFENCES, PROJECT, stale
 
 WITHOUT_A_LINE = {
     "B2": "work that the sandbox allows", "K2": "what is no secret", "E8": "a port that is not opened",
-    "F5": "the same", "L10": "an end of all that is open", "U2": "markup that nothing reads", "U3": "any layout",
+    "F5": "the same", "L10": "an end of all that is open", "U2": "markup that nothing reads",
 }  # fmt: skip
 """Faults against which no single line defends."""
 

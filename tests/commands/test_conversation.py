@@ -46,6 +46,10 @@ async def test_copy_takes_the_last_answer_as_markdown():
     front_end.session.shown_before = PAST
     await dispatch(front_end, "/copy")
     assert front_end.copied == ["Done: `b`."]
+    assert front_end.said[-1][1] == "The last answer (10 characters): copied with xclip."
+    front_end.copy = lambda _text: "sent to the terminal"
+    await dispatch(front_end, "/copy")
+    assert front_end.said[-1][1] == "The last answer (10 characters): sent to the terminal."
 
 
 async def test_todos_shows_the_plan():

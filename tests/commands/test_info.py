@@ -11,6 +11,17 @@ async def test_help_lists_every_command_and_the_keys_of_the_front_end():
     for command in COMMANDS:
         assert f"- `{command.usage}` {command.help}" in page
     assert "- `Enter` send" in page
+    parts = (
+        "**Session**",
+        "/resume",
+        "**Work**",
+        "/model",
+        "**Memory**",
+        "**At the start of a message**",
+        "`Enter` send",
+    )
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 async def test_help_for_one_command_tells_its_other_names():

@@ -124,6 +124,8 @@ def test_exit_code_1_when_the_model_does_not_answer(ouro):
 def test_exit_code_2_for_wrong_usage(ouro):
     assert ouro.headless("--no-such-flag").code == 2
     assert ouro.headless("-p", "x", "--max-turns", "0").code == 2
+    rule = ouro.headless("-p", "x", "--allow", "foo")
+    assert (rule.code, "`foo` is not a tool of ouro" in rule.err) == (2, True)
     nothing = ouro.headless("-p")
     assert (nothing.code, nothing.err.splitlines()[0]) == (2, "ouro: The prompt is empty.")
     (ouro.home / "config.yaml").write_text("moddel: x\n")

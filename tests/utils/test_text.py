@@ -1,4 +1,5 @@
 import sys
+import time
 from datetime import date, datetime
 
 import pytest
@@ -37,6 +38,15 @@ def test_what_python_calls_printable_is_cleaned_too_where_it_is_invisible():
 def test_a_timestamp_as_people_write_it(at, shown):
     with_zone = datetime.fromisoformat(at).astimezone().isoformat() if "-" in at else at
     assert local_time(with_zone, date(2026, 11, 21)) == shown
+
+
+def test_a_timestamp_is_shown_in_local_time(monkeypatch):
+    with monkeypatch.context() as here:
+        here.setenv("TZ", "UTC-3")
+        time.tzset()
+        shown = local_time("2026-11-21T22:14:03.000Z", date(2026, 11, 22))
+    time.tzset()
+    assert shown == "01:14"
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ class KeyActions:
     def scroll(self, where: str) -> None:
         """Scroll the body of the open question, else the transcript."""
         panel = self._conversation.questions.panel
-        if panel is not None and panel.has_body and where in ("page_up", "page_down"):
+        if panel is not None and panel.scrolls and where in ("page_up", "page_down"):
             panel.scroll_body(-1 if where == "page_up" else 1)
         else:
             getattr(self._conversation.transcript, f"action_{SCROLLS[where]}")()

@@ -60,7 +60,7 @@ class ThemeColors:
 _THEMES = ("dark", "light", "high-contrast")
 _COLORS = {
     "background": ("#0f1115", "#fbfaf7", "#000000"),
-    "surface": ("#161920", "#f3f1eb", "#000000"),
+    "surface": ("#161920", "#f3f2ef", "#000000"),
     "panel": ("#1d212a", "#eae7df", "#1a1a1a"),
     "border": ("#343a46", "#cbc6ba", "#ffffff"),
     "text": ("#d8dbe2", "#24262b", "#ffffff"),

@@ -82,3 +82,7 @@ def test_copying_uses_the_same_programs_as_the_full_screen(monkeypatch, tmp_path
     monkeypatch.delenv("TMUX", raising=False)
     with pytest.raises(UsageError, match="Use /export"):
         front_end.copy("an answer")
+    sent = []
+    front_end._printer = SimpleNamespace(output=PlainOutput(sent.append, plain=False))
+    assert "may refuse" in front_end.copy("an answer")
+    assert sent == ["\x1b]52;c;YW4gYW5zd2Vy\a"]

@@ -2,8 +2,11 @@
 
 import pytest
 from fakes.fake_session import FakeSession
-from fakes.screens import opened, screen_of
+from fakes.screens import opened, screen_of, until
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
 from textual.color import Color
+from textual.widgets import Input
 
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.look import THEMES, theme_on
@@ -34,14 +37,26 @@ def test_each_tone_can_be_read_where_it_is_used(name):
 
 
 @pytest.mark.parametrize("name", THEMES)
+def test_grounds_stay_grey_in_256_colours(name):
+    for ground in ("background", "surface", "panel"):
+        color = RichColor.parse(getattr(THEMES[name], ground)).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        assert max(color) - min(color) < 16, f"{ground} becomes {color.hex}"
+
+
+@pytest.mark.parametrize("name", THEMES)
 async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
     async with screen_of(FakeSession([]), theme=name).run_test() as pilot:
         await opened(pilot)
         palette = Palette(pilot.app.theme_variables)
         selected = pilot.app.screen.get_component_rich_style("screen--selection")
+        search = Input(placeholder="type to search", compact=True, id="picker-search")
+        await pilot.app.screen.mount(search)
+        search.focus()
+        await until(pilot, lambda: search.has_focus)
+        hint = search.get_component_rich_style("input--placeholder")
         searched = pilot.app.conversation.prompt.get_component_rich_style("text-area--selection")
     styles = {name: style for name, style in vars(palette).items() if name != "syntax"}
-    styles |= {"selected": selected, "selected in the prompt": searched}
+    styles |= {"selected": selected, "selected in the prompt": searched, "hint of a search": hint}
     for ground in ("text", "code", "added", "removed"):
         back = getattr(palette, ground)
         styles |= {f"{kind} in {ground}": back + style for kind, style in palette.syntax.items()}

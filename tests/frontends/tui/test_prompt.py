@@ -212,8 +212,6 @@ async def test_a_session_that_opens_late_does_not_hold_up_typing():
 async def test_copying_tells_what_took_the_text(monkeypatch, tmp_path):
     from types import SimpleNamespace
 
-    from ouro.frontends.tui import external
-
     sent = []
     app = SimpleNamespace(copy_to_clipboard=sent.append)
     for name in ("WAYLAND_DISPLAY", "TMUX"):
@@ -229,6 +227,21 @@ async def test_copying_tells_what_took_the_text(monkeypatch, tmp_path):
     assert ((tmp_path / "clip").read_text(), sent) == ("héllo", ["héllo"])
     monkeypatch.delenv("DISPLAY")
     assert "may refuse" in external.copy(app, "again")
+    (tmp_path / "tmux").write_text(f'#!/bin/sh\n[ "$*" = "load-buffer -w -" ] && cat > {tmp_path}/buffer\n')
+    (tmp_path / "tmux").chmod(0o700)
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    assert external.copy(app, "in tmux") == "with tmux"
+    assert (tmp_path / "buffer").read_text() == "in tmux"
+
+
+@pytest.mark.parametrize(("how", "shown"), [("with xclip", "copied with xclip"), ("sent to it", "sent to it")])
+async def test_what_the_mouse_selected_is_called_copied_only_where_a_program_took_it(monkeypatch, how, shown):
+    monkeypatch.setattr(external, "copy", lambda _app, _text: how)
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        pilot.app.screen.text_select_all()
+        pilot.app.post_message(events.TextSelected())
+        await until(pilot, lambda: screen_text(pilot.app).splitlines()[-1].strip().startswith(shown))
 
 
 async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):

@@ -209,6 +209,40 @@ async def test_the_smallest_screen_shows_what_is_asked_and_the_choices_around_th
     assert session.answers == [("q1", Permit("session"))]
 
 
+async def test_a_low_screen_gives_a_question_its_room_and_tells_how_to_scroll():
+    session = FakeSession([[permission(command="git push\n" * 40, rule="")]])
+    async with screen_of(session).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "PageDown: 41 lines" in screen_text(pilot.app))
+        await until(pilot, lambda: screen_text(pilot.app).count("git push") > 4)
+        assert "2 no (n)" in screen_text(pilot.app)
+
+
+async def test_narrow_and_low_screens_show_all_of_a_question_and_of_its_choices():
+    text = "Which database should the new service of the shop use for its orders, and where does it run in the end?"
+    choices = ("SQLite, one file beside the program and nothing to install", "Postgres, with a nightly backup", "none")
+    question = Question(text, choices, details="- a line\n- another line")
+    session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "nothing to install" in _joined(pilot.app) and "none" in _joined(pilot.app))
+        await pilot.resize_terminal(20, 5)
+        await until(pilot, lambda: "Which database" in _joined(pilot.app) and "❯ 1 SQLite" in _joined(pilot.app))
+        for _ in range(12):
+            await pilot.press("pagedown")
+        await until(pilot, lambda: "end?" in _joined(pilot.app) and "another" in _joined(pilot.app))
+        await pilot.press("up", "enter", *"mine")
+        await until(pilot, lambda: "mine" in screen_text(pilot.app))
+
+
+def _joined(app):
+    return " ".join(screen_text(app).split())
+
+
 async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scrolls():
     for width, keys in (
         (80, "PageUp PageDown: 41 lines · ↑↓ Enter · Tab adds a comment · Esc interrupts"),

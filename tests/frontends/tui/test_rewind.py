@@ -55,6 +55,16 @@ async def test_esc_esc_on_an_empty_prompt_shows_the_messages_with_the_newest_mar
         assert "Rewinds past 2 messages" in screen_text(pilot.app)
 
 
+async def test_a_low_screen_shows_the_marked_message_in_the_preview():
+    points = (Point(1, AT, "mend the import in api.py of the server", 1200, 400),)
+    async with screen_of(session_with(points, ())).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        preview = screen_text(pilot.app).partition("Rewinds past")[2]
+        assert "mend the import in api.py" in preview
+
+
 async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
     session = session_with()
     async with screen_of(session).run_test() as pilot:

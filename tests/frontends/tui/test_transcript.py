@@ -27,6 +27,13 @@ def card(call_id="c", body="body\nof it"):
     )
 
 
+async def test_a_card_whose_summary_tells_how_long_it_took_does_not_tell_it_again():
+    ended = ToolFinished("c", "shell", Display("ended after 3 s"), False, 3.2)
+    app = TranscriptApp(ToolStarted(ToolCall("c", "shell", {}), "shell make"), ended)
+    async with app.run_test(size=SIZE):
+        assert app.lines() == ["  ✓ shell make · ended after 3 s"]
+
+
 async def test_it_stays_at_its_end_while_an_answer_grows():
     app = TranscriptApp()
     async with app.run_test(size=SIZE):

@@ -260,15 +260,20 @@ def restyled(
 
 
 def fitting(items: Sequence[str], width: int, most: int) -> str:
-    """The items on at most `most` lines; items that do not fit are left out before the last."""
-    shown = list(items)
-    while True:
-        lines = shown[:1]
-        for item in shown[1:]:
-            if len(lines[-1]) + 3 + len(item) <= width:
-                lines[-1] += f" · {item}"
-            else:
-                lines.append(item)
-        if len(lines) <= most or len(shown) <= 2:
-            return "\n".join(lines)
-        shown.pop(-2)
+    """The items on at most `most` lines; of those between the first and the last, what does not fit is left out."""
+    shown = [*items[:1], *items[1:][-1:]]
+    for item in items[1:-1]:
+        longer = [*shown[:-1], item, shown[-1]]
+        if len(_filled(longer, width)) <= most:
+            shown = longer
+    return "\n".join(_filled(shown, width))
+
+
+def _filled(items: Sequence[str], width: int) -> list[str]:
+    lines = list(items[:1])
+    for item in items[1:]:
+        if len(lines[-1]) + 3 + len(item) <= width:
+            lines[-1] += f" · {item}"
+        else:
+            lines.append(item)
+    return lines

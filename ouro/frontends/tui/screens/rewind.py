@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from rich.console import Group
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -214,17 +215,18 @@ def _choice(value: str, row: Point | Branch) -> Choice:
     return Choice(value, one_line(row.text), f"{age(row.at, now())} · {describe_point(row)}")
 
 
-def _preview(row: Point | Branch | None) -> Text:
-    text = Text(overflow="fold")
+def _preview(row: Point | Branch | None) -> Group:
+    """What Enter does, on one line: low terminals have two, and the message needs the other."""
+    what, text = "", Text(overflow="fold")
     match row:
         case Point():
-            text.append(f"Rewinds past {describe_point(row)}\n", "italic")
+            what = f"Rewinds past {describe_point(row)}"
             text.append(clean(row.text).strip())
         case Branch():
-            text.append(f"Left branch: {branch_label(row)[1]}. Enter returns to it\n", "italic")
+            what = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
             shown = [one_line(text) for text in row.texts[:MAX_PREVIEW]]
             more = len(row.texts) - len(shown)
             text.append("\n".join([*(f"❯ {line}" for line in shown), *([f"… and {more} more"] if more else [])]))
         case None:
             pass
-    return text
+    return Group(Text(what, "italic", no_wrap=True, overflow="ellipsis"), text)

@@ -308,11 +308,11 @@ class SessionPicker(Browser):
         shows_all = self._matches is not None and self._matches.scope == ALL
         return [
             "Enter",
+            "" if self.has_class("-beside") else f"{name('look_inside')} preview",
             f"{self._keymap.shown('change_scope')} {'this project' if shows_all else 'all'}",
             f"{name('fork_session')} fork",
             f"{name('rename_session')} rename",
             f"{name('delete_session')} delete",
-            "" if self.has_class("-beside") else f"{name('look_inside')} preview",
             "Tab search" if in_list else "Tab list",
             f"Esc {self._esc}",
         ]

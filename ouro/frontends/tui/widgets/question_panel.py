@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 from rich.cells import cell_len
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -25,9 +26,12 @@ from ouro.frontends.tui.blocks.lines import fitting, fold
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT
+from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean, escaped, plural
+
+_ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ROOMY_FROM_HEIGHT, 8))
+"""Below a height of the terminal: the lines beside a question, its frame with them."""
 
 
 class QuestionPanel(Vertical, can_focus=True):
@@ -59,7 +63,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self.field.display = False
         self._actions = keymap.of("answer")
         self._editing = {key: act for key, act in keymap.of("edit").items() if key not in self._actions}
-        self._page_keys = f"{keymap.shown('page_up')} {keymap.shown('page_down')}"
+        self._page_down = keymap.shown("page_down")
+        self._page_keys = f"{keymap.shown('page_up')} {self._page_down}"
+        self._amount = ""
         self._listens_from = float("inf")
         self._is_writing = False
 
@@ -133,21 +139,39 @@ class QuestionPanel(Vertical, can_focus=True):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
-        height, rows = self.app.size.height, 1  # of the title
-        for body in self.query(".question--body"):
-            body.styles.max_height = max(2, min(height * 3 // 10, (height - 6) // 2))
+        """Share the height: the choices first, then the texts. What does not fit is scrolled."""
+        height = self.app.size.height
+        bodies = list(self.query(".question--body"))
+        others = [child for child in self.children if child.display and child not in (*bodies, self.options)]
+        around = next((rows for below, rows in _ROWS_AROUND if height < below), 12)
+        room = height - around - sum(child.outer_size.height for child in others)
+        wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
+        is_low = height < HEADER_FROM_HEIGHT
+        least = 2 // len(bodies) if height < BOX_FROM_HEIGHT else 2
+        hint = ""
+        for body in bodies:
+            most = room - (wanted if is_low else min(wanted, height // 4))
+            most = max(least, most if is_low else min(most, height * 3 // 10))
+            body.styles.max_height = most
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
-            lines, room = body.virtual_size.height, int(body.styles.max_height.value)  # type: ignore[union-attr]
-            rows += min(lines, room)
-            hint = [f"{self._page_keys}: {lines} lines"] if lines > room else []
-            for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
-                keys.update(fitting([*hint, *self._keys.split(" · ")], keys.size.width, 1))
-        self.options.styles.max_height = max(2, height - rows) if height < BOX_FROM_HEIGHT else None
+            lines = body.virtual_size.height
+            room -= min(lines, most)
+            hint = f"{lines} lines" if lines > most else hint
+        self.options.styles.max_height = max(1, room)
+        self._show_hint(hint, is_low)
+
+    def _show_hint(self, hint: str, is_low: bool) -> None:
+        """Show how to scroll below the choices; low terminals have no keys there, but beside the title."""
+        for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
+            hints = [f"{self._page_keys}: {hint}"] if hint else []
+            keys.update(fitting([*hints, *self._keys.split(" · ")], keys.size.width, 1))
+        for size in self.query(".question--size").results(Static):
+            size.update(f"{self._page_down}: {hint}" if hint and is_low else self._amount)
 
     @property
-    def has_body(self) -> bool:
-        return bool(self.query(".question--body"))
+    def scrolls(self) -> bool:
+        return any(body.max_scroll_y for body in self.query(".question--body"))
 
     def scroll_body(self, by: int) -> None:
         for body in self.query(".question--body"):
@@ -156,6 +180,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def open_field(self) -> None:
         self.field.display = True
         self.field.focus()
+        self.call_after_refresh(self._fit)
 
     def choose(self, number: int) -> None:
         raise NotImplementedError
@@ -186,7 +211,7 @@ class ChoiceList(Widget):
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
-        """A line each; a detail that does not fit goes below. The marked one has a sign of its own.
+        """The choices, folded, and a detail that does not fit below. The marked one has a sign of its own.
 
         Where there are fewer lines than the choices need, those around the marked one.
         """
@@ -204,15 +229,18 @@ class ChoiceList(Widget):
         for number, (label, detail) in enumerate(self.lines):
             box = ("[x] " if number in self.ticked else "[ ] ") if self._several else ""
             marked = number == self.place
-            line = Text(f"{'❯' if marked else ' '} {number + 1} {box}", no_wrap=True, end="")
-            line.append(clean(label).replace("\n", " "), marked_style if marked else "")
+            sign = f"{'❯' if marked else ' '} {number + 1} {box}"
+            style = marked_style if marked else Style()
+            folded = fold([(clean(label).replace("\n", " "), style)], width - len(sign))
+            lines = [Text(sign if part is folded[0] else " " * len(sign)).append(part.text, style) for part in folded]
             rest = clean(detail)
-            if line.cell_len + 2 + cell_len(rest) <= width or not detail:
-                rendered.append([line.append("  ").append(rest, detail_style)])
+            if not detail:
+                rendered.append(lines)
+            elif len(lines) == 1 and lines[0].cell_len + 2 + cell_len(rest) <= width:
+                rendered.append([lines[0].append("  ").append(rest, detail_style)])
             else:
-                parts = fold([(rest, detail_style)], max(1, width - 4))
-                rendered.append([line, *(Text(f"    {part.text}", detail_style) for part in parts)])
-            line.truncate(max(1, width), overflow="ellipsis")
+                parts = fold([(rest, detail_style)], width - 4)
+                rendered.append([*lines, *(Text(f"    {part.text}", detail_style) for part in parts)])
         return rendered
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
@@ -242,10 +270,10 @@ class PermissionPanel(QuestionPanel):
 
     def compose(self) -> ComposeResult:
         asked = self._asked
-        length, body = self._body()
+        self._amount, body = self._body()
         with Horizontal(classes="question--head"):
             yield Static(f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False)
-            yield Static(length, classes="question--size", markup=False)
+            yield Static(self._amount, classes="question--size", markup=False)
         yield body
         yield Static(escaped(asked.reason), classes="question--why", markup=False)
         yield self.options
@@ -364,7 +392,8 @@ class AskPanel(QuestionPanel):
         self.options.display = bool(question.choices)
 
     def compose(self) -> ComposeResult:
-        yield Static(clean(self._question.text), classes="question--title", markup=False)
+        text = Static(clean(self._question.text), markup=False)
+        yield VerticalScroll(text, can_focus=False, classes="question--body question--asked")
         if self._question.details and self._is_markdown:
             view = TranscriptView(classes="question--body question--diff")
             view.following = False

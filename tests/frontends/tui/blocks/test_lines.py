@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.block_list import HeightIndex
-from ouro.frontends.tui.blocks.lines import copied, crop, fold, indent, printed, tidy, wrap
+from ouro.frontends.tui.blocks.lines import copied, crop, fitting, fold, indent, printed, tidy, wrap
 from ouro.frontends.tui.blocks.markdown_pieces import StreamCleaner
 
 PLAIN = Style.null()
@@ -127,3 +127,11 @@ def test_heights_agree_with_a_plain_sum(heights, data):
     owners = [place for place, height in enumerate(heights) for _ in range(height)]
     assert [tree.find(line) for line in range(sum(heights))] == owners
     assert tree.find(sum(heights)) == len(heights) or 0 in heights
+
+
+def test_of_hints_the_first_and_the_last_stay_and_of_the_others_what_fits():
+    hints = ["Enter", "Ctrl+O preview", "Ctrl+A all", "Esc closes"]
+    assert fitting(hints, 80, 1) == "Enter · Ctrl+O preview · Ctrl+A all · Esc closes"
+    assert fitting(hints, 36, 1) == "Enter · Ctrl+O preview · Esc closes"
+    assert fitting(hints, 32, 1) == "Enter · Ctrl+A all · Esc closes"
+    assert fitting(hints, 10, 1) == "Enter\nEsc closes"
