@@ -45,14 +45,15 @@ _HOW = """\
 # Tools
 Answer with one JSON object and nothing else:
 {"name": "<tool>", "arguments": {"<argument>": <value>}}
-You then get the result of the tool. You do not know what is in a file before you have read it, and nothing is done \
-before a tool has done it. A `?` marks an optional argument. The tools:
+To answer a question that you can answer from what you know or from memory, use `answer` at once, and say what memory \
+says. For a task use the other tools, and get their results: you do not know what is in a file before you have read \
+it, and nothing is done before a tool has done it. A `?` marks an optional argument. The tools:
 """
 _NEXT = "\n\nIf the task is done, use `answer` now with the result, otherwise the next tool."
 """After each result: without it small models repeat their last call."""
 ANSWER = ToolSpec(
     "answer",
-    "End the work and tell the user the result, only after the tools above have done the task.",
+    "Answer the user: a question that needs no tool at once, a task when the tools above have done it.",
     {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": False},
 )
 """How a model whose tools are described in the prompt answers the user: small models choose a tool more reliably than
