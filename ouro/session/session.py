@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.agent.loop import Prompt
-from ouro.display import Display, Question, Todo
+from ouro.display import CommandOutput, Display, Question, Todo
 from ouro.errors import SaveFailed, ToolError
 from ouro.events import (
     Answer,
@@ -45,6 +45,9 @@ from ouro.tools.shell import Job
 from ouro.tools.tool import ToolResult
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
+
+_MAX_INTERRUPTED = 20_000
+"""Characters of the output of an interrupted line that stay shown: its end."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -230,15 +233,22 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 return TurnFinished("answered")
         emit(ToolStarted(call, line))
 
+        printed = ""
+
+        def report(text: str) -> None:
+            nonlocal printed
+            printed = (printed + text)[-_MAX_INTERRUPTED:]
+            emit(ToolProgress(call.id, text))
+
         def finish(display: Display, failed: bool) -> None:
             emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - began))
 
         try:
-            result = await self.workbench.shell.run_line(line, lambda text: emit(ToolProgress(call.id, text)))
+            result = await self.workbench.shell.run_line(line, report)
         except ToolError as error:
             result = ToolResult(str(error), Display(str(error)), failed=True)
         except asyncio.CancelledError:
-            finish(Display("interrupted"), True)
+            finish(Display("interrupted", CommandOutput(line, printed)), True)
             raise
         finish(result.display, result.failed)
         text = f"{SHELL_NOTE}{line}\n{result.text}"

@@ -239,10 +239,10 @@ def test_f1_a_folder_that_is_not_trusted_is_worked_in_without_its_instructions(o
 
 def test_escape_ends_a_shell_line_of_the_user_and_its_card(ouro):
     terminal = ouro.screen()
-    terminal.say("!sleep 60")
-    terminal.until_shows("sleep 60", "Esc interrupts")
+    terminal.say("!echo it began; sleep 60")
+    terminal.until_shows("    it began", "Esc interrupts")
     terminal.send("\x1b")
-    terminal.until_shows("✗ sleep 60 · interrupted")
+    terminal.until_shows("✗ echo it began; sleep 60 · interrupted", "    it began")
     terminal.until_gone("Esc interrupts")
 
 

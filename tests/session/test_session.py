@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.display import Todo
+from ouro.display import CommandOutput, Display, Todo
 from ouro.errors import SessionInUse, SessionNotFound, TrustNeeded, UsageError
 from ouro.events import (
     PermissionAsked,
@@ -163,6 +164,20 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
     seen = await collect(session.send("go on"))  # the transcript is sendable: every call has its answer
     assert seen[-1] == TurnFinished("answered")
     assert "Interrupted" in str(model.requests[-1].messages)
+    await session.close()
+
+
+async def test_what_an_interrupted_shell_line_has_printed_stays(repository):
+    open_session, _ = make(repository)
+    session = await open_session(OpenRequest())
+    seen = []
+    async with aclosing(session.run_shell("echo printed; sleep 60", share=True)) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, ToolProgress):
+                session.interrupt()
+    [finished] = [event for event in seen if isinstance(event, ToolFinished)]
+    assert finished.display == Display("interrupted", CommandOutput("echo printed; sleep 60", "printed\n"))
     await session.close()
 
 
