@@ -33,6 +33,8 @@ from ouro.utils.log import log
 
 MAX_SIDE_BY_SIDE = 8
 INTERRUPTED = "Interrupted by the user before it finished."
+_MAX_INTERRUPTED = 8_000
+"""Characters of what an interrupted call has printed: its end."""
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
 
 AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[Answer]]
@@ -115,6 +117,7 @@ class ToolBatch:
         self._emit = emit
         self._save = save
         self._results: dict[str, ToolReply] = {}
+        self._printed: dict[str, str] = {}
         self._began: dict[str, float] = {}
         self._numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
@@ -122,12 +125,8 @@ class ToolBatch:
         self._ending = asyncio.Lock()
 
     def results(self) -> tuple[ToolReply, ...]:
-        """One result a call, in the order of the calls; a call that did not finish has the result "interrupted"."""
-        interrupted = Display("interrupted")
-        return tuple(
-            self._results.get(call.id) or ToolReply(call.id, call.name, INTERRUPTED, failed=True, display=interrupted)
-            for call in self._calls
-        )
+        """One result a call, in the order of the calls; of a call that did not finish, what it had printed by then."""
+        return tuple(self._results.get(call.id) or self._interrupted(call) for call in self._calls)
 
     def touched(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
@@ -138,6 +137,12 @@ class ToolBatch:
             if tool and result and not result.failed and tool.effect in (Effect.READ, Effect.WRITE):
                 paths.extend(tool.targets(parse_arguments(tool, call.arguments)))
         return tuple(paths)
+
+    def _interrupted(self, call: ToolCall) -> ToolReply:
+        printed = self._printed.get(call.id, "").strip()
+        text = f"{INTERRUPTED} Until then it had printed:\n{printed}" if printed else INTERRUPTED
+        display = Display("interrupted", Plain(printed) if printed else None)
+        return ToolReply(call.id, call.name, text, failed=True, display=display)
 
     async def run(self) -> None:
         """Run all calls. When cancelled, it first ends what still runs."""
@@ -240,7 +245,11 @@ class ToolBatch:
             answer = await self._runner.ask_user(QuestionAsked(self._question_id(call), question), self._emit)
             return answer.answers if isinstance(answer, Reply) else ()
 
-        return ToolContext(lambda text: self._emit(ToolProgress(call.id, text)), ask, limits, call.id, self._emit)
+        def report(text: str) -> None:
+            self._printed[call.id] = (self._printed.get(call.id, "") + text)[-_MAX_INTERRUPTED:]
+            self._emit(ToolProgress(call.id, text))
+
+        return ToolContext(report, ask, limits, call.id, self._emit)
 
     def _question_id(self, call: ToolCall) -> str:
         return f"{call.id}:{next(self._numbers)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.display import CommandOutput, Display, Todo
+from ouro.display import CommandOutput, Display, Plain, Todo
 from ouro.errors import SessionInUse, SessionNotFound, TrustNeeded, UsageError
 from ouro.events import (
     PermissionAsked,
@@ -27,7 +27,7 @@ from ouro.events import (
     TurnFinished,
 )
 from ouro.llm import ScriptedModel, ScriptedReply, call
-from ouro.messages import Context
+from ouro.messages import Context, ToolReply
 from ouro.session import Draft, OpenRequest
 
 
@@ -164,6 +164,19 @@ async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(reposi
     seen = await collect(session.send("go on"))  # the transcript is sendable: every call has its answer
     assert seen[-1] == TurnFinished("answered")
     assert "Interrupted" in str(model.requests[-1].messages)
+    await session.close()
+
+
+async def test_the_model_gets_what_an_interrupted_command_has_printed(repository):
+    open_session, model = make(repository, call("shell", command="echo printed; sleep 60"), "I see.", mode="auto")
+    session = await open_session(OpenRequest())
+    async for event in session.send("wait"):
+        if isinstance(event, ToolProgress):
+            session.interrupt()
+    await collect(session.send("what was that?"))
+    [reply] = [part for message in model.requests[-1].messages for part in message.parts_of(ToolReply)]
+    assert reply.text == "Interrupted by the user before it finished. Until then it had printed:\nprinted"
+    assert reply.display == Display("interrupted", Plain("printed"))
     await session.close()
 
 
