@@ -116,7 +116,7 @@ def model(request):
 
 
 def test_a_failing_test_is_repaired_on_the_full_screen(ouro, package):
-    terminal = ouro.screen()
+    terminal = ouro.screen(size=(50, 100))
     terminal.say(TASK)
     terminal.answer("y", "Allow?  shell", SUITE)
     terminal.until_shows("2 failed, 94 passed, 1 skipped")

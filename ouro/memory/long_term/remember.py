@@ -46,7 +46,7 @@ _MAX_CORRECTION = 600
 CORE_TOKENS = 1_500
 """Tokens of a core that is full, as it is in every prompt: what is remembered then becomes a note."""
 _MAX_RELATED = 4
-_CONSTANT = {"coding-preferences", "project-conventions", "user-facts"}
+_RULES = {"coding-preferences", "corrections"}
 _NOT_IN_USE = {"archived", "replaced"}
 MAX_FOUND = 20
 _SHARE = 0.6
@@ -177,11 +177,13 @@ def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "
 
 
 def _is_constant(note: Note, placed: Placement) -> bool:
-    """Whether a statement of the user bears on messages that share no word with it: a short one about the user or how
-    the project is. A decision has its reason and its reversals, a correction is a lesson: as notes they keep both."""
-    if note.category == "corrections":
-        return states_rule(note.text) and not (placed.is_note or note.entities)
-    return note.category in _CONSTANT and not placed.is_note
+    """Whether a statement of the user bears on messages that share no word with it: a short one on how the project is,
+    or a rule. What else is about the user, a decision and a lesson are notes, which keep what contradicts them."""
+    if placed.is_note:
+        return False
+    if note.category == "project-conventions":
+        return True
+    return note.category in _RULES and states_rule(note.text) and not note.entities
 
 
 def _replace(

@@ -53,17 +53,18 @@ def notes(repository):
     return Notes(repository)
 
 
-async def test_a_preference_is_the_users_and_said_again_it_stays_one_line(repository, notes):
+async def test_a_preference_is_the_users_and_said_again_it_is_confirmed(repository, notes):
     text = "Answers in German, code comments in English."
     await session_of(
         repository, [add(text, "coding-preferences")], "answer in german but keep code comments in english"
     )
-    [core] = get_memory_dir().glob("*s.md")
-    assert (core.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
+    [note] = notes.users()
+    assert (note.text, note.scope, note.source, notes.all()) == (text, "user", "user", [])
 
     two = await session_of(repository, [add(text, "coding-preferences")], "once more: german answers, english comments")
     assert shown(two.captures[-1]) == [text]
-    assert (core.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
+    [again] = notes.users()
+    assert (again.id, again.version, again.confirmed_at >= note.confirmed_at) == (note.id, 1, True)
 
 
 async def test_a_convention_is_the_repositorys_with_what_it_names_and_the_file_as_it_was(repository, notes):
