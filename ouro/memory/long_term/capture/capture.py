@@ -231,9 +231,10 @@ class Capture(msgspec.Struct, eq=False):
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note = book.linked(note, verb, operation.target, related)
-        if excerpt.sources or self.asks:
+        contradicted = line.text if line and operation.verb == "contradict" else ""
+        if excerpt.sources or self.asks or contradicted:
             note = book.dated(note)
-            self.notes.propose(note, excerpt.sources, moment.session_id)
+            self.notes.propose(note, excerpt.sources, moment.session_id, contradicted)
             _note_captured(repository, note.text, _FOREVER)
             return note
         if note.source == "user" and not note.branch and operation.verb != "refine":

@@ -99,12 +99,19 @@ class SessionNotes:
             return ()
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
-    def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
-        """Write a note as a pending proposal; `sources` came into the session before. Raises SecretInMemory."""
+    def propose(self, note: Note, sources: Sequence[str], session_id: str, contradicted: str = "") -> None:
+        """Write a note as a pending proposal. Raises SecretInMemory.
+
+        Args:
+            sources: what came into the session before.
+            contradicted: the core line that it contradicts.
+        """
         scope, text = self._scopes[note.scope], note_text(note)
         scope.store.demand_no_secret([text])
         edit, shown = FileEdit(note.file_name, None, text), cut(note.text, _REASON_WIDTH)
         reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
+        if contradicted:
+            reason = f"“{shown}” contradicts “{cut(contradicted, _REASON_WIDTH)}”"
         scope.propose(by_agent(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at))
 
     def core_lines(self, spoken: Sequence[Spoken], count: int) -> list[Note]:

@@ -156,6 +156,19 @@ async def test_a_line_of_the_core_is_replaced_where_the_classifier_sees_that_it_
     assert (notes.folder / "facts.md").read_text() == f"- {other}\n- {new}\n"
 
 
+async def test_what_contradicts_a_line_of_the_core_waits_for_the_user(repository, notes):
+    old, new = "The app ships on Mondays.", "The app ships on Thursdays."
+    await session_of(repository, [add(old)], old)
+
+    def unclear(asked):
+        return [{"op": "contradict", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
+
+    await session_of(repository, unclear, "somebody told me that the app ships on Thursdays")
+    assert (notes.folder / "facts.md").read_text() == f"- {old}\n"
+    [pending] = editor_of(get_home(), repository).scope("repo").proposals()
+    assert (pending.reason, notes.all()) == (f"“{new}” contradicts “{old}”", [])
+
+
 async def test_a_line_of_the_core_that_shares_no_word_with_a_statement_is_not_replaced(repository, notes):
     old, new = "The app ships on Mondays.", "Invoices are rounded half to even."
     await session_of(repository, [add(old)], old)
