@@ -15,7 +15,7 @@ from ouro.utils.files import only_one
 from ouro.utils.runtime import get_history_dir, get_sessions_dir
 
 TALK = [user("In this project always run the tests with pytest -q, please."), assistant("I will.")]
-TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "corrections", "said_by": "user"}
+TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "patterns", "said_by": "user"}
 MERGED = {"op": "supersede", "target": 1, "text": "Run the tests of this project with pytest -q."}
 
 

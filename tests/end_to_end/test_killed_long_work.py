@@ -93,7 +93,7 @@ def test_merging_notes(ouro, noted, moment):
 def test_reading_old_sessions(ouro, moment):
     for number, (about, (text, _)) in enumerate(PAIRS.items(), 1):
         old_session(ouro.folder, number, 40 - number, user(f"keep in mind: {text}"), assistant(f"I will: {about}."))
-    work = Work(ouro, lambda about: [add(PAIRS[about][0], "architectural-decisions")], "crystallize")
+    work = Work(ouro, lambda about: [add(PAIRS[about][0], "patterns")], "crystallize")
     work.kill(moment)
 
     work.run()

@@ -59,16 +59,15 @@ def test_a_preference(ouro, voices):
     screen.leave()
 
     screen = wide(ouro)
-    screen.say("write a comment about german and english answers into api.py")
-    screen.until_shows("1 memory · Ctrl+Y", "Understood.")
-
-    assert f"[{of_user(ouro)[text].id}] (user · coding-preferences · the user said, " in voices.last
-    assert text in voices.last
+    screen.say("what is a closure?")
+    screen.until_shows("Understood.")
+    assert f"- {text}" in content(voices.said[-1].messages[0])
     screen.send("\x19")
-    screen.until_shows("loaded with the last message", "Answers in German")
+    screen.until_shows("Answers in German", "user/preferences.md")
     screen.send("\x1b")
     screen.until_gone("[receipt]")
     assert screen.leave() == 0
+    assert (of_user(ouro), (ouro.home / "memory" / "preferences.md").read_text()) == ({}, f"- {text}\n")
 
 
 def test_a_convention_of_a_project(ouro, voices):
@@ -94,7 +93,7 @@ def test_a_convention_of_a_project(ouro, voices):
 
 def test_a_decision_and_its_reversals(ouro, voices):
     """Taken up from an earlier session, reversed before a compaction, and once more before the end."""
-    first = "User updates take row locks."
+    first = "User updates in users.py take row locks."
     second = "User updates use optimistic locking: row locks timed out under load."
     third = "User updates take row locks again, with a timeout of 50 ms: retries starved."
 
@@ -109,7 +108,7 @@ def test_a_decision_and_its_reversals(ouro, voices):
     voices.answer = answer
     asks_for_summary = "Write a summary that replaces it"
     voices.talk = lambda request: SUMMARY if asks_for_summary in last_words(request) else "Understood. " * 300
-    ouro.headless("-p", "we decided it: user updates take row locks")
+    ouro.headless("-p", "we decided it: user updates in users.py take row locks")
     screen = wide(ouro)
     screen.say("good morning")
     screen.until_shows(f"Remembered (repo): {first}")
@@ -214,17 +213,16 @@ def test_a_contradiction_that_is_for_this_project_only(ouro, voices, tmp_path):
     screen.say("now commit messages in english please")
     screen.until_shows("Which one holds?", "the new one is for this project")
     screen.press("4", lambda: not screen.shows("Which one holds?"))
-    screen.until_shows(f"Changed (repo): {new} · /memory undo ")
+    screen.until_shows(f"preferences.md: + {new}")
     assert screen.leave() == 0
 
-    [here], [everywhere] = of_repository(ouro.folder).values(), of_user(ouro).values()
-    assert ((here.text, here.scope, here.related), everywhere.text) == ((new, "repo", ()), old)
+    here, everywhere = ouro.folder / ".ouro" / "memory", ouro.home / "memory"
+    lines = [(folder / "preferences.md").read_text() for folder in (here, everywhere)]
+    assert (lines, notes(here), notes(everywhere)) == ([f"- {new}\n", f"- {old}\n"], {}, {})
     said = {}
     for name in ("here", "elsewhere"):
         ouro.headless("-p", "in which language are commit messages written?")
-        said[name] = voices.last
+        said[name] = content(voices.said[-1].messages[0])
         ouro.folder = tmp_path / "elsewhere"
         ouro.folder.mkdir(exist_ok=True)
     assert (new in said["here"], new in said["elsewhere"], old in said["elsewhere"]) == (True, False, True)
-    assert ("contradicts mem_" in said["here"], "the repo note holds here" in said["here"]) == (False, True)
-    assert "the repo note holds here" not in said["elsewhere"]

@@ -28,7 +28,7 @@ def delete(folder):
 def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
     (ouro.home / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
     voices = TwoVoices(talk=lambda _request: "Understood.")
-    voices.answer = lambda asked: [add(TOX, "architectural-decisions")] if "tox for the tests" in asked else []
+    voices.answer = lambda asked: [add(TOX, "patterns")] if "tox for the tests" in asked else []
     ouro.server.script(voices)
     own, cache = ouro.home / "memory", ouro.home / "cache"
     own.mkdir(mode=0o700)

@@ -35,7 +35,7 @@ async def start(repository, two):
 @pytest.mark.parametrize("in_words_of", ["user", "assistant"])
 async def test_m8_a_secret_becomes_neither_note_nor_proposal_and_the_rest_is_kept(repository, in_words_of):
     secret = add(f"The token of the api is {TOKEN}.", by=in_words_of)
-    two = Two([secret, add(TESTS, "architectural-decisions")])
+    two = Two([secret, add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q, the token you know")
     await session.close()
@@ -121,7 +121,7 @@ def forget_that_it_was_captured():
 @pytest.mark.parametrize("way", ["removed", "reverted", "undone"])
 async def test_m14_what_the_user_took_out_is_not_captured_from_the_same_turns_again(repository, way):
     folder = repository / ".ouro" / "memory"
-    two = Two([add(TESTS, "architectural-decisions")], always=None)
+    two = Two([add(TESTS, "patterns")], always=None)
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await session.close()
@@ -142,9 +142,7 @@ async def test_m14_what_the_user_took_out_is_not_captured_from_the_same_turns_ag
     forget_that_it_was_captured()
 
     two.answers = []
-    two.always = lambda asked: (
-        [add(TESTS, "architectural-decisions")] if "run the tests" in asked.partition("quoted")[2] else []
-    )
+    two.always = lambda asked: [add(TESTS, "patterns")] if "run the tests" in asked.partition("quoted")[2] else []
     session = await start(repository, two)
     assert "pytest -q" in "".join(two.captures[1:])
     assert texts(folder) == []

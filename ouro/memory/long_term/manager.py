@@ -95,7 +95,7 @@ class LongTermMemoryManager:
         self._is_open = True
         for text in self._warnings:
             self._channel.emit(Said(text, "warning"))
-        self._report([event for scope in self._scopes for event in scope.foreign_events()])
+        self.report([event for scope in self._scopes for event in scope.foreign_events()])
         self._consolidate_if_grown()
 
     @property
@@ -273,6 +273,22 @@ class LongTermMemoryManager:
             found.note_consolidation([tried, digest(found.texts)])
         return outcome.said
 
+    def report(self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True) -> None:
+        """Show changes of the core, and ask about those that are pending, unless the caller does."""
+        for scope in self._scopes:
+            if scope.store.obstacle:
+                self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
+            for file in scope.refused:
+                self._warn(f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before.")
+        done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
+        pending = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
+        self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *done), waiting=tuple(pending))
+        for event in events if self._is_open and not quiet else ():
+            if event.proposal or self._write != "silent" or event.origin in _ASKED_FOR:
+                self._channel.emit(event)
+            if event.proposal and asks:
+                self._channel.start("ask about memory", self._ask(event.proposal))
+
     async def close(self) -> None:
         """Wait for writes to end; show no more events."""
         await self.settled()
@@ -365,8 +381,8 @@ class LongTermMemoryManager:
             async with self._lock:
                 found = await asyncio.to_thread(self._refresh) if refreshes else []
                 done, events = await asyncio.to_thread(act)
-            self._report(found)
-            self._report(events, quiet=quiet)
+            self.report(found)
+            self.report(events, quiet=quiet)
             return done
 
         return await asyncio.shield(work())
@@ -382,21 +398,6 @@ class LongTermMemoryManager:
                 self._warn(f"Memory: {reason_of(error)}")
 
         await asyncio.shield(work())
-
-    def _report(self, events: Sequence[CoreChanged], *, quiet: bool = False) -> None:
-        for scope in self._scopes:
-            if scope.store.obstacle:
-                self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
-            for file in scope.refused:
-                self._warn(f"Memory ({scope.scope}): {file.name} {file.reason}; it is as it was before.")
-        done = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
-        pending = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
-        self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *done), waiting=tuple(pending))
-        for event in events if self._is_open and not quiet else ():
-            if event.proposal or self._write != "silent" or event.origin in _ASKED_FOR:
-                self._channel.emit(event)
-            if event.proposal:
-                self._channel.start("ask about memory", self._ask(event.proposal))
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings:

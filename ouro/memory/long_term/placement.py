@@ -73,7 +73,7 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
 
     1. `user …` or `repo …` at the start sets the scope, unless `scope` is given.
     2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, which
-       the note is anchored to, unless it says `I` or `my`: then it is about the user.
+       the note is anchored to, unless it is about the user (`I`, `my`) or the whole project (`in this crate`).
     3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it is what the
        user wants, else in facts.md: also how something is done in the project.
     If no scope is given, it is decided by whether the text holds elsewhere: `repo` for text that says `this project`;
@@ -89,8 +89,8 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     is_long = len(text) > MAX_LINE or "\n" in text
     is_own = bool(_OWN.search(text))
     anchored = next((entity for entity in entities if entity.startswith("file:")), "")
-    is_note = is_long or bool(anchored and not is_own)
     is_order, is_here = bool(_ORDER.match(text)), bool(_PROJECT.search(text))
+    is_note = is_long or bool(anchored and not is_own and not is_here)
     is_answer = _ANSWERS.match(text) or (is_order and _ANSWER.search(text))
     is_about_user = not is_here and bool(is_own or is_answer)
     is_about_repo = not is_about_user and bool(is_here or not is_order or entities or _HERE.search(text))

@@ -27,7 +27,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.placement import NAMED, Placement, note_category, place, states_rule
+from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import on_subject, replaced_by, subject_words
 from ouro.memory.long_term.trust.proposals import carried_over
 from ouro.memory.tokens import estimate
@@ -46,7 +46,14 @@ _MAX_CORRECTION = 600
 CORE_TOKENS = 1_500
 """Tokens of a core that is full, as it is in every prompt: what is remembered then becomes a note."""
 _MAX_RELATED = 4
-_RULES = {"coding-preferences", "corrections"}
+_CORE = {
+    "architectural-decisions": "decisions",
+    "coding-preferences": "preferences",
+    "project-conventions": "",
+    "corrections": "",
+    "user-facts": "",
+}
+"""Category of what the user states -> the category of such a line in the core, if it alone tells."""
 _NOT_IN_USE = {"archived", "replaced"}
 MAX_FOUND = 20
 _SHARE = 0.6
@@ -99,7 +106,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     elif chosen.is_note:
         entry_id, file, line, undo = _add_note(editor, chosen, on_it)
     else:
-        entry_id, file, line, undo = _add_line(editor, chosen)
+        entry_id, file, line, undo = add_line(editor, chosen.scope, f"{chosen.category}.md", chosen.text)
     entry = MemoryEntry(
         id=entry_id,
         kind="note" if chosen.is_note else "core",
@@ -145,51 +152,44 @@ def _as_strong(
 
 
 def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "") -> Written | None:
-    """Write what capture made of the user's words `said` into the core, if it may bear on any message, or a line there
-    is on its subject.
+    """Write what capture made of the user's words `said` into the core, so that each request has it.
 
     Args:
         corrected: the line that it replaces, as far as the classifier can tell.
 
-    Returns None for anything else, and where the core is full: then it is a note. Raises as `remember_text`.
+    Returns None where it is a note: what is long, names a file, is about another note or of a category of the settings,
+    and all where the core is full; unless a line there is on its subject. Raises as `remember_text`.
     """
     lines = core_entries(editor)
-    placed = replace(place(note.text, editor.names, note.scope), said=said)
-    is_constant = _is_constant(note, placed)
+    placed = place(note.text, editor.names, note.scope)
+    is_about_note = note.supersedes or any(edge.relationship != "relates-to" for edge in note.related)
+    is_note = placed.is_note or bool(is_about_note) or note.category not in _CORE
+    category = placed.category if is_note else _CORE[note.category] or placed.category
+    placed = replace(placed, is_note=is_note, category=category, said=said)
     named = [line for line in lines if line.text == corrected and subject_words(line.text) & subject_words(note.text)]
-    if not (named or is_constant or on_subject(note.text, lines) or replaced_by(note.text, lines, said)):
+    if placed.is_note and not (named or on_subject(note.text, lines) or replaced_by(note.text, lines, said)):
         return None
-    as_note = Placement(note.text, note.scope, note.category, True, "", said)
-    chosen, replaced = _corrected(placed if is_constant else as_note, all_entries(editor), is_scope_named=False)
+    chosen, replaced = _corrected(placed, all_entries(editor), is_scope_named=False)
     if named and named[0] not in replaced:
         chosen, replaced = replace(chosen, scope=named[0].scope), named
     own = [entry for entry in lines if entry.scope == chosen.scope]
     if known := same_as(note.text, own):
-        return Written("confirm", replace(note, id=known.id, category=known.category), known.scope, "")
+        return Written("confirm", replace(note, id=known.id), known.scope, "")
     chosen = _as_strong(chosen, replaced, on_subject(note.text, own), editor.scope(chosen.scope).tokens)
     if chosen.is_note:
         return None
-    entry_id, _, _, commit = (
-        _replace(editor, chosen, replaced, "capture") if replaced else _add_line(editor, chosen, "capture")
-    )
-    note = replace(note, id=entry_id, category=chosen.category, scope=chosen.scope)
+    if replaced:
+        entry_id, _, _, commit = _replace(editor, chosen, replaced, "capture")
+    else:
+        entry_id, _, _, commit = add_line(editor, chosen.scope, f"{chosen.category}.md", chosen.text, "capture")
+    note = replace(note, id=entry_id, scope=chosen.scope)
     return Written("supersede" if replaced else "add", note, chosen.scope, commit)
-
-
-def _is_constant(note: Note, placed: Placement) -> bool:
-    """Whether a statement of the user bears on messages that share no word with it: a short one on how the project is,
-    or a rule. What else is about the user, a decision and a lesson are notes, which keep what contradicts them."""
-    if placed.is_note:
-        return False
-    if note.category == "project-conventions":
-        return True
-    return note.category in _RULES and states_rule(note.text) and not note.entities
 
 
 def _replace(
     editor: MemoryEditor, chosen: Placement, replaced: Sequence[MemoryEntry], origin: Origin = "person"
 ) -> tuple[str, str, int, str]:
-    """Write a text in place of the entries that it corrects, in one commit. Returns as `_add_line`."""
+    """Write a text in place of the entries that it corrects, in one commit. Returns as `add_line`."""
     subject = f"Remember: {one_line(chosen.text, 80)}"
     changes = _without_lines(editor, chosen.scope, replaced)
     notes = [entry for entry in replaced if entry.kind == "note"]
@@ -257,15 +257,17 @@ def appended(text: str, lines: Sequence[str]) -> str:
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
-def _add_line(editor: MemoryEditor, chosen: Placement, origin: Origin = "person") -> tuple[str, str, int, str]:
-    """Add a line to the core. Returns its id, file and number, and the commit."""
-    name, scope = f"{chosen.category}.md", editor.scope(chosen.scope)
-    scope.store.ensure_repo()
-    with scope.alone():
-        text = appended(editor.text(chosen.scope, name), [chosen.text])
-        done = editor.write(chosen.scope, {name: text}, f"Remember: {one_line(chosen.text, 80)}", origin)
+def add_line(
+    editor: MemoryEditor, scope: Scope, name: str, line: str, origin: Origin = "person"
+) -> tuple[str, str, int, str]:
+    """Add a line to a core file. Returns its id, file and number, and the commit."""
+    found = editor.scope(scope)
+    found.store.ensure_repo()
+    with found.alone():
+        text = appended(editor.text(scope, name), [line])
+        done = editor.write(scope, {name: text}, f"Remember: {one_line(line, 80)}", origin)
     number = len(text.splitlines())
-    return f"{chosen.scope}/{name}:{number}", name, number, done.undo if done else ""
+    return f"{scope}/{name}:{number}", name, number, done.undo if done else ""
 
 
 def _add_note(editor: MemoryEditor, chosen: Placement, on_subject: Sequence[MemoryEntry]) -> tuple[str, str, int, str]:
@@ -357,6 +359,15 @@ def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryE
         text = "\n".join(lines).strip("\n")
         changes[name] = f"{text}\n" if text.strip() else None
     return changes
+
+
+def with_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
+    """The edit that puts `text` in the place of a core line. Raises UsageError: the line has changed."""
+    before = editor.text(entry.scope, entry.file)
+    _without_lines(editor, entry.scope, [entry])  # raises
+    lines = before.splitlines()
+    lines[entry.line - 1] = appended("", [text]).rstrip()
+    return FileEdit(entry.file, before, "\n".join(lines) + "\n")
 
 
 def _archived(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import LongTermMemoryError, ModelError, NoteError, OuroError
+from ouro.errors import ModelError, NoteError, OuroError
 from ouro.memory.long_term.capture.operations import (
     Operation,
     OperationLimits,
     RefusedOperation,
     is_answer,
+    plain,
     read_operations,
 )
+from ouro.memory.long_term.capture.session_notes import Contradiction
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
@@ -95,10 +97,12 @@ class CaptureMoment(msgspec.Struct, frozen=True):
 class Captured(msgspec.Struct, frozen=True):
     written: tuple[Written, ...] = ()
     proposed: tuple[Note, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
     refused: tuple[RefusedOperation, ...] = ()
 
 
-_Outcome = Written | Note | RefusedOperation
+_Kind = TypeVar("_Kind", Written, Note, Contradiction, RefusedOperation)
+_Outcome = Written | Note | Contradiction | RefusedOperation
 
 
 class _Excerpt(msgspec.Struct, frozen=True):
@@ -109,7 +113,7 @@ class _Excerpt(msgspec.Struct, frozen=True):
     moment: CaptureMoment
     sources: Sequence[str]
     lines: Mapping[str, Note]
-    """The lines of the core that the classifier was shown, by their ids."""
+    """The lines of the core, by their ids."""
 
 
 class Capture(msgspec.Struct, eq=False):
@@ -162,11 +166,10 @@ class Capture(msgspec.Struct, eq=False):
                 outcomes += await self._read(spoken, [], moment, sources)
         else:
             outcomes = await self._read(spoken, own, moment, ())
-        refused = tuple(outcome for outcome in outcomes if isinstance(outcome, RefusedOperation))
+        refused = _of(RefusedOperation, outcomes)
         for operation in refused:
             log.info("capture: refused (%s): %s", operation.reason, operation.said)
-        written = tuple(outcome for outcome in outcomes if isinstance(outcome, Written))
-        return Captured(written, tuple(outcome for outcome in outcomes if isinstance(outcome, Note)), refused)
+        return Captured(_of(Written, outcomes), _of(Note, outcomes), _of(Contradiction, outcomes), refused)
 
     async def _read(
         self, spoken: Sequence[Spoken], own: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str]
@@ -174,8 +177,8 @@ class Capture(msgspec.Struct, eq=False):
         if not _is_enough(spoken):
             return []
         shown = await asyncio.to_thread(self._shown, spoken, moment)
-        lines = await asyncio.to_thread(self.notes.core_lines, spoken, MAX_SHOWN_LINES)
-        shown += lines
+        lines = await asyncio.to_thread(self.notes.core_lines)
+        shown += _nearest(lines, spoken)
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
         refused: tuple[RefusedOperation, ...] = ()
         if self.small and self.small.applies():
@@ -208,7 +211,7 @@ class Capture(msgspec.Struct, eq=False):
             try:
                 if outcome := self._do(operation, excerpt):
                     outcomes.append(outcome)
-            except (LongTermMemoryError, OSError) as error:
+            except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
                 outcomes.append(RefusedOperation(operation.text or operation.target, reason))
         return outcomes
@@ -218,7 +221,7 @@ class Capture(msgspec.Struct, eq=False):
         line = excerpt.lines.get(operation.target)
         if operation.verb == "confirm":
             if line:
-                return None
+                return Written("confirm", line, line.scope, "")
             # If something came from outside, only notes that were recalled can be confirmed.
             if self.asks or (excerpt.sources and operation.target not in moment.recalled):
                 return None
@@ -227,17 +230,22 @@ class Capture(msgspec.Struct, eq=False):
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             return RefusedOperation(operation.text, "it was captured before")
+        if known := _same(operation.text, excerpt.lines.values()):
+            return Written("confirm", known, known.scope, "") if operation.source == "user" else None
         note, message = self._note(operation, excerpt)
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note = book.linked(note, verb, operation.target, related)
-        contradicted = line.text if line and operation.verb == "contradict" else ""
-        if excerpt.sources or self.asks or contradicted:
+        if line and operation.verb == "contradict":
+            contradiction = self.notes.propose_instead(line, book.dated(note), excerpt.sources, moment.session_id)
+            _note_captured(repository, note.text, _FOREVER)
+            return contradiction
+        if excerpt.sources or self.asks:
             note = book.dated(note)
-            self.notes.propose(note, excerpt.sources, moment.session_id, contradicted)
+            self.notes.propose(note, excerpt.sources, moment.session_id)
             _note_captured(repository, note.text, _FOREVER)
             return note
-        if note.source == "user" and not note.branch and operation.verb != "refine":
+        if note.source == "user" and not note.branch:
             said = message.text if len(message.text) <= _MAX_SAID else note.text
             corrected = line.text if line and operation.verb == "supersede" else ""
             if written := self.notes.keep_in_core(note, said, message.number, corrected):
@@ -270,6 +278,22 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
+
+
+def _same(text: str, lines: Iterable[Note]) -> Note | None:
+    return next((line for line in lines if plain(line.text) == plain(text)), None)
+
+
+def _nearest(lines: Sequence[Note], spoken: Sequence[Spoken]) -> list[Note]:
+    """The lines that share the most words with what the user said, best first."""
+    said = {word for message in spoken if message.role == "user" for word in word_starts(message.text)}
+    shared = [(len(said & word_starts(line.text)), line) for line in lines]
+    best = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
+    return [line for _, line in best[:MAX_SHOWN_LINES]]
+
+
+def _of(kind: type[_Kind], outcomes: Sequence[_Outcome]) -> tuple[_Kind, ...]:
+    return tuple(outcome for outcome in outcomes if isinstance(outcome, kind))
 
 
 def capture_request(

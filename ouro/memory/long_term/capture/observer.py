@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import NoteKept, Reply, Said
+from ouro.events import CoreChanged, NoteKept, Reply, Said
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import CaptureBacklog, turns_since, uncaptured
-from ouro.memory.long_term.git.values import Scope
+from ouro.memory.long_term.git.values import Scope, TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.note import Note, is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event, proposal_event
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
@@ -27,8 +27,9 @@ from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
-    from ouro.memory.long_term.capture.session_notes import SessionNotes
+    from ouro.memory.long_term.capture.session_notes import Contradiction, SessionNotes
     from ouro.memory.long_term.notes.note import Trigger
+    from ouro.memory.long_term.scope import ScopeMemory
 
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
@@ -151,12 +152,16 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self._emit(map(note_event, captured.written))
         if captured.proposed:
             self.channel.emit(proposal_event(captured.proposed))
+        for found in captured.contradictions:
+            self.manager.report([found.pending], asks=False)
+            self.channel.start("ask about memory", self._ask_about_line(found))
         for written in captured.written:
             if written.change == "contradict":
                 self.channel.start("ask about notes", self._ask(written.note))
             elif written.change in _REPEATS and written.note.category == "corrections":
-                text = f"You have corrected this before: {one_line(clean(written.note.text), 200)}"
-                self.channel.emit(Said(f"{text} To have it enforced: /check {written.note.id[:12]}"))
+                text = one_line(clean(written.note.text), 200)
+                named = written.note.id[:12] if is_note_name(f"{written.note.id}.md") else text
+                self.channel.emit(Said(f"You have corrected this before: {text} To have it enforced: /check {named}"))
 
     async def _ask(self, new: Note) -> None:
         """Ask which of two notes holds; without an answer both stay."""
@@ -170,6 +175,16 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             if written is not None:
                 self.channel.emit(note_event(written))
 
+    async def _ask_about_line(self, found: Contradiction) -> None:
+        """Ask whether a core line or what contradicts it holds; without an answer the change stays pending."""
+        scopes = self._services[0].notebook.scopes
+        answer = await self.channel.ask(
+            f"memory:{found.pending.proposal}", question_about(found.note, found.line, scopes)
+        )
+        if isinstance(answer, Reply) and answer.answers:
+            chosen = answer.answers[0]
+            await self.manager.by_hand(lambda scopes, at: (None, resolve_line(scopes, at, found, chosen)))
+
     def _emit(self, events: Iterable[NoteKept]) -> None:
         for event in () if self.silent else events:
             self.channel.emit(event)
@@ -178,7 +193,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:
     choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if new.scope == "user" and "repo" in scopes else ()))
     details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
-    return Question("Two notes contradict each other. Which one holds?", choices, details=escaped(details))
+    return Question("This contradicts what is remembered. Which one holds?", choices, details=escaped(details))
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
@@ -194,3 +209,24 @@ def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Writte
     if answer == IN_REPO:
         return notebook.rewrite(replace(apart, scope="repo"), "person")
     return None
+
+
+def resolve_line(
+    scopes: Sequence[ScopeMemory], at: TurnRef, found: Contradiction, answer: str
+) -> Sequence[CoreChanged]:
+    """Do what the user chose about a core line; returns the events. Blocks; raises as `MemoryEditor.write`."""
+    from ouro.memory.long_term.editor import MemoryEditor
+    from ouro.memory.long_term.remember import add_line
+
+    editor = MemoryEditor(scopes, moment=at)
+    scope = editor.scope(found.line.scope)
+    proposal = next((other for other in scope.proposals() if other.id == found.pending.proposal), None)
+    if proposal is None:
+        return ()  # it was answered elsewhere
+    if answer == REPLACE:
+        return [scope.accept(proposal, at)]
+    if answer in (KEEP_BOTH, IN_REPO):
+        add_line(editor, "repo" if answer == IN_REPO else found.line.scope, found.file, found.note.text)
+    if answer in (KEEP_BOTH, KEEP_OLD, IN_REPO):
+        scope.reject(proposal, at)
+    return editor.events

@@ -7,7 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.structs import replace
+
 from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
+from ouro.events import CoreChanged
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.git.files import ARCHIVE
@@ -19,11 +23,11 @@ from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_de
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
-from ouro.memory.long_term.trust.proposals import by_agent
+from ouro.memory.long_term.trust.proposals import by_agent, change_of
 from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.text import cut, word_starts
+from ouro.utils.text import cut
 
 if TYPE_CHECKING:
     from ouro.memory.index import Search
@@ -36,6 +40,15 @@ _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
 """From this cosine on, two notes mean about the same."""
 _NEIGHBOURS = 12
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """Of a core line and what was said later; the change of the line is pending."""
+
+    line: Note
+    note: Note
+    file: str
+    pending: CoreChanged
 
 
 class SessionNotes:
@@ -99,36 +112,43 @@ class SessionNotes:
             return ()
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
-    def propose(self, note: Note, sources: Sequence[str], session_id: str, contradicted: str = "") -> None:
-        """Write a note as a pending proposal. Raises SecretInMemory.
-
-        Args:
-            sources: what came into the session before.
-            contradicted: the core line that it contradicts.
-        """
-        scope, text = self._scopes[note.scope], note_text(note)
-        scope.store.demand_no_secret([text])
-        edit, shown = FileEdit(note.file_name, None, text), cut(note.text, _REASON_WIDTH)
+    def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
+        """Write a note as a pending proposal; `sources` came into the session before. Raises SecretInMemory."""
+        edit, shown = FileEdit(note.file_name, None, note_text(note)), cut(note.text, _REASON_WIDTH)
         reason = f"“{shown}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{shown}”"
-        if contradicted:
-            reason = f"“{shown}” contradicts “{cut(contradicted, _REASON_WIDTH)}”"
-        scope.propose(by_agent(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at))
+        self._propose(note, edit, reason, sources, session_id)
 
-    def core_lines(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
-        """The `count` lines of the core that share the most words with what the user said, as notes; best first."""
+    def propose_instead(self, line: Note, note: Note, sources: Sequence[str], session_id: str) -> Contradiction:
+        """Propose a note in place of the core line that it contradicts. Raises SecretInMemory, UsageError."""
+        from ouro.memory.long_term.entries import find_entry
+        from ouro.memory.long_term.remember import with_line
+
+        editor = self._editor(TurnRef(session_id, note.turn))
+        edit = with_line(editor, find_entry(editor, line.id), note.text)
+        note = replace(note, scope=line.scope)
+        proposal = self._propose(note, edit, "it contradicts what is remembered", sources, session_id)
+        return Contradiction(line, note, edit.name, change_of(line.scope, [edit], "agent", proposal=proposal))
+
+    def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str], session_id: str) -> str:
+        scope = self._scopes[note.scope]
+        scope.store.demand_no_secret([edit.after])
+        proposal = by_agent(note.scope, [edit], reason, sources, session_id, note.turn, note.created_at)
+        scope.propose(proposal)
+        return proposal.id
+
+    def core_lines(self) -> list[Note]:
+        """The lines of the core, as notes with their ids."""
         from ouro.memory.long_term.entries import core_entries
 
-        said = {word for message in spoken if message.role == "user" for word in word_starts(message.text)}
-        shared = [(len(said & word_starts(line.text)), line) for line in core_entries(self._editor(TurnRef("", 0)))]
-        best = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])[:count]
         return [
             Note(
                 id=line.id,
                 text=line.text,
                 scope=line.scope,
                 category=note_category(line.text, line.category, line.scope),
+                created_at=line.at,
             )
-            for _, line in best
+            for line in core_entries(self._editor(TurnRef("", 0)))
         ]
 
     def keep_in_core(self, note: Note, said: str, message: int, corrected: str) -> Written | None:

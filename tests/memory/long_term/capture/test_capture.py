@@ -70,13 +70,13 @@ class Bench:
     def nearest(self, _spoken, count) -> list[Note]:
         return self.notes()[:count]
 
-    def core_lines(self, _spoken, _count) -> list[Note]:
+    def core_lines(self) -> list[Note]:
         return []  # there is no core
 
     def keep_in_core(self, _note, _said, _message, _corrected) -> None:
         return None
 
-    def propose(self, note, sources, _session, _contradicted) -> None:
+    def propose(self, note, sources, _session) -> None:
         self.proposed.append((note, tuple(sources)))
 
     def notes(self) -> list[Note]:

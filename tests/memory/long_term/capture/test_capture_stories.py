@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 
 import pytest
-from fakes.classifier import Two, add, quiet, say
+from fakes.classifier import Two, add, news, quiet, say
 from fakes.memory_editors import editor_of
 
+from ouro.events import QuestionAsked, Reply
+from ouro.memory.long_term.capture.observer import KEEP_BOTH, KEEP_OLD, REPLACE
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.remember import remember_text
-from ouro.utils.runtime import get_home, get_memory_dir
+from ouro.utils.runtime import get_config_path, get_home, get_memory_dir
 
 
 class Notes:
@@ -58,13 +61,12 @@ async def test_a_preference_is_the_users_and_said_again_it_is_confirmed(reposito
     await session_of(
         repository, [add(text, "coding-preferences")], "answer in german but keep code comments in english"
     )
-    [note] = notes.users()
-    assert (note.text, note.scope, note.source, notes.all()) == (text, "user", "user", [])
+    preferences = get_memory_dir() / "preferences.md"
+    assert (preferences.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
     two = await session_of(repository, [add(text, "coding-preferences")], "once more: german answers, english comments")
     assert shown(two.captures[-1]) == [text]
-    [again] = notes.users()
-    assert (again.id, again.version, again.confirmed_at >= note.confirmed_at) == (note.id, 1, True)
+    assert (preferences.read_text(), notes.users(), notes.all()) == (f"- {text}\n", [], [])
 
 
 async def test_a_convention_is_the_repositorys_with_what_it_names_and_the_file_as_it_was(repository, notes):
@@ -88,8 +90,8 @@ async def test_a_convention_is_the_repositorys_with_what_it_names_and_the_file_a
 async def test_a_decision_and_its_reversal_are_a_chain_of_two(repository, notes):
     await session_of(
         repository,
-        [add("Row locks for user updates.", "architectural-decisions")],
-        "we decided on row locks for user updates",
+        [add("Row locks for user updates in db/users.py.", "architectural-decisions")],
+        "we decided on row locks for user updates in db/users.py",
     )
     [old] = notes.all()
     text = "Optimistic locking for user updates: row locks timed out under load."
@@ -133,16 +135,30 @@ async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):
     assert "file:schema.py" in note.entities
 
 
-async def test_what_holds_for_the_project_is_in_every_request_and_a_decision_is_a_note(repository, notes):
+async def test_what_the_user_states_shortly_is_in_every_request_and_what_names_a_file_is_a_note(repository, notes):
     rule, fact = "Dates are always stored in UTC.", "Business logic lives in app/interactions."
     decision = "Consumers commit by hand, because auto-commit lost orders."
-    said = [add(rule), add(fact), add(decision, "architectural-decisions")]
-    await session_of(repository, said, f"{rule} {fact} {decision}")
-    assert [note.text for note in notes.all()] == [decision]
+    anchored = "The limits are read from app/limits.py."
+    said = [add(rule), add(fact), add(decision, "architectural-decisions"), add(anchored)]
+    await session_of(repository, said, f"{rule} {fact} {decision} {anchored}")
+    assert [note.text for note in notes.all()] == [anchored]
 
     two = await session_of(repository, [], "hello")
 
     assert f"- {rule}\n| - {fact}" in two.prompts[0][0].text
+    assert f"- {decision}\n" in two.prompts[0][0].text
+
+
+async def test_what_a_model_makes_of_its_own_words_is_a_note(repository, notes):
+    await session_of(repository, [add("Tests need a running server.", by="assistant")], "why do they fail?")
+    assert [note.text for note in notes.all()] == ["Tests need a running server."]
+
+
+async def test_where_the_core_is_full_a_statement_becomes_a_note(repository, notes, monkeypatch):
+    monkeypatch.setattr("ouro.memory.long_term.remember.CORE_TOKENS", 10)
+    first, second = "Dates are always stored in UTC.", "Invoices are rounded half to even."
+    await session_of(repository, [add(first), add(second)], f"{first} {second}")
+    assert ((notes.folder / "facts.md").read_text(), [note.text for note in notes.all()]) == (f"- {first}\n", [second])
 
 
 async def test_a_line_of_the_core_is_replaced_where_the_classifier_sees_that_it_is_outdated(repository, notes):
@@ -156,17 +172,39 @@ async def test_a_line_of_the_core_is_replaced_where_the_classifier_sees_that_it_
     assert (notes.folder / "facts.md").read_text() == f"- {other}\n- {new}\n"
 
 
-async def test_what_contradicts_a_line_of_the_core_waits_for_the_user(repository, notes):
+@pytest.mark.parametrize(
+    ("answer", "left", "pending"),
+    [
+        (Reply((KEEP_BOTH,)), "- {old}\n- {new}\n", 0),
+        (Reply((REPLACE,)), "- {new}\n", 0),
+        (Reply((KEEP_OLD,)), "- {old}\n", 0),
+        (Reply(), "- {old}\n", 1),
+    ],
+)
+async def test_the_user_is_asked_about_what_contradicts_a_line_of_the_core(repository, notes, answer, left, pending):
+    get_config_path().parent.mkdir(exist_ok=True)
+    get_config_path().write_text("memory: {cadence_turns: 1}\n")
     old, new = "The app ships on Mondays.", "The app ships on Thursdays."
-    await session_of(repository, [add(old)], old)
+    remember_text(editor_of(get_home(), repository), old)
 
     def unclear(asked):
         return [{"op": "contradict", "target": shown(asked).index(old) + 1, "text": new, "said_by": "user"}]
 
-    await session_of(repository, unclear, "somebody told me that the app ships on Thursdays")
-    assert (notes.folder / "facts.md").read_text() == f"- {old}\n"
-    [pending] = editor_of(get_home(), repository).scope("repo").proposals()
-    assert (pending.reason, notes.all()) == (f"“{new}” contradicts “{old}”", [])
+    session = await Two(unclear).open(repository)
+    await say(session, "somebody told me that the app ships on Thursdays")
+    async with asyncio.timeout(30):
+        while not (asked := [event for event in news(session) if isinstance(event, QuestionAsked)]):
+            await asyncio.sleep(0.01)
+    assert (f"): {old}\n- now: {new}" in asked[0].question.details, len(asked)) == (True, 1)
+    assert ((notes.folder / "facts.md").read_text(), notes.all()) == (f"- {old}\n", [])
+    session.answer(asked[0].question_id, answer)
+    async with asyncio.timeout(30):
+        while session.turn.tasks._background:
+            await asyncio.sleep(0.01)
+    await session.close()
+
+    assert ((notes.folder / "facts.md").read_text(), notes.all()) == (left.format(old=old, new=new), [])
+    assert len(editor_of(get_home(), repository).scope("repo").proposals()) == pending
 
 
 async def test_a_line_of_the_core_that_shares_no_word_with_a_statement_is_not_replaced(repository, notes):

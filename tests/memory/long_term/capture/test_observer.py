@@ -53,7 +53,7 @@ async def captured(session) -> list[int]:
 async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_its_undo(
     repository, settings, repo_notes
 ):
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "hello there, good morning", "run the tests with pytest -q here, always")
     await quiet_capture(session, two)
@@ -85,7 +85,7 @@ def _at_work(session) -> bool:
 
 
 async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository, settings):
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thank you very much")
     await quiet_capture(session, two)
@@ -102,8 +102,12 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
     assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
 
 
-async def test_a_correction_that_is_captured_again_is_offered_as_a_check(repository, settings, repo_notes):
-    text = "Use pnpm, never npm."
+@pytest.mark.parametrize(
+    ("text", "is_note"), [("Use pnpm, never npm.", False), ("Use pnpm in app.json, never npm.", True)]
+)
+async def test_a_correction_that_is_captured_again_is_offered_as_a_check(
+    repository, settings, repo_notes, text, is_note
+):
     two = Two([add(text, "corrections")], [{"op": "confirm", "target": 1}])
     session = await two.open(repository)
     await say(session, "no, use pnpm, never npm", "thank you very much")
@@ -112,8 +116,8 @@ async def test_a_correction_that_is_captured_again_is_offered_as_a_check(reposit
     await say(session, "again: use pnpm, never npm", "and that is all")
     await quiet_capture(session, two, 2)
     [offer] = [event for event in news(session) if isinstance(event, Said)]
-    [note] = repo_notes()
-    command = f"/check {note.id[:12]}"
+    assert len(repo_notes()) == is_note
+    command = f"/check {repo_notes()[0].id[:12] if is_note else text}"
     assert offer.text == f"You have corrected this before: {text} To have it enforced: {command}"
     await session.close()
 
@@ -152,7 +156,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     assert news(session) == []
     assert "capture:" in caplog.text
 
-    two.always = [add(TESTS, "architectural-decisions")]
+    two.always = [add(TESTS, "patterns")]
     await say(session, "now it works again")
     await quiet_capture(session, two, asked + 1)
     assert [each.text for each in repo_notes()] == [TESTS]
@@ -161,7 +165,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
 
 
 async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes):
-    two = Two([add(TESTS, "architectural-decisions")], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
+    two = Two([add(TESTS, "patterns")], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "go on", "and on")
     async for _ in session.window.compact(""):
@@ -174,7 +178,7 @@ async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes
 
 
 async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_next_start(repository, repo_notes):
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     first = await two.open(repository)
     await say(first, "run the tests with pytest -q")
     await first.close()
@@ -221,7 +225,7 @@ async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is
 
 @pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"captures": False}])
 async def test_without_memory_or_a_user_nothing_is_captured(repository, settings, options):
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     session = await two.open(repository, **options)
     await say(session, "run the tests with pytest -q", "thanks a lot", "and more")
     await quiet(session)
@@ -231,7 +235,7 @@ async def test_without_memory_or_a_user_nothing_is_captured(repository, settings
 
 
 async def test_a_session_without_memory_is_not_captured_later(repository):
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     private = await two.open(repository, memory=False)
     await say(private, "this is between the two of us")
     await private.close()
@@ -320,7 +324,7 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
 )
 async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_notes, write, told, waiting):
     settings(f"memory: {{cadence_turns: 1, write: {write}}}\n")
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -333,7 +337,7 @@ async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_not
 async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note(repository, settings, repo_notes):
     settings("memory: {cadence_turns: 1, write: tell}\n")
     wrote = call("write", path=str(get_memory_dir() / "preferences.md"), content="- Answer in German.\n")
-    two = Two([add(TESTS, "architectural-decisions")], replies=["Yes.", wrote, "Noted."])
+    two = Two([add(TESTS, "patterns")], replies=["Yes.", wrote, "Noted."])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -358,7 +362,7 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
 async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_notes, answer, left, chain):
     settings("memory: {cadence_turns: 1}\n")
     two = Two(
-        [add(TESTS, "architectural-decisions")],
+        [add(TESTS, "patterns")],
         [{"op": "contradict", "target": 1, "text": "Tests run with tox.", "said_by": "user"}],
     )
     session = await two.open(repository)
@@ -385,7 +389,7 @@ async def test_a_contradiction_is_put_to_the_user(repository, settings, repo_not
 
 async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, home, settings, repo_notes):
     preferences = home / ".ouro" / "memory" / "preferences.md"
-    two = Two([add("I like tabs.", "coding-preferences"), add(TESTS, "architectural-decisions")])
+    two = Two([add("I like tabs.", "coding-preferences"), add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "i like tabs, mind you", "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -407,7 +411,7 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
 
     settings("memory: {cadence_turns: 1}\n")
     git("switch", "-qc", "feature")
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -434,7 +438,7 @@ async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_user_
     repository, settings, repo_notes
 ):
     settings("memory: {cadence_turns: 1}\n")
-    two = Two([add(TESTS, "architectural-decisions"), add("The api is old.", by="assistant")])
+    two = Two([add(TESTS, "patterns"), add("The api is old.", by="assistant")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
@@ -471,7 +475,7 @@ async def test_categories_of_the_settings_are_offered_with_their_scopes(reposito
 
 async def test_the_settings_can_turn_capture_off(repository, settings):
     settings("memory: {cadence_turns: 1, capture: false}\n")
-    two = Two([add(TESTS, "architectural-decisions")])
+    two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
     assert session.memory.capture is None
