@@ -163,6 +163,7 @@ class Constrainable(Protocol):
         """The same model, on the same connection, whose answers follow `schema` where the server can do that.
 
         Args:
+            schema: empty for free text.
             exact: at temperature 0. A free text in the schema may then repeat itself without end.
         """
         ...

@@ -27,6 +27,7 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import healed, parse_object
+from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools, tool_call
 from ouro.llm.text_tools import CallGate, answer_in_text, call_schema, calls_in_text, with_text_tools
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
@@ -73,7 +74,7 @@ class ReplyBuilder:
         self._calls: dict[int, _Block] = {}
         self._call_count = 0
         self._size = 0
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
         self.reason: Reason | None = None
         """Why the provider ended the answer; None before."""
 
@@ -87,7 +88,7 @@ class ReplyBuilder:
             case CallChunk():
                 self._add_call(chunk)
             case UsageChunk(usage):
-                self._usage = usage
+                self.usage = usage
             case EndChunk(reason):
                 self.reason = reason
 
@@ -102,7 +103,7 @@ class ReplyBuilder:
                 parts.append(Thinking(block.text, block.signature, block.redacted))
             elif block.kind == "text" and block.text.strip():
                 parts.append(Text(block.text))
-        return Message("assistant", tuple(parts), self._usage, self._model, cut, _INCOMPLETE.get(self.reason, ""))
+        return Message("assistant", tuple(parts), self.usage, self._model, cut, _INCOMPLETE.get(self.reason, ""))
 
     def finish(self) -> Message:
         """The whole answer.
@@ -139,7 +140,12 @@ class ReplyBuilder:
         text, calls = calls_in_text(written, tools, sent)
         if not calls:
             return message
-        made = tuple(ToolCall(self._new_id(), call.name, call.arguments) for call in calls)
+        made = tuple(
+            tool_call(call.name, call.arguments, sent, self._new_id)
+            if is_described
+            else ToolCall(self._new_id(), call.name, call.arguments)
+            for call in calls
+        )
         return replace(message, parts=(*message.parts[:-1], *([Text(text)] if text else []), *made))
 
     def _open(self, kind: Literal["text", "thinking"]) -> _Block:
@@ -260,13 +266,16 @@ class ModelCall:
         raise _with_attempts(failure, model.spec.name, number)
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
-        is_described = model.spec.describes_tools and bool(self._tools)
-        messages, tools = self._messages, self._tools
-        if is_described:
-            messages, tools = with_text_tools(messages, tools), ()
-            if isinstance(model, Constrainable):
-                model = model.constrained(call_schema(self._tools), exact=True)
-        gate = CallGate(answers=is_described) if self._tools and model.spec.text_tools != "off" else None
+        messages, tools, offered = self._messages, self._tools, self._tools
+        if model.spec.describes_tools and tools:
+            if call := await self._small_step(model):
+                return Message("assistant", (call,), self._builder.usage, model.spec.name)
+            tools, offered = (), small_tools(messages, tools)
+            messages = with_text_tools(as_chosen(messages), offered)
+        is_described = bool(offered) and not tools
+        if is_described and isinstance(model, Constrainable):
+            model = model.constrained(call_schema(offered), exact=True)
+        gate = CallGate(answers=is_described) if offered and model.spec.text_tools != "off" else None
 
         def show(text: str) -> None:
             if text:
@@ -284,14 +293,27 @@ class ModelCall:
             message = self._builder.finish()
             if gate:
                 whole = message
-                message = self._builder.with_calls_in_text(
-                    whole, self._tools, self._messages, is_described=is_described
-                )
+                message = self._builder.with_calls_in_text(whole, offered, self._messages, is_described=is_described)
                 is_call = message is not whole
             return message
         finally:
             if gate and not is_call:
                 show(gate.end())
+
+    async def _small_step(self, model: Model) -> ToolCall | None:
+        """The call of the next step, where it is not the next tool that the model is asked for."""
+        step = next_step(self._messages, self._tools)
+        if not isinstance(step, Asked):
+            return step
+        if isinstance(model, Constrainable):
+            model = model.constrained(step.schema, exact=True)
+        async with aclosing(model.stream(step.messages)) as chunks:
+            async for chunk in chunks:
+                self._builder.add(chunk)
+        call = step.call(self._builder.finish().text)
+        if call is None:
+            self._builder = ReplyBuilder(model.spec.name, self._taken)
+        return call
 
 
 async def ask(

@@ -84,8 +84,11 @@ def answer_in_text(text: str) -> str | None:
 
 
 def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
-    """The messages for a model that is given no tools: they are described in the prompt, calls and results are text."""
-    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, _offered(tools)))),)
+    """The messages for a model that is given no tools: they are described in the prompt, calls and results are text.
+
+    Without `tools` nothing is described, and answers are plain text.
+    """
+    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, _offered(tools)))),) if tools else ()
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
@@ -94,10 +97,11 @@ def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> l
             described = ()
         elif message.role == "tool":
             results = "\n".join(f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply))
-            sent.append(Message("user", (Text(results + _NEXT),)))
+            sent.append(Message("user", (Text(results + (_NEXT if tools else "")),)))
         elif message.role == "assistant":
-            calls = [_call_text(part.name, part.arguments) for part in message.tool_calls]
-            sent.append(Message("assistant", (Text("\n".join(calls) or _call_text("answer", {"text": message.text})),)))
+            calls = "\n".join(_call_text(part.name, part.arguments) for part in message.tool_calls)
+            answer = _call_text("answer", {"text": message.text}) if tools else message.text
+            sent.append(Message("assistant", (Text(calls or answer),)))
         else:
             sent.append(message)
     return sent

@@ -1,0 +1,270 @@
+"""The steps of a very small model: what it is asked beside the next tool, and what needs no model.
+
+A model of 1.5 billion parameters writes a file well where it is asked for that file alone, and badly as a string in a
+JSON object; which file has the fault it knows where it is asked just that, and after a long conversation it repeats
+the command that failed. So it names the file to change, and is asked for the new text in a request of its own, from
+which the `edit` is made. After a failed command in a task that asks for a change it is asked which file has the fault,
+and the command is run again after the change. All steps are ordinary calls of tools; what the next one is follows
+from the messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.llm.model import ToolSpec
+from ouro.messages import Message, ToolCall, ToolReply, user
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import cut_middle
+
+CHANGE = ToolSpec(
+    "change",
+    "Change a file that exists: you are asked for its new text next.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": False},
+)
+_TO_CHANGE, _CHANGED, _FAULT, _AGAIN = "tochange_", "changed_", "fault_", "again_"
+"""How the ids of the calls of a step begin."""
+_NOT_OFFERED = {"subagent", "todo", "shell_output", "shell_kill"}
+"""Tools by which such a model puts off the task."""
+_NEEDED = {"read", "edit", "write", "glob", "shell"}
+_MAX_FAILURES = 3
+"""Failed commands of a turn after which the model is on its own."""
+_MAX_FILES = 40
+_MAX_LINES = 400
+_MAX_TASK, _MAX_OUTPUT = 2_000, 3_000
+"""Characters in a request."""
+_WANTS_CHANGE = late_pattern(
+    r"\b(?:mend|fix|repair|correct|solve|debug|make|change|implement|improve|get .{0,40}\b(?:work|pass)\w*)\b",
+    re.IGNORECASE,
+)
+_NO_TOOLS = late_pattern(r"\b(?:no|without(?: any)?|(?:do not|don['’]t) use(?: any)?) tools?\b", re.IGNORECASE)
+_NOT_FOUND = late_pattern(r"\[exit code 12[67]\b")
+"""The command itself is wrong."""
+_TEST = late_pattern(
+    r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)(?:test_|conftest)|[._-](?:test|spec)s?\.\w+$", re.IGNORECASE
+)
+_ELIDED = late_pattern(
+    r"^\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Stands for lines that the model left out."""
+_MIN_LEFT = 0.5
+"""Share of the lines: an answer with fewer is not the whole file."""
+_LINE = late_pattern(r"\d+\t(.*)")
+_FENCE = late_pattern(r"^```[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request of its own, and the call that is made of its answer; None: the answer cannot be used."""
+
+    text: str
+    schema: Mapping[str, Any]
+    """Empty: free text."""
+    call: Callable[[str], ToolCall | None]
+
+    @property
+    def messages(self) -> list[Message]:
+        return [user(self.text)]
+
+
+def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCall | Asked | None:
+    """The next step of the turn: a call that needs no model, a request of its own, or None: ask for the next tool."""
+    turn = _Turn.of(messages)
+    if turn is None or not {tool.name for tool in tools} >= _NEEDED:
+        return None
+    call, reply = turn.last
+    if call.id.startswith(_TO_CHANGE):
+        return turn.new_text(str(call.arguments["path"]), reply)
+    if call.id.startswith(_FAULT) and not reply.failed:
+        return turn.place_of_fault(reply.text.splitlines())
+    if call.id.startswith(_CHANGED) and not reply.failed and turn.failure:
+        return ToolCall(_id(_AGAIN), "shell", turn.failure[0].arguments)
+    if call.name == "shell" and reply.failed and turn.wants_repair(reply):
+        return ToolCall(_id(_FAULT), "glob", {"pattern": "**"})
+    return None
+
+
+def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """The tools that a very small model is offered: `change` in place of `edit`, unless it just failed for a file.
+
+    Empty where the user wants none: such a model would call them all the same.
+    """
+    said = next((message.text for message in reversed(messages) if message.role == "user"), "")
+    if _NO_TOOLS.search(said):
+        return []
+    turn = _Turn.of(messages)
+    offered = [tool for tool in tools if tool.name not in _NOT_OFFERED]
+    if not {tool.name for tool in tools} >= _NEEDED or (turn and turn.last[0].id.startswith(_TO_CHANGE)):
+        return offered
+    return [CHANGE if tool.name == "edit" else tool for tool in offered]
+
+
+def tool_call(
+    name: str, arguments: Mapping[str, Any], messages: Sequence[Message], new_id: Callable[[], str]
+) -> ToolCall:
+    """The call of a tool that the model chose: a change begins with reading the file."""
+    turn = _Turn.of(messages)
+    path = arguments.get("path")
+    if name == "change" or (name == "write" and turn and path in turn.read):
+        return ToolCall(_id(_TO_CHANGE), "read", {"path": path})
+    return ToolCall(new_id(), name, arguments)
+
+
+def as_chosen(messages: Sequence[Message]) -> list[Message]:
+    """The messages with one call of `change` in place of those that led to it: what the model did not choose, it would
+    repeat."""
+    shown: list[Message] = []
+    for message in messages:
+        ids = [part.id for part in message.tool_calls] + [part.call_id for part in message.parts_of(ToolReply)]
+        if len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT)):
+            continue
+        parts = tuple(_renamed(part) if isinstance(part, ToolCall | ToolReply) else part for part in message.parts)
+        shown.append(replace(message, parts=parts))
+    return shown
+
+
+def _renamed(part: ToolCall | ToolReply) -> ToolCall | ToolReply:
+    if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
+        return replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
+    return replace(part, name="change") if isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED) else part
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    task: str
+    """The words of the user."""
+    done: list[tuple[ToolCall, ToolReply]]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> _Turn | None:
+        """The turn that goes on with the result of one call; None where it does not."""
+        start = next((at for at in reversed(range(len(messages))) if messages[at].role == "user"), 0)
+        calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
+        replies = [reply for message in messages[start:] for reply in message.parts_of(ToolReply)]
+        done = [(calls[reply.call_id], reply) for reply in replies if reply.call_id in calls]
+        if not done or messages[-1].role != "tool" or len(messages[-1].parts_of(ToolReply)) != 1:
+            return None
+        return cls(messages[start].text, done)
+
+    @property
+    def last(self) -> tuple[ToolCall, ToolReply]:
+        return self.done[-1]
+
+    @property
+    def failure(self) -> tuple[ToolCall, ToolReply] | None:
+        """The last command, if it failed."""
+        commands = [pair for pair in self.done if pair[0].name == "shell"]
+        return commands[-1] if commands and commands[-1][1].failed else None
+
+    @property
+    def read(self) -> set[str]:
+        """The files that were read."""
+        return {
+            str(call.arguments.get("path")) for call, reply in self.done if call.name == "read" and not reply.failed
+        }
+
+    def wants_repair(self, reply: ToolReply) -> bool:
+        failures = sum(call.name == "shell" and other.failed for call, other in self.done)
+        return bool(failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task) and not _NOT_FOUND.search(reply.text))
+
+    def place_of_fault(self, files: Sequence[str]) -> Asked | None:
+        """The question which file has the fault: no test that the user did not name."""
+        assert self.failure is not None
+        output = self.failure[1].text
+        possible = [
+            name
+            for name in files
+            if not name.startswith("[") and (not _TEST.search(name) or PurePosixPath(name).name in self.task)
+        ]
+        if not possible:
+            return None
+        # Where there are more than it can be shown: those named in the output or the task, by their stems.
+        named = f"{output}\n{self.task}"
+        shown = sorted(possible, key=lambda name: PurePosixPath(name).stem not in named)[:_MAX_FILES]
+        schema = {"type": "object", "properties": {"path": {"enum": [*shown, "none"]}}, "required": ["path"]}
+        listed = "\n".join(sorted(shown))
+        asked = (
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._failed()}\nThe files:\n{listed}\n\n"
+            'Which file must be changed? Answer with JSON: {"path": "…"}; "none" if it is none of them.'
+        )
+        return Asked(asked, {**schema, "additionalProperties": False}, lambda answer: _chosen(answer, shown))
+
+    def new_text(self, path: str, reply: ToolReply) -> Asked | None:
+        """The request for the new text of a file, given what `read` returned; None where it must be done otherwise."""
+        old = [] if reply.failed else _lines(reply.text)
+        if old is None or len(old) > _MAX_LINES or any(line.startswith("```") for line in old):
+            return None
+        text = "\n".join(old)
+        now = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
+        verb = "Write" if reply.failed else "Mend" if self.failure else "Change"
+        asked = (
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._failed()}\n{now}\n\n"
+            f"{verb} {path}. Answer with the whole new file."
+        )
+        return Asked(asked, {}, lambda answer: _changing(path, old, answer))
+
+    def _failed(self) -> str:
+        if self.failure is None:
+            return ""
+        call, reply = self.failure
+        return f"\nOutput of `{call.arguments.get('command', '')}`:\n{cut_middle(reply.text, _MAX_OUTPUT)}\n"
+
+
+def _chosen(answer: str, files: Sequence[str]) -> ToolCall | None:
+    try:
+        path = json.loads(answer).get("path")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    return ToolCall(_id(_TO_CHANGE), "read", {"path": path}) if path in files else None
+
+
+def _lines(text: str) -> list[str] | None:
+    """The lines of a file, from the result of `read`; None if it is not whole, or no text."""
+    if text == "[The file is empty.]":
+        return []
+    found = [_LINE.fullmatch(line) for line in text.split("\n")]
+    return [match[1] for match in found if match] if all(found) else None
+
+
+def _changing(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
+    """The call that makes a file what the code block of an answer holds."""
+    block = _FENCE.search(answer)
+    if block is None:
+        return None
+    new = block[1].removesuffix("\n").split("\n")
+    if not old:
+        return ToolCall(_id(_CHANGED), "write", {"path": path, "content": "\n".join(new) + "\n"})
+    if list(old) == new or len(new) < len(old) * _MIN_LEFT or _ELIDED.search(block[1]):
+        return None
+    start, end = _changed_lines(old, new)
+    after = new[start : len(new) - (len(old) - end)]
+    while not (after and _is_unique(old, old[start:end])) and (start > 0 or end < len(old)):
+        start, end = max(0, start - 1), min(len(old), end + 1)
+        after = new[start : len(new) - (len(old) - end)]
+    edit = {"old_text": "\n".join(old[start:end]), "new_text": "\n".join(after)}
+    return ToolCall(_id(_CHANGED), "edit", {"path": path, "edits": [edit]})
+
+
+def _changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """The lines of `old` from the first that differs to the last."""
+    both = min(len(old), len(new))
+    start = next((at for at in range(both) if old[at] != new[at]), both)
+    same = next((at for at in range(both - start) if old[-1 - at] != new[-1 - at]), both - start)
+    return start, len(old) - same
+
+
+def _is_unique(lines: Sequence[str], part: Sequence[str]) -> bool:
+    """Whether an edit of that part is possible: it has text, and is there once."""
+    text = "\n".join(part)
+    return bool(text.strip()) and "\n".join(lines).count(text) == 1
+
+
+def _id(prefix: str) -> str:
+    return f"{prefix}{uuid.uuid4().hex[:20]}"

@@ -1,0 +1,236 @@
+"""What a very small model is asked one step at a time."""
+
+import pytest
+
+from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ToolSpec
+from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools
+from ouro.messages import ToolCall, ToolReply, assistant, system, tool, user
+
+NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")
+FIELDS = {"shell": "command", "glob": "pattern", "grep": "pattern"}
+TOOLS = [
+    ToolSpec(name, f"{name}.", {"type": "object", "properties": {FIELDS.get(name, "path"): {"type": "string"}}})
+    for name in NAMES
+]
+TASK = "The tests fail. Find out why, and mend it. Run them with: pytest -q"
+OLD = "def total(lines):\n    return sum(price for price, count in lines)\n"
+NEW = OLD.replace("sum(price for", "sum(price * count for")
+FAILED = "E  assert 1650 == 2850\n[exit code 1, 0.3 s]"
+FILES = "tests/test_basket.py\nshop/basket.py\nREADME.md\n[100 of 120, the newest.]"
+RUN = ToolCall("call_1", "shell", {"command": "pytest -q"})
+
+
+def numbered(text):
+    return "\n".join(f"{number}\t{line}" for number, line in enumerate(text.splitlines(), 1))
+
+
+def said(task=TASK):
+    return [system("How to work."), user(task)]
+
+
+def after(messages, call, text, failed=False):
+    return [*messages, assistant("", call), tool(ToolReply(call.id, call.name, text, failed))]
+
+
+def failed_run(task=TASK, output=FAILED):
+    return after(said(task), RUN, output, failed=True)
+
+
+def about(path, task=TASK, text=OLD, *, of=None):
+    """After the file to change was read."""
+    return after(of or said(task), ToolCall("tochange_1", "read", {"path": path}), numbered(text))
+
+
+def block(text):
+    return f"Here it is:\n\n```python\n{text}```\n\nIt counts now."
+
+
+async def test_a_failed_command_is_repaired_step_by_step():
+    """Every request but the first and the last is one question; the command is run again without one."""
+    run = '{"name": "shell", "arguments": {"command": "pytest -q"}}'
+    done = '{"name": "answer", "arguments": {"text": "It counts every piece."}}'
+    results = [(FAILED, True), (FILES, False), (numbered(OLD), False), ("Changed.", False), ("3 passed", False)]
+    script = [run, '{"path": "shop/basket.py"}', block(NEW), done]
+    model = ScriptedModel(script, spec=ModelSpec("some-1.5b"))
+    messages, calls = said(), []
+    for text, failed in results:
+        message = await ModelCall([model], messages, TOOLS).run()
+        [call] = message.tool_calls
+        calls.append((call.name, dict(call.arguments)))
+        messages = [*messages, message, tool(ToolReply(call.id, call.name, text, failed))]
+    answer = await ModelCall([model], messages, TOOLS).run()
+
+    edit = {"old_text": OLD.splitlines()[1], "new_text": NEW.splitlines()[1]}
+    assert calls == [
+        ("shell", {"command": "pytest -q"}),
+        ("glob", {"pattern": "**"}),
+        ("read", {"path": "shop/basket.py"}),
+        ("edit", {"path": "shop/basket.py", "edits": [edit]}),
+        ("shell", {"command": "pytest -q"}),
+    ]
+    assert answer.text == "It counts every piece."
+    which, text = (request.messages for request in model.requests[1:3])
+    assert ([len(which), len(text)], len(model.requests)) == ([1, 1], 4)
+    assert TASK in which[0].text
+    assert FAILED in which[0].text
+    assert "\nREADME.md\nshop/basket.py\n\n" in which[0].text  # no test
+    assert FAILED in text[0].text
+    assert f"```\n{OLD}```" in text[0].text
+    last = "\n".join(message.text for message in model.requests[3].messages)
+    assert ('{"name": "change", "arguments": {"path": "shop/basket.py"}}' in last, '"glob"' in last) == (True, False)
+
+
+async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
+    change = '{"name": "change", "arguments": {"path": "shop/basket.py"}}'
+    write = '{"name": "write", "arguments": {"path": "shop/basket.py", "content": "def total(): ..."}}'
+    fields = {"path": {"type": "string"}, "content": {"type": "string"}}
+    tools = [*TOOLS, ToolSpec("write", "write.", {"type": "object", "properties": fields})][::-1]
+    read = after(said(), ToolCall("call_1", "read", {"path": "shop/basket.py"}), numbered(OLD))
+    for messages, text, name in ((said(), change, "read"), (read, write, "read"), (said(), write, "write")):
+        message = await ModelCall([ScriptedModel([text], spec=ModelSpec("some-1.5b"))], messages, tools).run()
+        assert [call.name for call in message.tool_calls] == [name]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        failed_run("Run pytest -q and tell me how many tests fail."),
+        failed_run(output="bash: pytset: command not found\n[exit code 127, 0.0 s]"),
+        after(said(), RUN, "3 passed\n[exit code 0, 0.3 s]"),
+        failed_run()[:-1],
+        said(),
+    ],
+)
+def test_other_turns_go_on_with_the_next_tool(messages):
+    assert next_step(messages, TOOLS) is None
+
+
+def test_after_three_failures_the_model_is_on_its_own():
+    messages = said()
+    for number in range(4):
+        messages = after(messages, ToolCall(f"call_{number}", "shell", {"command": "pytest -q"}), FAILED, failed=True)
+        assert (next_step(messages, TOOLS) is None) == (number == 3)
+
+
+def test_without_the_tools_that_a_step_needs_there_is_none():
+    assert next_step(failed_run(), [each for each in TOOLS if each.name != "edit"]) is None
+    assert next_step(failed_run(), TOOLS) is not None
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "path"),
+    [
+        (TASK, '{"path": "shop/basket.py"}', "shop/basket.py"),
+        (TASK, '{"path": "tests/test_basket.py"}', None),
+        ("Mend test_basket.py", '{"path": "tests/test_basket.py"}', "tests/test_basket.py"),
+        (TASK, '{"path": "none"}', None),
+        (TASK, '{"path": "../etc/passwd"}', None),
+        (TASK, "shop/basket.py", None),
+        (TASK, "[1]", None),
+    ],
+)
+def test_the_file_with_the_fault_is_one_of_those_listed_and_no_test_that_was_not_named(task, answer, path):
+    step = next_step(after(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS)
+    assert isinstance(step, Asked)
+    call = step.call(answer)
+    assert (call and call.arguments["path"]) == path
+    assert "[100 of" not in str(step.schema)
+
+
+def test_of_many_files_those_are_asked_about_that_the_output_names():
+    files = "\n".join(f"src/part{number}.py" for number in range(200)) + "\nsrc/zebra.py"
+    messages = failed_run(output=f"zebra is wrong\n{FAILED}")
+    step = next_step(after(messages, ToolCall("fault_1", "glob", {"pattern": "**"}), files), TOOLS)
+    assert isinstance(step, Asked)
+    names = step.schema["properties"]["path"]["enum"]
+    assert (len(names), names[0], names[-1]) == (41, "src/zebra.py", "none")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "edit"),
+    [
+        (OLD, NEW, (OLD.splitlines()[1], NEW.splitlines()[1])),
+        ("a\nb\na\nb\n", "a\nb\na\nc\n", ("b\na\nb", "b\na\nc")),  # the line itself is there twice
+        ("a\nb\n", "a\nx\nb\n", ("a\nb", "a\nx\nb")),
+        ("a\nb\nc\n", "a\nc\n", ("a\nb\nc", "a\nc")),
+        ("key = [secret removed]\nport = 1\n", "key = [secret removed]\nport = 2\n", ("port = 1", "port = 2")),
+    ],
+)
+def test_an_edit_has_the_lines_that_differ_and_as_many_more_as_make_them_unique(old, new, edit):
+    step = next_step(about("a.py", "Change it.", old), TOOLS)
+    assert isinstance(step, Asked)
+    call = step.call(block(new))
+    assert (call.name, call.arguments) == (
+        "edit",
+        {"path": "a.py", "edits": [{"old_text": edit[0], "new_text": edit[1]}]},
+    )
+    assert old.count(edit[0]) == 1
+    assert old.replace(edit[0], edit[1]) == new
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I have changed it.",
+        block(OLD),
+        "```\nx = 1\n",
+        block("x = 1\n# ... rest of the file\n" * 2),
+        block("# the rest of the code is unchanged\n    y = 1\n"),
+        block("x\n"),
+    ],
+)
+def test_an_answer_that_is_not_the_whole_changed_file_is_not_used(answer):
+    step = next_step(about("a.py", text=OLD + "x = 1\ny = 2\n"), TOOLS)
+    assert isinstance(step, Asked)
+    assert step.call(answer.replace(OLD, OLD + "x = 1\ny = 2\n")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"{number}\tline" for number in range(1, 500)),
+        "1\tx\n[Lines 1-1 of 9.]",
+        "1\t# Use\n2\t```\n3\tx",
+        "[picture]",
+    ],
+)
+def test_a_file_that_cannot_be_given_back_whole_is_changed_by_edit(text):
+    messages = after(said(), ToolCall("tochange_1", "read", {"path": "a.md"}), text)
+    assert next_step(messages, TOOLS) is None
+    assert "edit" in {each.name for each in small_tools(messages, TOOLS)}
+
+
+def test_a_file_that_does_not_exist_is_written():
+    messages = after(
+        said("Add hello.py."), ToolCall("tochange_1", "read", {"path": "hello.py"}), "hello.py does not exist.", True
+    )
+    step = next_step(messages, TOOLS)
+    assert isinstance(step, Asked)
+    call = step.call(block("print(1)\n"))
+    assert (call.name, call.arguments) == ("write", {"path": "hello.py", "content": "print(1)\n"})
+
+
+def test_small_models_are_offered_change_in_place_of_edit_and_nothing_that_puts_the_task_off():
+    assert [each.name for each in small_tools(said(), TOOLS)] == ["read", "change", "write", "glob", "grep", "shell"]
+    assert [each.name for each in small_tools(said(), TOOLS[1:])] == ["edit", "write", "glob", "grep", "shell"]
+
+
+async def test_a_user_who_wants_no_tools_gets_plain_text():
+    messages = after(said(), RUN, "3 passed")
+    messages = [*messages, assistant("All pass."), user("Why did they fail? One line, no tools.")]
+    model = ScriptedModel(["The count was missing."], spec=ModelSpec("some-1.5b"))
+    message = await ModelCall([model], messages, TOOLS).run()
+    sent = [(each.role, each.text) for each in model.requests[0].messages]
+    assert (message.text, model.requests[0].tools) == ("The count was missing.", ())
+    assert sent[0] == ("system", "How to work.")
+    assert sent[-2] == ("assistant", "All pass.")
+
+
+def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():
+    edit = ToolCall("changed_1", "edit", {"path": "a.py", "edits": []})
+    messages = after(about("a.py", of=failed_run()), edit, "Changed.")
+    shown = as_chosen(messages)
+    assert [part.name for message in shown for part in (*message.tool_calls, *message.parts_of(ToolReply))] == [
+        "shell", "shell", "change", "change",
+    ]  # fmt: skip
+    assert shown[-2].tool_calls[0].arguments == {"path": "a.py"}
