@@ -20,6 +20,7 @@ from ouro.agent.instructions import system_prompt
 from ouro.assemble import Options, opener
 from ouro.events import Event, NotesRecalled, QuestionAsked, Replied, UsageUpdated
 from ouro.llm import Chunk, EndChunk, Model, ModelSpec, ScriptedModel, ScriptedReply, TextChunk
+from ouro.llm.small_steps import NOW
 from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session
@@ -103,6 +104,7 @@ class Recording:
         """The system prompt, and what went with the messages; not what the user said."""
         last = self._requests[0] if self._requests else ()
         texts = [part.text for message in last for part in message.parts_of(Context)]
+        texts += [before for message in last[-1:] for before, now, _ in [message.text.partition(NOW)] if now]
         whole = "\n".join([*(message.text for message in last if message.role == "system"), *texts])
         return _BEFORE.sub("", whole)
 

@@ -27,8 +27,8 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import healed, parse_object
-from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools, tool_call
-from ouro.llm.text_tools import CallGate, answer_in_text, call_schema, calls_in_text, with_text_tools
+from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools, tool_call, without_tools
+from ouro.llm.text_tools import CallGate, answer_in_text, before_repetition, call_schema, calls_in_text, with_text_tools
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
 ATTEMPTS = 5
@@ -124,6 +124,17 @@ class ReplyBuilder:
             hint = "Rephrase the message, or use another model."
             raise RequestRefused("The provider's filter stopped the answer.", hint)
         raise EmptyAnswer("The model returned no text and no tool call.")
+
+    def end_repetition(self, is_described: bool) -> bool:
+        """End an answer that repeats itself, before it does; returns whether it did."""
+        block = self._blocks[-1]
+        if is_described and block.text.lstrip().startswith("{") and answer_in_text(block.text) is None:
+            return False  # a call: the text of a file may repeat itself
+        if (text := before_repetition(block.text)) is None:
+            return False
+        block.pieces[:] = [text]
+        self.reason = "stop"
+        return True
 
     def with_calls_in_text(
         self, message: Message, tools: Sequence[ToolSpec], sent: Sequence[Message], *, is_described: bool
@@ -267,14 +278,16 @@ class ModelCall:
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
         messages, tools, offered = self._messages, self._tools, self._tools
-        if model.spec.describes_tools and tools:
+        is_small = model.spec.describes_tools and bool(tools)
+        if is_small:
             if call := await self._small_step(model):
                 return Message("assistant", (call,), self._builder.usage, model.spec.name)
             tools, offered = (), small_tools(messages, tools)
-            messages = with_text_tools(as_chosen(messages), offered)
-        is_described = bool(offered) and not tools
-        if is_described and isinstance(model, Constrainable):
-            model = model.constrained(call_schema(offered), exact=True)
+            messages = as_chosen(messages) if offered else without_tools(messages)
+            messages = with_text_tools(messages, offered)
+            if isinstance(model, Constrainable):
+                model = model.constrained(call_schema(offered) if offered else {}, exact=True)
+        is_described = is_small and bool(offered)
         gate = CallGate(answers=is_described) if offered and model.spec.text_tools != "off" else None
 
         def show(text: str) -> None:
@@ -290,6 +303,8 @@ class ModelCall:
                         show(gate.feed(chunk.text))
                     else:
                         on_chunk(chunk)
+                    if is_small and isinstance(chunk, TextChunk) and self._builder.end_repetition(is_described):
+                        break
             message = self._builder.finish()
             if gate:
                 whole = message

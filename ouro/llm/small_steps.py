@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.llm.model import ToolSpec
-from ouro.messages import Message, ToolCall, ToolReply, user
+from ouro.messages import Context, Image, Message, Part, Text, ToolCall, ToolReply, system, user
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut_middle
 
@@ -45,6 +45,12 @@ _WANTS_CHANGE = late_pattern(
     r"\b(?:mend|fix|repair|correct|solve|debug|make|change|implement|improve|get .{0,40}\b(?:work|pass)\w*)\b",
     re.IGNORECASE,
 )
+NOW = "Now I ask: "
+"""Between what is remembered and the question."""
+_WHO = "You are ouro, a coding agent in the user's terminal."
+_REMEMBERED = late_pattern(r"^\| (?:\[mem_\w+\] \([^)\n]*\) )?(.*\S.*)$", re.MULTILINE)
+"""A line of memory, as it is quoted in the system prompt, or a recalled note, without its id and source."""
+_INSTRUCTIONS = late_pattern(r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE)
 _NO_TOOLS = late_pattern(r"\b(?:no|without(?: any)?|(?:do not|don['’]t) use(?: any)?) tools?\b", re.IGNORECASE)
 _NOT_FOUND = late_pattern(r"\[exit code 12[67]\b")
 """The command itself is wrong."""
@@ -90,6 +96,25 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
     if call.name == "shell" and reply.failed and turn.wants_repair(reply):
         return ToolCall(_id(_FAULT), "glob", {"pattern": "**"})
     return None
+
+
+def without_tools(messages: Sequence[Message]) -> list[Message]:
+    """The messages of a turn without tools: the prompt is the instructions of the project and the user, and what is
+    remembered stands beside the question. In the whole prompt such a model overlooks both."""
+    whole = "\n\n".join(message.text for message in messages if message.role == "system")
+    prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(whole))])
+    talk = [replace(message, parts=_without_context(message)) for message in messages if message.role != "system"]
+    asked = messages[-1]
+    known = "\n".join([whole, *(part.text for part in asked.parts_of(Context))])
+    lines = "\n".join(found[1] for found in _REMEMBERED.finditer(known))
+    if lines and asked.role == "user":
+        text = f"I have told you before:\n{lines}\n\n{NOW}{asked.text}\n\nAnswer by what I have told you."
+        talk[-1] = replace(asked, parts=(Text(text), *asked.parts_of(Image)))
+    return [system(prompt), *talk]
+
+
+def _without_context(message: Message) -> tuple[Part, ...]:
+    return tuple(part for part in message.parts if not isinstance(part, Context))
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:

@@ -41,6 +41,8 @@ _STRING = late_pattern(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)*'
 )
 """What there is of a JSON string, up to its end or to an escape that is not complete."""
+_REPEATED, _TIMES = 60, 4
+"""Characters that stand in an answer so many times where it repeats itself."""
 _HOW = """\
 # Tools
 Answer with one JSON object and nothing else:
@@ -81,6 +83,21 @@ def answer_in_text(text: str) -> str | None:
     """The text of a call of `answer`, as far as it is written; None if it is no such call."""
     opener = _ANSWER_OPENER.match(text)
     return _string_at(text, opener.end())[0] if opener else None
+
+
+def before_repetition(text: str) -> str | None:
+    """The text up to where it begins to say the same again and again; None if it does not.
+
+    A small model at temperature 0 repeats two sentences until `max_output`.
+    """
+    tail = text[-_REPEATED:]
+    if len(text) < _TIMES * _REPEATED or text.count(tail) < _TIMES:
+        return None
+    start = text.find(tail)
+    period = text.find(tail, start + 1) - start
+    first = next(at for at in range(start, -1, -1) if at == 0 or text[at - 1] != text[at - 1 + period])
+    end = first + period
+    return text[: end + (text[end : end + 1] in {".", "!", "?"})].rstrip()
 
 
 def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:

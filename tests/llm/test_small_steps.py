@@ -4,7 +4,7 @@ import pytest
 
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ToolSpec
 from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools
-from ouro.messages import ToolCall, ToolReply, assistant, system, tool, user
+from ouro.messages import Text, ToolCall, ToolReply, assistant, system, tool, user
 
 NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")
 FIELDS = {"shell": "command", "glob": "pattern", "grep": "pattern"}
@@ -215,15 +215,39 @@ def test_small_models_are_offered_change_in_place_of_edit_and_nothing_that_puts_
     assert [each.name for each in small_tools(said(), TOOLS[1:])] == ["edit", "write", "glob", "grep", "shell"]
 
 
-async def test_a_user_who_wants_no_tools_gets_plain_text():
-    messages = after(said(), RUN, "3 passed")
-    messages = [*messages, assistant("All pass."), user("Why did they fail? One line, no tools.")]
+PROMPT = """\
+How to work with the tools below.
+
+# The project's instructions
+<instructions file="/home/ada/shop/AGENTS.md">
+Use tabs.
+</instructions>
+
+<memory-1 scope="repo" file="facts.md">
+| - Dates are stored in UTC.
+|
+| - Log lines are JSON.
+</memory-1>"""
+
+
+@pytest.mark.parametrize("wish", ["no tools", "Do not use tools", "don't use any tools", "without tools"])
+async def test_a_user_who_wants_no_tools_gets_plain_text_by_what_is_remembered(wish):
+    messages = after([system(PROMPT), user(TASK)], RUN, "3 passed")
+    context = "<environment>\nDate: 2026-11-23\n</environment>\n\n| [mem_1a2b] (repo · corrections · 2026-11-23) a note"
+    asked = user(f"Why did they fail? {wish}.", context=context)
+    messages = [*messages, assistant("All pass."), asked]
     model = ScriptedModel(["The count was missing."], spec=ModelSpec("some-1.5b"))
     message = await ModelCall([model], messages, TOOLS).run()
-    sent = [(each.role, each.text) for each in model.requests[0].messages]
-    assert (message.text, model.requests[0].tools) == ("The count was missing.", ())
-    assert sent[0] == ("system", "How to work.")
-    assert sent[-2] == ("assistant", "All pass.")
+    [request] = model.requests
+    assert (message.text, request.tools) == ("The count was missing.", ())
+    assert request.messages[0].text == "You are ouro, a coding agent in the user's terminal.\n\nUse tabs.\n"
+    assert request.messages[-2].text == "All pass."
+    assert request.messages[-1].parts == (
+        Text(
+            "I have told you before:\n- Dates are stored in UTC.\n- Log lines are JSON.\na note\n\n"
+            f"Now I ask: {asked.text}\n\nAnswer by what I have told you."
+        ),
+    )
 
 
 def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():

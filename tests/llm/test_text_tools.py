@@ -184,3 +184,27 @@ async def test_with_on_a_call_of_answer_is_shown_while_it_is_written(end):
 async def test_with_on_an_answer_in_no_form_is_the_text():
     message, shown, _ = await answer("It is done.", text_tools="on")
     assert (message.text, shown) == ("It is done.", "It is done.")
+
+
+LOOP = "The total was not calculated correctly. The discount was not applied to the sum. "
+
+
+@pytest.mark.parametrize("name", ["openai/some-1b", "openai/some"])
+async def test_an_answer_of_a_small_model_that_repeats_itself_is_ended_before_it_does(name):
+    text = "It failed. " + LOOP * 30
+    is_small = name.endswith("1b")
+    for written in (text, '{"name": "answer", "arguments": {"text": "' + text):
+        if is_small or written == text:
+            message, _, _ = await answer(written, name)
+            assert message.text.rstrip() == ("It failed. " + LOOP if is_small else text).rstrip()
+    plain = "".join(f"Line {number} of the list is not like the others. " for number in range(90))
+    message, _, _ = await answer(plain, name)
+    assert message.text.rstrip() == plain.rstrip()
+
+
+async def test_the_text_of_a_file_may_repeat_itself():
+    fields = {"path": {"type": "string"}, "content": {"type": "string"}}
+    write = ToolSpec("write", "Write.", {"type": "object", "properties": fields, "required": ["path", "content"]})
+    call = json.dumps({"name": "write", "arguments": {"path": "a", "content": LOOP * 30}})
+    message = await ModelCall([ScriptedModel([call], spec=ModelSpec("some-1b"))], [user("go")], [write]).run()
+    assert message.tool_calls[0].arguments["content"] == LOOP * 30

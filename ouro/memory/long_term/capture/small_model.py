@@ -57,7 +57,7 @@ _MOMENT = re.compile(
 )
 _KEEP = {
     "type": "object",
-    "properties": {"keep": {"type": "boolean"}, "note": {"type": "string"}},
+    "properties": {"keep": {"type": "boolean"}, "note": {"type": "string", "maxLength": _MAX_SENTENCE}},
     "required": ["keep", "note"],
     "additionalProperties": False,
 }
