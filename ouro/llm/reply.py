@@ -238,6 +238,8 @@ class ModelCall:
         self._taken = frozenset(taken)
         self._sleep = sleep
         self._builder = ReplyBuilder(models[0].spec.name, self._taken)
+        self._has_asked_alone = False
+        """The step of a small model was asked for, and its answer cannot be used."""
 
     def partial(self) -> Message:
         """The answer so far of the current attempt, without tool calls, marked as cut."""
@@ -280,7 +282,7 @@ class ModelCall:
         messages, tools, offered = self._messages, self._tools, self._tools
         is_small = model.spec.describes_tools and bool(tools)
         if is_small:
-            if call := await self._small_step(model):
+            if not self._has_asked_alone and (call := await self._small_step(model)):
                 return Message("assistant", (call,), self._builder.usage, model.spec.name)
             tools, offered = (), small_tools(messages, tools)
             messages = as_chosen(messages) if offered else without_tools(messages)
@@ -327,6 +329,7 @@ class ModelCall:
                 self._builder.add(chunk)
         call = step.call(self._builder.finish().text)
         if call is None:
+            self._has_asked_alone = True  # another attempt would get the same answer
             self._builder = ReplyBuilder(model.spec.name, self._taken)
         return call
 

@@ -96,8 +96,8 @@ def before_repetition(text: str) -> str | None:
     start = text.find(tail)
     period = text.find(tail, start + 1) - start
     first = next(at for at in range(start, -1, -1) if at == 0 or text[at - 1] != text[at - 1 + period])
-    end = first + period
-    return text[: end + (text[end : end + 1] in {".", "!", "?"})].rstrip()
+    kept = text[: first + period + 1]
+    return kept[: max(map(kept.rfind, ".!?")) + 1] or kept
 
 
 def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:

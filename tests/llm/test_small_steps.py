@@ -2,6 +2,7 @@
 
 import pytest
 
+from ouro.errors import TransientModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ToolSpec
 from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools
 from ouro.messages import Text, ToolCall, ToolReply, assistant, system, tool, user
@@ -258,3 +259,14 @@ def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():
         "shell", "shell", "change", "change",
     ]  # fmt: skip
     assert shown[-2].tool_calls[0].arguments == {"path": "a.py"}
+
+
+async def test_an_answer_that_cannot_be_used_is_asked_for_once():
+    done = '{"name": "answer", "arguments": {"text": "I cannot."}}'
+    model = ScriptedModel(["no code", TransientModelError("broke"), done], spec=ModelSpec("some-1.5b"))
+
+    async def no_wait(_seconds):
+        return None
+
+    message = await ModelCall([model], about("a.py"), TOOLS, sleep=no_wait).run()
+    assert (message.text, len(model.requests)) == ("I cannot.", 3)
