@@ -169,7 +169,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> _Turn | None:
-        """The turn that goes on with the result of one call; None where it does not."""
+        """The turn whose last message is the result of one call; None for any other."""
         start = next((at for at in reversed(range(len(messages))) if messages[at].role == "user"), 0)
         calls = {call.id: call for message in messages[start:] for call in message.tool_calls}
         replies = [reply for message in messages[start:] for reply in message.parts_of(ToolReply)]

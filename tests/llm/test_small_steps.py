@@ -102,7 +102,7 @@ async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
         said(),
     ],
 )
-def test_other_turns_go_on_with_the_next_tool(messages):
+def test_other_turns_ask_for_the_next_tool(messages):
     assert next_step(messages, TOOLS) is None
 
 
