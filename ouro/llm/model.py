@@ -159,12 +159,12 @@ class Warmable(Protocol):
 class Constrainable(Protocol):
     """A model that can be held to a JSON schema."""
 
-    def constrained(self, schema: Mapping[str, Any], *, exact: bool = False) -> Model:
-        """The same model, on the same connection, whose answers follow `schema` where the server can do that.
+    def constrained(self, schema: Mapping[str, Any]) -> Model:
+        """The same model, on the same connection, at temperature 0, whose answers follow `schema` where the server can
+        do that.
 
         Args:
-            schema: empty for free text.
-            exact: at temperature 0. A free text in the schema may then repeat itself without end.
+            schema: empty for free text. A text in it needs a `maxLength`, as a small model may repeat itself.
         """
         ...
 

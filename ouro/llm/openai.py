@@ -193,10 +193,11 @@ class OpenAIWire(Wire):
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
-    def constrained(self, schema: Mapping[str, Any], *, exact: bool = False) -> OpenAIWire:
-        """The same model, on the same connection, with `response_format`; without it where the server refuses it."""
+    def constrained(self, schema: Mapping[str, Any]) -> OpenAIWire:
+        """The same model, on the same connection, at temperature 0, with `response_format`; without it where the server
+        refuses it."""
         made = copy.copy(self)
-        made._schema, made._is_exact = schema, exact
+        made._schema, made._is_exact = schema, True
         return made
 
     def _reader(self) -> OpenAIChunks:

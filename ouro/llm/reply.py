@@ -288,7 +288,7 @@ class ModelCall:
             messages = as_chosen(messages) if offered else without_tools(messages)
             messages = with_text_tools(messages, offered)
             if isinstance(model, Constrainable):
-                model = model.constrained(call_schema(offered) if offered else {}, exact=True)
+                model = model.constrained(call_schema(offered) if offered else {})
         is_described = is_small and bool(offered)
         gate = CallGate(answers=is_described) if offered and model.spec.text_tools != "off" else None
 
@@ -323,7 +323,7 @@ class ModelCall:
         if not isinstance(step, Asked):
             return step
         if isinstance(model, Constrainable):
-            model = model.constrained(step.schema, exact=True)
+            model = model.constrained(step.schema)
         async with aclosing(model.stream(step.messages)) as chunks:
             async for chunk in chunks:
                 self._builder.add(chunk)
