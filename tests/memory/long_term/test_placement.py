@@ -27,6 +27,7 @@ BOTH = ("user", "repo")
         ("The answers should be short", "user", "preferences", False),
         ("We changed our mind: RabbitMQ runs the jobs", "repo", "facts", False),
         ("api.py must not import os", "repo", "corrections", True),
+        ("Every failure in this crate is a CliError of src/error.rs", "repo", "facts", False),
         ("We chose flask because api.py is small", "repo", "architectural-decisions", True),
         ("repo: answer in French", "repo", "preferences", False),
         ("user The heron bites", "user", "facts", False),
