@@ -74,7 +74,7 @@ class ReplyBuilder:
         self._calls: dict[int, _Block] = {}
         self._call_count = 0
         self._size = 0
-        self.usage: Usage | None = None
+        self._usage: Usage | None = None
         self.reason: Reason | None = None
         """Why the provider ended the answer; None before."""
 
@@ -88,7 +88,7 @@ class ReplyBuilder:
             case CallChunk():
                 self._add_call(chunk)
             case UsageChunk(usage):
-                self.usage = usage
+                self._usage = usage
             case EndChunk(reason):
                 self.reason = reason
 
@@ -103,7 +103,7 @@ class ReplyBuilder:
                 parts.append(Thinking(block.text, block.signature, block.redacted))
             elif block.kind == "text" and block.text.strip():
                 parts.append(Text(block.text))
-        return Message("assistant", tuple(parts), self.usage, self._model, cut, _INCOMPLETE.get(self.reason, ""))
+        return Message("assistant", tuple(parts), self._usage, self._model, cut, _INCOMPLETE.get(self.reason, ""))
 
     def finish(self) -> Message:
         """The whole answer.
@@ -240,6 +240,8 @@ class ModelCall:
         self._builder = ReplyBuilder(models[0].spec.name, self._taken)
         self._has_asked_alone = False
         """The step of a small model was asked for, and its answer cannot be used."""
+        self._usage_before: Usage | None = None
+        """Of that answer."""
 
     def partial(self) -> Message:
         """The answer so far of the current attempt, without tool calls, marked as cut."""
@@ -282,8 +284,8 @@ class ModelCall:
         messages, tools, offered = self._messages, self._tools, self._tools
         is_small = model.spec.describes_tools and bool(tools)
         if is_small:
-            if not self._has_asked_alone and (call := await self._small_step(model)):
-                return Message("assistant", (call,), self._builder.usage, model.spec.name)
+            if not self._has_asked_alone and (step := await self._small_step(model)):
+                return step
             tools, offered = (), small_tools(messages, tools)
             messages = as_chosen(messages) if offered else without_tools(messages)
             messages = with_text_tools(messages, offered)
@@ -312,26 +314,28 @@ class ModelCall:
                 whole = message
                 message = self._builder.with_calls_in_text(whole, offered, self._messages, is_described=is_described)
                 is_call = message is not whole
+            if self._usage_before and message.usage:
+                message = replace(message, usage=self._usage_before + message.usage)
             return message
         finally:
             if gate and not is_call:
                 show(gate.end())
 
-    async def _small_step(self, model: Model) -> ToolCall | None:
+    async def _small_step(self, model: Model) -> Message | None:
         """The call of the next step, where it is not the next tool that the model is asked for."""
-        step = next_step(self._messages, self._tools)
-        if not isinstance(step, Asked):
-            return step
-        if isinstance(model, Constrainable):
-            model = model.constrained(step.schema)
-        async with aclosing(model.stream(step.messages)) as chunks:
-            async for chunk in chunks:
-                self._builder.add(chunk)
-        call = step.call(self._builder.finish().text)
-        if call is None:
-            self._has_asked_alone = True  # another attempt would get the same answer
-            self._builder = ReplyBuilder(model.spec.name, self._taken)
-        return call
+        step, usage = next_step(self._messages, self._tools), None
+        if isinstance(step, Asked):
+            if isinstance(model, Constrainable):
+                model = model.constrained(step.schema)
+            builder = ReplyBuilder(model.spec.name)  # nobody is to see half of it
+            async with aclosing(model.stream(step.messages)) as chunks:
+                async for chunk in chunks:
+                    builder.add(chunk)
+            answer = builder.finish()
+            step, usage = step.call(answer.text), answer.usage
+            self._usage_before = None if step else usage
+            self._has_asked_alone = True  # if it cannot be used, another attempt would get the same answer
+        return Message("assistant", (step,), usage, model.spec.name) if step else None
 
 
 async def ask(

@@ -51,15 +51,20 @@ _WHO = "You are ouro, a coding agent in the user's terminal."
 _REMEMBERED = late_pattern(r"^\| (?:\[mem_\w+\] \([^)\n]*\) )?(.*\S.*)$", re.MULTILINE)
 """A line of memory, as it is quoted in the system prompt, or a recalled note, without its id and source."""
 _INSTRUCTIONS = late_pattern(r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE)
-_NO_TOOLS = late_pattern(r"\b(?:no|without(?: any)?|(?:do not|don['’]t) use(?: any)?) tools?\b", re.IGNORECASE)
-_NOT_FOUND = late_pattern(r"\[exit code 12[67]\b")
-"""The command itself is wrong."""
+_NO_TOOLS = late_pattern(
+    r"(?:(?:^|[.,;:!?(–—-])\s*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t) use(?: any)?)"
+    r" tools?(?=\s*(?:[.,;:!?)]|$))",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""`There are no tools in the list` wants no such thing."""
+_FAILED = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
+"""The command ran and failed: it was not refused, or wrong itself (126, 127)."""
+_MISSING = late_pattern(r"does not exist\b")
 _TEST = late_pattern(
     r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)(?:test_|conftest)|[._-](?:test|spec)s?\.\w+$", re.IGNORECASE
 )
 _ELIDED = late_pattern(
-    r"^\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))",
-    re.IGNORECASE | re.MULTILINE,
+    r"\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))", re.IGNORECASE
 )
 """Stands for lines that the model left out."""
 _MIN_LEFT = 0.5
@@ -93,7 +98,7 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
         return turn.place_of_fault(reply.text.splitlines())
     if call.id.startswith(_CHANGED) and not reply.failed and turn.failure:
         return ToolCall(_id(_AGAIN), "shell", turn.failure[0].arguments)
-    if call.name == "shell" and reply.failed and turn.wants_repair(reply):
+    if call.name == "shell" and turn.wants_repair:
         return ToolCall(_id(_FAULT), "glob", {"pattern": "**"})
     return None
 
@@ -184,9 +189,9 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> tuple[ToolCall, ToolReply] | None:
-        """The last command, if it failed."""
+        """The last command, if it ran and failed."""
         commands = [pair for pair in self.done if pair[0].name == "shell"]
-        return commands[-1] if commands and commands[-1][1].failed else None
+        return commands[-1] if commands and commands[-1][1].failed and _FAILED.search(commands[-1][1].text) else None
 
     @property
     def read(self) -> set[str]:
@@ -195,9 +200,10 @@ class _Turn(msgspec.Struct, frozen=True):
             str(call.arguments.get("path")) for call, reply in self.done if call.name == "read" and not reply.failed
         }
 
-    def wants_repair(self, reply: ToolReply) -> bool:
-        failures = sum(call.name == "shell" and other.failed for call, other in self.done)
-        return bool(failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task) and not _NOT_FOUND.search(reply.text))
+    @property
+    def wants_repair(self) -> bool:
+        failures = sum(call.name == "shell" and reply.failed for call, reply in self.done)
+        return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
 
     def place_of_fault(self, files: Sequence[str]) -> Asked | None:
         """The question which file has the fault: no test that the user did not name."""
@@ -223,6 +229,8 @@ class _Turn(msgspec.Struct, frozen=True):
 
     def new_text(self, path: str, reply: ToolReply) -> Asked | None:
         """The request for the new text of a file, given what `read` returned; None where it must be done otherwise."""
+        if reply.failed and not _MISSING.search(reply.text):
+            return None  # it was refused, or cannot be read
         old = [] if reply.failed else _lines(reply.text)
         if old is None or len(old) > _MAX_LINES or any(line.startswith("```") for line in old):
             return None
@@ -266,7 +274,8 @@ def _changing(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
     new = block[1].removesuffix("\n").split("\n")
     if not old:
         return ToolCall(_id(_CHANGED), "write", {"path": path, "content": "\n".join(new) + "\n"})
-    if list(old) == new or len(new) < len(old) * _MIN_LEFT or _ELIDED.search(block[1]):
+    is_elided = any(_ELIDED.match(line) for line in new if line not in old)
+    if list(old) == new or len(new) < len(old) * _MIN_LEFT or is_elided:
         return None
     start, end = _changed_lines(old, new)
     after = new[start : len(new) - (len(old) - end)]

@@ -41,8 +41,8 @@ _STRING = late_pattern(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)*'
 )
 """What there is of a JSON string, up to its end or to an escape that is not complete."""
-_REPEATED, _TIMES = 60, 4
-"""Characters that stand in an answer so many times where it repeats itself."""
+_REPEATED, _TIMES, _MIN_WORDS = 60, 4, 5
+"""An answer repeats itself where it ends with so many times the same, of at least so many characters and words."""
 _HOW = """\
 # Tools
 Answer with one JSON object and nothing else:
@@ -91,11 +91,13 @@ def before_repetition(text: str) -> str | None:
     A small model at temperature 0 repeats two sentences until `max_output`.
     """
     tail = text[-_REPEATED:]
-    if len(text) < _TIMES * _REPEATED or text.count(tail) < _TIMES:
+    before = text.rfind(tail, 0, -1)
+    period = len(text) - _REPEATED - before
+    if before < 0 or len(set(tail.split())) < _MIN_WORDS or not text.endswith(text[-period:] * _TIMES):
         return None
-    start = text.find(tail)
-    period = text.find(tail, start + 1) - start
-    first = next(at for at in range(start, -1, -1) if at == 0 or text[at - 1] != text[at - 1 + period])
+    first = len(text) - period
+    while first > 0 and text[first - 1] == text[first - 1 + period]:
+        first -= 1
     kept = text[: first + period + 1]
     return kept[: max(map(kept.rfind, ".!?")) + 1] or kept
 

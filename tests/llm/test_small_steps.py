@@ -1,9 +1,11 @@
 """What a very small model is asked one step at a time."""
 
+import asyncio
+
 import pytest
 
 from ouro.errors import TransientModelError
-from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ToolSpec
+from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, ToolSpec
 from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools
 from ouro.messages import Text, ToolCall, ToolReply, assistant, system, tool, user
 
@@ -98,6 +100,9 @@ async def test_a_change_that_the_model_chooses_begins_with_reading_the_file():
         failed_run("Run pytest -q and tell me how many tests fail."),
         failed_run(output="bash: pytset: command not found\n[exit code 127, 0.0 s]"),
         after(said(), RUN, "3 passed\n[exit code 0, 0.3 s]"),
+        after(said(), RUN, "The user refused this call.", failed=True),
+        after(said(), RUN, "…\n[time limit, 60.0 s]", failed=True),
+        after(said(), ToolCall("tochange_1", "read", {"path": "a.py"}), "The user refused this call.", failed=True),
         failed_run()[:-1],
         said(),
     ],
@@ -270,3 +275,35 @@ async def test_an_answer_that_cannot_be_used_is_asked_for_once():
 
     message = await ModelCall([model], about("a.py"), TOOLS, sleep=no_wait).run()
     assert (message.text, len(model.requests)) == ("I cannot.", 3)
+    assert message.usage.output == 2 * (await ModelCall([one_answer(done)], said(), TOOLS).run()).usage.output
+
+
+def one_answer(text):
+    return ScriptedModel([text], spec=ModelSpec("some-1.5b"))
+
+
+async def test_half_of_a_step_is_never_the_answer():
+    held = asyncio.Event()
+    model = one_answer(ScriptedReply(block(NEW), hold=held.wait))
+    call = ModelCall([model], about("a.py"), TOOLS)
+    shown = []
+    running = asyncio.create_task(call.run(shown.append))
+    while not model.requests:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
+    assert (call.partial().parts, shown) == ((), [])
+    held.set()
+    assert (await running).tool_calls[0].name == "edit"
+
+
+@pytest.mark.parametrize(
+    "task", ["There are no tools in the list: add one.", "Write a page without tools/ in its links."]
+)
+def test_words_about_tools_are_no_wish_for_none(task):
+    assert small_tools(said(task), TOOLS)
+
+
+def test_dots_that_were_there_before_stand_for_nothing():
+    old = "class Store(Protocol):\n    def get(self): ...\n    ...\nx = 1\n"
+    step = next_step(about("a.py", text=old), TOOLS)
+    assert step.call(block(old.replace("x = 1", "x = 2"))).name == "edit"

@@ -197,6 +197,9 @@ async def test_an_answer_of_a_small_model_that_repeats_itself_is_ended_before_it
         if is_small or written == text:
             message, _, _ = await answer(written, name)
             assert message.text.rstrip() == ("It failed. " + LOOP if is_small else text).rstrip()
+    for plain in ("-" * 400, "| a | b |\n" * 40, LOOP * 2 + "It is " + LOOP * 2):
+        message, _, _ = await answer(plain, name)
+        assert message.text.rstrip() == plain.rstrip()
     plain = "".join(f"Line {number} of the list is not like the others. " for number in range(90))
     message, _, _ = await answer(plain, name)
     assert message.text.rstrip() == plain.rstrip()
