@@ -55,6 +55,17 @@ _MOMENT = re.compile(
     r"|seems)\b",
     re.IGNORECASE,
 )
+_OF_THE_MOMENT = re.compile(
+    r"^\W*(?:you (?:forgot|missed|broke|left|changed)|nothing (?:happens|works)|the (?:last|second|first|next) \w+)\b"
+    r"|^\W*(?:(?:please )?(?:answer|reply) )?(?:(?:in|with) )?(?:only )?(?:one|a single) (?:short )?"
+    r"(?:word|line|sentence)\b"
+    r"|\bno tools\W*$"
+    r"|\b(?:fails|failed|broke|is broken|froze|crashes|crashed|overlaps?|loses|hangs|does(?:n['’]t| not) work)\b"
+    r"|\b(?:is|are) (?:red|wrong|missing|still|too)\b|\btakes (?:\w+ )?(?:seconds|minutes) to\b"
+    r"|\b(?:minutes? ago|this morning|just now|right now|at the moment|today)\b",
+    re.IGNORECASE,
+)
+"""A fault that is seen now, or how one answer is wanted: a model of this size says that all of it lasts."""
 _KEEP = {
     "type": "object",
     "properties": {"keep": {"type": "boolean"}, "note": {"type": "string", "maxLength": _MAX_SENTENCE}},
@@ -141,7 +152,8 @@ def statements_in(text: str) -> Iterator[str]:
         if len(rule.split()) < _MIN_WORDS or len(rule) > _MAX_SENTENCE or _QUESTION.search(rule):
             continue
         is_lasting = _LASTS.search(sentence) or _LASTS.search(rule)
-        if is_lasting or not any(kind.search(rule) for kind in (_SMALL_TALK, _TASK, _MOMENT)):
+        passing = (_SMALL_TALK, _TASK, _MOMENT, *(() if corrects(sentence) else (_OF_THE_MOMENT,)))
+        if is_lasting or not any(kind.search(rule) for kind in passing):
             yield sentence
 
 

@@ -42,7 +42,11 @@ async def captured(said, model=None, shown=()):
     [
         "Run the tests, then fix the basket.", "thanks, looks good", "What is the port of staging?", "ok",
         "please add a test for the empty basket", "Can you rename it to twice", "I'm looking at the basket now.",
-        "I think it is off by one.",
+        "I think it is off by one.", "The facet labels of this plot overlap.", "The FIFO loses a word when it is full.",
+        "The build is red since this morning.", "You forgot the import.", "One word, no tools.",
+        "This function is too long.",
+        "Answer in one short line, no tools.",
+        "The last commit changed the login.", "The page takes ten seconds to load.",
     ],
 )  # fmt: skip
 async def test_questions_tasks_and_small_talk_are_not_asked_about(said):
@@ -93,6 +97,17 @@ async def test_what_is_said_replaces_or_confirms_or_is_related():
 async def test_a_model_that_does_not_answer_is_no_answer():
     with pytest.raises(ModelError):
         await captured("The staging server listens on port 8417.", Small(ModelError("gone")))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Always answer in one sentence.", "We decided on C#, because Lua is too slow.",
+        "Exq failed often, so we use Oban now.", "Answer in German.", "A match has at most 64 players.",
+    ],
+)  # fmt: skip
+def test_what_lasts_is_a_statement_also_where_it_names_a_fault(said):
+    assert list(statements_in(said)) == [said]
 
 
 def test_statements_are_sentences():
