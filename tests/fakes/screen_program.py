@@ -11,6 +11,7 @@ import logging
 import os
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 
@@ -129,8 +130,26 @@ async def open_session(request):
     return session
 
 
+def resize_while_the_size_is_read():
+    """A second change of the size, at the moment when a width of 60 has been read."""
+    from textual.drivers.linux_driver import LinuxDriver
+
+    read = LinuxDriver._get_terminal_size
+
+    def read_and_resize(self):
+        size = read(self)
+        if size[0] == 60:
+            termios.tcsetwinsize(0, (24, 80))
+            (FOLDER / "resized").touch()
+        return size
+
+    LinuxDriver._get_terminal_size = read_and_resize
+
+
 if __name__ == "__main__":
     from ouro.utils.log import start_log
 
     start_log()
+    if SCENARIO == "resized":
+        resize_while_the_size_is_read()
     raise SystemExit(run_tui(open_session, OpenRequest(), "", LOOK, FRAME))

@@ -107,7 +107,9 @@ class Terminal:
 
     def lines(self) -> list[str]:
         """What can be read on the screen."""
-        return [line.rstrip() for line in self.screen.display]
+        rows, columns = self.screen.buffer, range(self.screen.columns)
+        # `display` fails on a wide character of which one half is overwritten.
+        return ["".join(rows[y][x].data for x in columns).rstrip() for y in range(self.screen.lines)]
 
     def text(self) -> str:
         """The same in one piece."""

@@ -30,6 +30,26 @@ def test_u3_any_size_while_streaming_and_the_layout_is_back_after(start):
     assert terminal.child.isalive()
 
 
+def test_u3_what_the_terminal_cut_while_it_was_small_is_drawn_again(start):
+    terminal = start("plain")
+    terminal.until_shows("1% of 128k")
+    terminal.screen.resize(2, 2)
+    terminal.screen.resize(24, 80)  # and the program sees only that the size is the same
+    terminal.signal(signal.SIGWINCH)
+    terminal.until(lambda: terminal.lines()[-4].startswith("╭"))
+
+
+def test_u3_of_two_sizes_at_once_the_last_one_counts(start):
+    terminal = start("resized")
+    terminal.until_shows("1% of 128k")
+    terminal.child.setwinsize(24, 60)
+    terminal.until((terminal.folder / "resized").exists)
+    for end in range(1, 12):  # by then the screen has been drawn in the size that came last
+        terminal.send("still there"[end - 1])
+        terminal.until_shows("❯ " + "still there"[:end].rstrip())
+    assert terminal.lines()[-4] == f"╭{'─' * 78}╮"
+
+
 def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):
     terminal = start("plain")
     line = b"rm -rf / \x07\x03\x1b[31m\x00 pasted\r"

@@ -91,6 +91,10 @@ class OuroApp(App[int], inherit_bindings=False):
         self.conversation.prompt_history.add(self._start.typed)
         self.call_after_refresh(lambda: self.run_worker(self._open()))
 
+    def on_resize(self) -> None:
+        """Draw all: a terminal that was small for a moment has cut what it showed; for Textual nothing changed."""
+        self.refresh()
+
     def on_descendant_focus(self) -> None:
         """Start reading keys: a widget can take them now."""
         if isinstance(self._driver, TerminalDriver):

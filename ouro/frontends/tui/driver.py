@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import selectors
+import signal
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -30,14 +31,15 @@ _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with seven differences.
+    """LinuxDriver with eight differences.
 
     It leaves a first frame on the screen until the prompt has what was typed there, and holds what Textual draws; reads
     no key before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in
     terminals without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops what is drawn while
     another program has the terminal, where its queue would fill and block the loop; and ends the program when the
     terminal is gone, where LinuxDriver would read the end of the file for ever. Its thread ends at once, where
-    LinuxDriver looks every 0.1 s whether it should.
+    LinuxDriver looks every 0.1 s whether it should. Changes of the size are handled one after the other; LinuxDriver's
+    signal handler interrupts itself, and the older of two sizes came last.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
@@ -74,6 +76,8 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.is_lent = False
+        if callable(resized := signal.getsignal(signal.SIGWINCH)):
+            self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
         self.write(_MODIFIED_KEYS)
         if self._frame is not None:  # Textual saved the modes of the first frame, not the user's
             self.attrs_before = self._frame.attributes
