@@ -237,20 +237,9 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     headless.add_argument("--input", choices=("text", "stream-json"))
     headless.add_argument("--schema", metavar="FILE",
                           help="the answer must fit this JSON schema, of a file or as text")  # fmt: skip
-    headless.add_argument("--max-turns", type=_positive_integer, metavar="N", help="model calls")
-    headless.add_argument("--max-cost", type=_positive, metavar="DOLLARS")
+    headless.add_argument("--max-turns", type=int, metavar="N", help="model calls")
+    headless.add_argument("--max-cost", type=float, metavar="DOLLARS")
     return parser
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError(text)
-    return number
-
-
-def _positive_integer(text: str) -> int:
-    return int(text) if _positive(text) else 0
 
 
 def _run(args: SimpleNamespace) -> int:

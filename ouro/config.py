@@ -88,7 +88,7 @@ def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | Non
         }
         _take(given, restricts)
     _take(given, _from_environment(os.environ))
-    _take(given, {path: Given(value, "flag") for path, value in (flags or {}).items() if value not in (None, (), [])})
+    _take(given, dict(_from_flags(flags or {})))
     return given
 
 
@@ -215,7 +215,7 @@ def _leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str
 
 def _checked(path: str, value: Any, where: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and (value < 0 or (value == 0 and path not in MAY_BE_ZERO)):
+    if is_number and not (value > 0 or (value == 0 and path in MAY_BE_ZERO)):
         least = "0 or more" if path in MAY_BE_ZERO else "more than 0"
         raise ConfigError(f"{where}: `{path}` must be {least}, not `{value}`.")
     if path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
@@ -236,6 +236,22 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
             value = convert(_node(text, _types()[path], variable), _types()[path], variable, path)
             found[path] = Given(_checked(path, value, variable), variable)
     return found
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
+    """What the command line sets, or a program, which may give anything."""
+    for path, value in flags.items():
+        if value in (None, (), []):
+            continue
+        import msgspec  # the first picture has no flags, and does without
+
+        if path not in _names():
+            raise unknown_key("The options", path, _names())
+        try:
+            converted = msgspec.convert(value, _types()[path])
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"The options: `{path}` cannot be `{value}`: {error}.") from error
+        yield path, Given(_checked(path, converted, "The options"), "flag")
 
 
 def _variables() -> dict[str, str]:

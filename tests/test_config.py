@@ -207,6 +207,20 @@ def test_a_file_that_cannot_be_changed_in_place_is_left_alone(user_file, text):
     assert user_file.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("limits.max_turns", 0, "`limits.max_turns` must be more than 0, not `0`"),
+        ("limits.max_cost", float("nan"), "must be more than 0, not `nan`"),
+        ("permissions.mode", "yolo", "`permissions.mode` cannot be `yolo`"),
+        ("memory.enable", False, "unknown key `memory.enable`. Did you mean `memory.enabled`"),
+    ],
+)
+def test_what_a_program_sets_is_checked(path, value, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        load_settings(None, {path: value})
+
+
 def test_every_setting_is_read_somewhere():
     """`shell.timeout_seconds` was once read by nobody."""
     root = Path(__file__).parents[1] / "ouro"

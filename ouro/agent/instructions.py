@@ -18,7 +18,7 @@ from ouro.utils.text import clean, plural
 GIT_TIMEOUT = 1.0
 """Seconds; a repository for which git needs longer is described without its state."""
 
-_NAMED_FILE = late_pattern(r"(?<!\S)@([^\s:]+)(?=\s|$)")
+_NAMED_FILE = late_pattern(r"(?<!\S)@([^\s:\0]+)(?=\s|$)")
 _ENDING = late_pattern(
     r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
     r"|toml|tsx?|txt|xml|ya?ml)"

@@ -26,6 +26,7 @@ from ouro.mcp.servers import McpServer, McpServers, Outcome, ServerFailed
 from ouro.memory.tokens import estimate
 from ouro.messages import Image
 from ouro.safety import Effect
+from ouro.tools.read import picture
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.tools.truncate import SHOWN, OutputCapture, shorten
 from ouro.utils.late_pattern import late_pattern
@@ -35,9 +36,6 @@ MAX_PREVIEW = 4_000
 MAX_NAMES = 40
 """Names of further tools below the hits of a search."""
 SPOOL_SECONDS = 2.0
-MAX_PIXELS = 8_000
-"""Of one side of an image, which providers accept."""
-_IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 _WORD = late_pattern(r"[a-z0-9]+")
 MAX_ATTACHED = 5
 """Resources that one message names."""
@@ -132,18 +130,10 @@ class Outputs(msgspec.Struct, frozen=True):
 
 
 def _usable(images: Sequence[Image]) -> tuple[Image, ...]:
-    """The images that really are what they say: a provider refuses a whole request with one that is not."""
-    import io
-
-    from PIL import Image as Picture
-
     found = []
     for image in images:
-        with suppress(Exception):  # Pillow raises many kinds on broken data
-            with Picture.open(io.BytesIO(image.data)) as picture:
-                kind, size = Picture.MIME.get(picture.format or "", ""), picture.size
-            if kind in _IMAGE_TYPES and max(size) <= MAX_PIXELS:
-                found.append(Image(kind, image.data, image.name))
+        with suppress(ToolError):
+            found.append(picture(image.name, image.data)[0])
     return tuple(found)
 
 

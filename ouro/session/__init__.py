@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ouro.session.session import Session, Status
     from ouro.session.skill_writer import checked_skill, draft_skill, save_skill
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
+    from ouro.tools.read import picture
     from ouro.tools.shell import Job
 
 __getattr__ = lazy_exports(__name__)

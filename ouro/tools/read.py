@@ -62,28 +62,37 @@ def kind_of(start: bytes) -> str:
 
 
 def picture(name: str, data: bytes) -> tuple[Image, str]:
-    """An image for the model, scaled down if necessary, and its size as text.
+    """An image that a provider accepts, scaled down if necessary, and its size as text.
+
+    One that is none makes a provider refuse the request, and each later one of the session.
 
     Raises:
         ToolError: it is damaged, or far too large.
     """
     from PIL import Image as Pillow
+    from PIL import UnidentifiedImageError
 
     Pillow.MAX_IMAGE_PIXELS = None  # its warning would be printed over the screen; the size is checked below
+    media_type = picture_type(data)
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
             width, height = opened.size
             if width * height > _MAX_PIXELS:
                 raise ToolError(f"{name} is too large to look at: {width}×{height} pixels.")
             size = f"{width}×{height}"
-            if max(width, height) <= MAX_SIDE and len(data) <= _MAX_BYTES:
-                return Image(picture_type(data), data, name), size
+            if media_type and max(width, height) <= MAX_SIDE and len(data) <= _MAX_BYTES:
+                opened.load()
+                return Image(media_type, data, name), size
             opened.draft("RGB", (MAX_SIDE, MAX_SIDE))
             smaller = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
             smaller.thumbnail((MAX_SIDE, MAX_SIDE))
-            media_type, scaled = _encoded(smaller, photo=picture_type(data) in ("image/jpeg", "image/webp"))
+            media_type, scaled = _encoded(smaller, photo=media_type in ("image/jpeg", "image/webp"))
             return Image(media_type, scaled, name), f"{size}, scaled to {smaller.width}×{smaller.height}"
-    except (OSError, SyntaxError, ValueError) as error:
+    except ToolError:
+        raise
+    except UnidentifiedImageError as error:
+        raise ToolError(f"{name} cannot be shown: the picture is damaged, or no png, jpeg, gif or webp.") from error
+    except Exception as error:  # Pillow raises many kinds on broken data
         raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import io
 import json
 import os
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, opener, says
+from PIL import Image as Pillow
 
 from ouro.display import Display, Question
 from ouro.errors import UsageError
@@ -26,7 +28,8 @@ from ouro.events import (
 )
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.headless.input import read_prompt
-from ouro.messages import ToolCall, Usage
+from ouro.frontends.headless.output import Refusal
+from ouro.messages import Image, ToolCall, Usage
 from ouro.session import OpenRequest
 
 CALL = ToolCall("c1", "shell", {"command": "git push"})
@@ -213,6 +216,7 @@ async def test_a_permission_question_is_refused_with_advice_and_ends_in_exit_cod
     assert "not allowed: git push (it leaves this machine); to allow it: --allow 'shell(git push *)'" in run.err
     assert run.result["refused"] == [{"tool": "shell", "title": "git push", "rule": "shell(git push *)"}]
     assert run.result["result"] == "I could not push."
+    assert Refusal("write", "", "write(./it's)").advice == """--allow 'write(./it'"'"'s)'"""
 
 
 async def test_a_question_of_the_agent_is_waved_away():
@@ -337,11 +341,16 @@ async def test_messages_on_stdin_are_turns_in_turn():
     driver = Conversation(session)
     driver.say(type="user", text="first")
     assert (await driver.until("result"))["result"] == "one"
-    driver.say(type="user", text="second", images=[{"media_type": "image/png", "data": "AAEC"}])
+    driver.say(type="user", text="none", images=[{"media_type": "image/png", "data": "AAEC", "name": "a.png"}])
+    assert "a.png cannot be shown: the picture is damaged" in (await driver.until("said"))["text"]
+    data = io.BytesIO()
+    Pillow.new("RGB", (2, 1)).save(data, "GIF")
+    image = {"media_type": "image/png", "data": base64.b64encode(data.getvalue()).decode()}
+    driver.say(type="user", text="second", images=[image])
     assert (await driver.until("result"))["result"] == "two"
     assert await driver.end() == 0
     assert session.sent == ["first", "second"]
-    assert session.sent_images[0].data == b"\x00\x01\x02"
+    assert session.sent_images == [Image("image/gif", data.getvalue(), "The image")]
 
 
 async def test_a_message_during_a_turn_steers_it_and_a_permission_is_answered_by_a_line():

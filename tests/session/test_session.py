@@ -316,6 +316,7 @@ async def test_a_line_of_the_user_that_cannot_be_undone_is_asked_about_first(rep
         ("see @src/none, @src", ["src/none"]),
         ("use @pytest.fixture, @app.get, @types/node and a@b.py, @dataclass", []),
         ("@none.md @none.md?", ["none.md"]),
+        ("bytes of a program: @~\0\1", []),
     ],
 )
 async def test_a_named_file_that_does_not_exist_is_said(repository, text, missing):

@@ -18,7 +18,7 @@ from ouro.messages import Image
 from ouro.safety import Workspace
 from ouro.tools import read as read_module
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.read import Read
+from ouro.tools.read import Read, picture
 from ouro.tools.tool import ToolResult, parse_arguments
 
 
@@ -147,10 +147,19 @@ async def test_a_damaged_or_enormous_picture_is_refused(read, tmp_path):
     assert "the picture is damaged" in await refusal(read, "a.png")
     (tmp_path / "b.png").write_bytes(drawing(3000, 3000, "PNG")[:1000])
     assert "the picture is damaged" in await refusal(read, "b.png")
+    (tmp_path / "d.png").write_bytes(drawing(30, 20, "PNG")[:-30])
+    assert "the picture is damaged" in await refusal(read, "d.png")
     header = b"IHDR" + (20_000).to_bytes(4, "big") + (8000).to_bytes(4, "big") + b"\x08\x02\0\0\0"
     enormous = drawing(1, 1, "PNG")[:12] + header + zlib.crc32(header).to_bytes(4, "big")
     (tmp_path / "c.png").write_bytes(enormous + drawing(1, 1, "PNG")[33:])
     assert await refusal(read, "c.png") == "c.png is too large to look at: 20000×8000 pixels."
+
+
+def test_a_picture_of_a_kind_that_no_model_accepts_becomes_a_png():
+    image, _size = picture("a.bmp", drawing(30, 20, "BMP"))
+    assert (image.media_type, Pillow.open(io.BytesIO(image.data)).size) == ("image/png", (30, 20))
+    with pytest.raises(ToolError, match="no png, jpeg, gif or webp"):
+        picture("a.svg", b"<svg/>")
 
 
 def pdf(*pages: str) -> bytes:

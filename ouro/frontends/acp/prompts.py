@@ -13,7 +13,7 @@ from acp import schema as acp
 
 from ouro.errors import UsageError
 from ouro.messages import ATTACHED, Image
-from ouro.session import Draft
+from ouro.session import Draft, picture
 
 
 def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
@@ -24,6 +24,7 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
 
     Raises:
         UsageError: a block cannot be sent to a model, or the message is empty.
+        ToolError: an image is none.
     """
     text, attached, images = "", list[str](), list[Image]()
     for block in blocks:
@@ -31,7 +32,7 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
             case acp.TextContentBlock():
                 text += block.text
             case acp.ImageContentBlock():
-                images.append(Image(block.mime_type, _bytes(block.data), _name(block.uri or "", cwd) or "picture"))
+                images.append(_image(_name(block.uri or "", cwd) or "picture", block.data))
             case acp.ResourceContentBlock():
                 text += f"@{_name(block.uri, cwd)}"
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
@@ -43,7 +44,7 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
                 text += f"@{name}"
                 if not kind.startswith("image/"):
                     raise UsageError(f"{name} ({kind or 'binary'}) cannot be embedded.", "Name its path in the text.")
-                images.append(Image(kind, _bytes(resource.blob), name))
+                images.append(_image(name, resource.blob))
             case _:
                 raise UsageError("ouro understands text, images and files; not audio.")
     if not text.strip() and not images:
@@ -63,8 +64,8 @@ def _name(uri: str, cwd: Path) -> str:
     return f"{path.relative_to(cwd) if path.is_relative_to(cwd) else path}{lines}"
 
 
-def _bytes(text: str) -> bytes:
+def _image(name: str, data: str) -> Image:
     try:
-        return base64.b64decode(text, validate=True)
+        return picture(name, base64.b64decode(data, validate=True))[0]
     except binascii.Error as error:
-        raise UsageError(f"An image is not base64: {error}.") from error
+        raise UsageError(f"The image {name} is not base64: {error}.") from error

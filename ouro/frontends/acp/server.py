@@ -204,7 +204,7 @@ class EditorAgent:
 
     @_plainly
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
-        draft = draft_of(prompt, self._opened(session_id).session.cwd)
+        draft = await asyncio.to_thread(draft_of, prompt, self._opened(session_id).session.cwd)
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)
         editor = self._opened(session_id)

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Literal, TextIO
 
@@ -18,6 +18,7 @@ from ouro.events import Event
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, asked_again
 from ouro.frontends.headless.input import (
     AnswerInput,
+    ImageInput,
     Input,
     InterruptInput,
     PermissionInput,
@@ -29,7 +30,7 @@ from ouro.frontends.headless.input import (
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Progress, Refusal, Result
 from ouro.frontends.session_lines import card_line, now
 from ouro.messages import Image
-from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
+from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue, picture
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -217,17 +218,17 @@ class HeadlessRun(TurnObserver):
         async with aclosing(lines(stdin)) as arriving:
             async for line in arriving:
                 try:
-                    self._receive(parse_input(line))
+                    await self._receive(parse_input(line))
                 except OuroError as error:
                     self.show(events.Said(str(error), "error"))
         self._has_user = False
         for event in tuple(self._open.values()):
             self._answer_without_user(event)
 
-    def _receive(self, given: Input) -> None:
+    async def _receive(self, given: Input) -> None:
         match given:
             case UserInput():
-                images = tuple(Image(image.media_type, image.data, image.name) for image in given.images)
+                images = await asyncio.to_thread(_pictures, given.images)
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, images))
             case PermissionInput():
@@ -246,6 +247,10 @@ class HeadlessRun(TurnObserver):
 
     def _is_over(self) -> bool:
         return self._signal is not None or self._output.pipe.gone
+
+
+def _pictures(images: Sequence[ImageInput]) -> tuple[Image, ...]:
+    return tuple(picture(image.name or "The image", image.data)[0] for image in images)
 
 
 def no_user_to_ask(refusal: Refusal) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -38,7 +39,7 @@ class Refusal(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """How to allow it the next time; empty if no rule can."""
-        return f"--allow '{self.rule}'" if self.rule else ""
+        return f"--allow {shlex.quote(self.rule)}" if self.rule else ""
 
 
 class Result(msgspec.Struct):

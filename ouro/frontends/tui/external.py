@@ -20,7 +20,6 @@ from ouro.errors import UsageError
 from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.messages import Image
 
-MAX_IMAGE_BYTES = 20_000_000
 CLIPBOARD_TIMEOUT = 3.0
 
 
@@ -113,6 +112,8 @@ def _grab_png() -> Image | None:
     from PIL import Image as Pillow  # only for this key: 40 ms
     from PIL import ImageGrab
 
+    from ouro.session import picture
+
     try:
         grabbed = ImageGrab.grabclipboard()
         if isinstance(grabbed, list):
@@ -126,6 +127,4 @@ def _grab_png() -> Image | None:
         tools = "" if sys.platform == "darwin" else "Install wl-clipboard (Wayland) or xclip (X11). "
         hint = f"{tools}You can also save the image and mention the file with @."
         raise UsageError(f"The clipboard cannot be read: {reason}.", hint) from error
-    if data.tell() > MAX_IMAGE_BYTES:
-        raise UsageError(f"The image on the clipboard has {data.tell():,} bytes; at most {MAX_IMAGE_BYTES:,} are sent.")
-    return Image("image/png", data.getvalue(), "clipboard")
+    return picture("clipboard", data.getvalue())[0]

@@ -27,7 +27,7 @@ def ouro(model_server, repository, monkeypatch):
     return OuroProgram(model_server, repository)
 
 
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 async def test_a_prompt_with_tools_plan_and_permission(ouro):
@@ -106,6 +106,8 @@ async def test_images_files_and_links_reach_the_model(ouro):
         )  # fmt: skip
         with pytest.raises(RequestError, match="not audio"):
             await connection.say(acp.AudioContentBlock(type="audio", data="", mime_type="audio/wav"))
+        with pytest.raises(RequestError, match="picture cannot be shown"):
+            await connection.say(image_block(base64.b64encode(b"<svg/>").decode(), "image/svg+xml"))
         with pytest.raises(RequestError, match="The prompt is empty"):
             await connection.say("  ")
     prompt = ouro.server.requests[0].prompt
