@@ -343,7 +343,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def lookup(self) -> memory_index.Lookup | None:
         ground = self.ground
-        return lookup_in(self.root, self._opened, ground.settings, ground.catalog, self.session_catalog)
+        return lookup_in(self._opened, ground.settings, ground.catalog, self.session_catalog)
 
     @cached_property
     def search(self) -> SearchMemory | None:

@@ -246,7 +246,6 @@ def open_memory(
 
 
 def lookup_in(
-    root: Path,
     scopes: Sequence[long_term.ScopeMemory],
     settings: Settings,
     catalog: Catalog,
@@ -255,10 +254,8 @@ def lookup_in(
     """The search over sessions and memory; None if no scope is in use."""
     if not scopes:
         return None
-    has_own = any(scope.scope == "repo" for scope in scopes)
-    return long_term.make_lookup(
-        root if has_own else None, lambda: embedder_of(settings, catalog, session_catalog), settings.memory.core
-    )
+    stores = [scope.store for scope in scopes]
+    return long_term.make_lookup(stores, lambda: embedder_of(settings, catalog, session_catalog))
 
 
 def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> memory_index.Embedder | None:

@@ -49,6 +49,8 @@ class Folder:
 
     def __init__(self, load: Callable[[], FolderSettings]) -> None:
         self._load = load
+        self._untrusted: set[Path] = set()
+        """The projects of which was said that they are not trusted."""
 
     @cached_property
     def _here(self) -> FolderSettings:
@@ -70,13 +72,13 @@ class Folder:
             raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
         stores = long_term.memory_stores(settings.memory, root if is_trusted else None, self._secret_in)
         if settings.memory.repo.enabled and not is_trusted:
-            warn("This folder is not trusted: its memory is not read. Start `ouro` here once to trust it.")
+            self._warn_untrusted(root)
         scopes = long_term.open_scopes(stores)
         for problem in scopes.problems:
             warn(problem)
         before = [store.places() for store in stores]
         with self.index() as index:
-            yield long_term.MemoryEditor(scopes.opened, lambda: index), stores
+            yield long_term.MemoryEditor(scopes.opened, lambda: index, worktree=root), stores
             if [store.places() for store in stores] != before:
                 changed = index.follow(memory_index.Sources.of_notes(stores))
                 # Those of older notes are made beside sessions: a command does not wait for them.
@@ -133,7 +135,7 @@ class Folder:
             if not place.is_dir() or long_term.is_memory_trusted(Path(project), Path.cwd()):
                 folders.append(memory_index.MemoryFolder("repo", project, place, core))
             else:
-                warn(f"{tilde(Path(project))} is not trusted: its memory is left out.")
+                self._warn_untrusted(Path(project))
         own = memory_index.MemoryFolder("user", "", get_memory_dir(), core)
         return memory_index.Sources(get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project)))
 
@@ -167,6 +169,11 @@ class Folder:
             warn(f"Some vectors are missing: {error.message}")
         finally:
             embedder.close()
+
+    def _warn_untrusted(self, project: Path) -> None:
+        if project not in self._untrusted:
+            self._untrusted.add(project)
+            warn(f"{tilde(project)} is not trusted: its memory is not read. Start `ouro` there once to trust it.")
 
     @cached_property
     def mask(self) -> SecretMask:

@@ -45,14 +45,9 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
 
 async def _export_to(context: ActionContext, agent: str) -> Answer:
     """Write the core into the files that another agent reads, between markers."""
-    texts = await context.memory(lambda memory: long_term.texts_for_agent(memory.editor, agent))
-    for path, text in texts.items():
-        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        mode = path.stat().st_mode if path.exists() else 0o644  # others may read the instructions of a project
-        await asyncio.to_thread(write_document, path, [text], force=True)
-        path.chmod(mode & 0o777)
-    written = [line(f"Wrote {tilde(path)}.") for path in texts]
-    return Answer([str(path) for path in texts], written or [line("Nothing changed.")])
+    written = await context.memory(lambda memory: long_term.export_to_agent(memory.editor, agent))
+    view = [line(f"Wrote {tilde(path)}.") for path in written]
+    return Answer([str(path) for path in written], view or [line("Nothing changed.")])
 
 
 async def diff_with_agent(context: ActionContext, agent: str) -> Answer:

@@ -24,7 +24,6 @@ from ouro.importers.json_values import (
     folder,
     instant,
     json_lines,
-    open_regular,
     session_id_for,
     word,
 )
@@ -39,7 +38,7 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.messages import Context, Message, ToolCall, ToolReply
-from ouro.utils.files import write_private
+from ouro.utils.files import read_start, write_private
 from ouro.utils.log import log
 
 READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
@@ -48,7 +47,7 @@ READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
     "ouro-old": read_older_ouro,
     "json": read_own_json,
 }
-_PEEK = 1 << 18
+_PEEK, _PEEK_BEGINNING = 1 << 18, 1 << 12
 _ENDINGS = (".jsonl", ".json", ".yaml")
 
 
@@ -134,14 +133,12 @@ def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
 
 
 def _is_older(path: Path) -> bool:
-    with open_regular(path) as file:
-        lines = file.read(1 << 12).splitlines()
-    return not any(line.startswith(b"---") for line in lines[:3]) and any(line.startswith(b"id:") for line in lines)
+    lines = read_start(path, _PEEK_BEGINNING).splitlines()
+    return not any(line.startswith("---") for line in lines[:3]) and any(line.startswith("id:") for line in lines)
 
 
 def _begins_as_export(path: Path) -> bool:
-    with open_regular(path) as file:
-        start = file.read(1 << 12).decode("utf-8", "replace")
+    start = read_start(path, _PEEK_BEGINNING)
     try:
         first, _ = json.JSONDecoder().raw_decode(start[start.index('"session"') + len('"session"') :].lstrip(" \n:"))
     except ValueError:

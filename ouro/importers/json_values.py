@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import stat
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,7 +18,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import Record, SessionHeader
 from ouro.messages import Image, Text
-from ouro.utils import json_types
+from ouro.utils import files, json_types
 from ouro.utils.text import clean, cut_middle
 
 MAX_LINE = 64 << 20
@@ -31,13 +29,9 @@ TOO_LONG = "lines that are too long"
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading, never a pipe or a device, which could block. Raises SessionError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return files.open_regular(path)
     except (OSError, ValueError) as error:
         raise SessionError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise SessionError(f"{path} is not a regular file.")
-    return os.fdopen(descriptor, "rb")
 
 
 def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> Iterator[dict[str, Any]]:

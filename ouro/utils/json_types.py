@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from ouro.errors import ConfigError
 from ouro.utils.files import open_regular
 from ouro.utils.runtime import tilde
 
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
 MAX_COUNT = 1 << 53
 """Above it JSON numbers are no longer exact."""
 MAX_BYTES = 1_000_000
@@ -68,3 +71,12 @@ def amount(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_COUNT:
         return None
     return float(value) if math.isfinite(value) else None
+
+
+def decoded_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
+    """A model's answer in a JSON schema, also where the server wrote around it; None if it is none."""
+    start, end = answer.find("{"), answer.rfind("}")
+    try:
+        return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None

@@ -142,7 +142,8 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
         talk.say(user(f"A heron of {title}"))
         talk.change(TitleRecord(title, AT))
         talk.end()
-    front_end.session.remember(front_end.session.memory.manager, make_lookup(None, lambda: None))
+    manager = front_end.session.memory.manager
+    front_end.session.remember(manager, make_lookup(manager.stores, lambda: None))
     front_end.session.session_catalog = SessionCatalog(
         YamlFileMemoryStore(home / "sessions"), str(repository), home / "sessions"
     )

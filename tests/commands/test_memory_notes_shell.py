@@ -47,6 +47,17 @@ def test_each_action_has_help_with_an_example_and_json(ouro, action, capsys):
     assert f"ouro memory {action}" in out.partition("example:")[2]
 
 
+def test_a_note_is_anchored_to_the_files_of_the_worktree_in_use(ouro, repository, tmp_path, monkeypatch):
+    subprocess.run(["git", "-C", repository, "worktree", "add", "-q", tmp_path / "feature"], check=True)
+    (tmp_path / "feature" / "api.py").write_text("routes = []\n")
+    monkeypatch.chdir(tmp_path / "feature")
+    ouro("remember", "api.py holds the routes")
+    note = json.loads(ouro("list", "note", "--json")[1])[0]["id"]
+    assert "out of date" not in ouro("show", note)[1]
+    monkeypatch.chdir(repository)
+    assert "May be out of date: api.py changed since." in ouro("show", note)[1]
+
+
 def test_remember_list_show_and_forget(ouro, inside, home):
     code, out, _ = ouro("remember", "Always", "answer", "in", "German")
     assert (code, out.splitlines()[0]) == (
@@ -182,7 +193,7 @@ def test_what_an_untrusted_repository_says_waits_and_its_memory_is_not_read(ouro
     monkeypatch.chdir(repository)
     code, out, err = ouro("list")
     assert (code, out) == (0, "No notes or core lines.\n")
-    assert "This folder is not trusted" in err
+    assert "is not trusted: its memory is not read" in err
     out = ouro("import", "AGENTS.md", "--yes")[1]
     proposal = re.search(r"memory accept (\w+)", out)[1]
     assert "evil" not in json.dumps(json.loads(ouro("list", "--json")[1]))

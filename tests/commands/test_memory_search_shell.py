@@ -139,7 +139,7 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_
         assert "- The trusted heron." in found
         assert "Hello hostile heron" in found
         assert ("- The hostile heron." in found) is is_trusted
-        assert ("is not trusted: its memory" in err) is not is_trusted
+        assert err.count("is not trusted: its memory") == (not is_trusted)  # once, though both memory and index say so
     assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {str(tmp_path / "trusted")}
 
 

@@ -14,13 +14,18 @@ from ouro.memory.backend import TitleRecord
 from ouro.memory.index import schema as index_schema
 from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.search import make_lookup, search_for
-from ouro.memory.long_term.store import repo_store
+from ouro.memory.long_term.store import memory_stores, repo_store
 from ouro.messages import assistant, user
 from ouro.safety import Allow, Permissions, Workspace
+from ouro.settings import MemorySettings
 from ouro.tools.memory_search import Found, MemorySearch, MemorySearchArgs
 from ouro.tools.tool import parse_arguments
 
 AT = "2026-11-21T20:14:03.120Z"
+
+
+def lookup_of(root):
+    return make_lookup(memory_stores(MemorySettings(), root, lambda _text: ""), lambda: None)
 
 
 def searching(*hits, asked=None):
@@ -85,7 +90,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
     talk = Conversation(home / ".ouro" / "sessions", 1, "/home/me/app")
     talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
     talk.change(TitleRecord("the \x07heron", AT))
-    lookup = make_lookup(tmp_path, lambda: None)
+    lookup = lookup_of(tmp_path)
     result = await call(MemorySearch(search_for(lookup)), query="heron", max_results=3)
     await lookup.close()
     talk.end()
@@ -106,10 +111,10 @@ async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
         memory = tmp_path / name / ".ouro" / "memory"
         memory.mkdir(parents=True)
         (memory / "facts.md").write_text(f"- The heron is {name}.\n")
-        lookup = make_lookup(tmp_path / name, lambda: None)
+        lookup = lookup_of(tmp_path / name)
         await lookup.find("heron")
         await lookup.close()
-    lookup = make_lookup(tmp_path / "here", lambda: None)
+    lookup = lookup_of(tmp_path / "here")
     told = await call(MemorySearch(search_for(lookup, scopes)), query="heron")
     nothing = await call(MemorySearch(search_for(lookup)), query="heron")
     await lookup.close()
@@ -126,7 +131,7 @@ def indexed(home, tmp_path, monkeypatch):
     talk.end()
 
     async def ask():
-        lookup = make_lookup(tmp_path, lambda: None)
+        lookup = lookup_of(tmp_path)
         try:
             return await call(MemorySearch(search_for(lookup)), query="heron pond")
         finally:
@@ -156,7 +161,7 @@ async def test_a_locked_index_answers_from_memory(indexed):
 async def test_an_index_that_breaks_while_it_is_searched_says_what_to_do(indexed):
     path, ask = indexed
     await ask()
-    lookup = make_lookup(path.parent, lambda: None)
+    lookup = lookup_of(path.parent)
     await lookup.find("heron")
     with lookup.search().index.writing() as database:
         database.execute("DROP TABLE messages_words_data")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from ouro.errors import SessionError
 from ouro.memory.index.query import content_hash
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
-from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
+from ouro.memory.long_term.notes.note import Note, is_core_line, is_note_name, parse_note
 from ouro.memory.sessions.session_file import opened, read_range
 from ouro.utils.log import log
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 CORE_FILES = tuple(f"{category}.md" for category in CORE)
 MAX_FILE = 1 << 20
 """Bytes. Longer core files and notes are not indexed."""
-_HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
 class MemoryFolder(msgspec.Struct, frozen=True):
@@ -106,7 +104,7 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
         return
     category = place.name.removesuffix(".md")
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not _HEADING.match(line):
+        if is_core_line(line):
             note = Note(id=f"{place.name}:{number}", category=category, text=line.strip(), updated_at=changed_at)
             _insert(database, folder, path, note, number)
 

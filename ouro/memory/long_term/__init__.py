@@ -86,9 +86,9 @@ if TYPE_CHECKING:
         as_markdown,
         carry_out,
         compare_with_agent,
+        export_to_agent,
         plan_import,
         propose_text,
-        texts_for_agent,
     )
     from ouro.memory.long_term.trust.proposals import Proposal
     from ouro.memory.long_term.trust.turn_marks import TurnMarks

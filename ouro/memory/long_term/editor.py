@@ -14,6 +14,8 @@ from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ouro.memory.index import Index
 
 NOWHERE = TurnRef("", 0)
@@ -26,21 +28,29 @@ class MemoryEditor:
     Args:
         index: returns the search index, for fast listing; None: read the files.
         moment: the session and turn of the action.
+        worktree: the root of the worktree in use, where it is not the main one.
     """
 
     def __init__(
-        self, scopes: Sequence[ScopeMemory], index: Callable[[], Index] | None = None, moment: TurnRef = NOWHERE
+        self,
+        scopes: Sequence[ScopeMemory],
+        index: Callable[[], Index] | None = None,
+        moment: TurnRef = NOWHERE,
+        worktree: Path | None = None,
     ) -> None:
         self.scopes = tuple(scopes)
         self.names: tuple[Scope, ...] = tuple(scope.scope for scope in scopes)
-        self.root = next((scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None)
-        """The repository of the repo scope; None if that scope is not in use."""
+        self.project = next((scope.store.folder.parent.parent for scope in scopes if scope.scope == "repo"), None)
+        """The main worktree of the repo scope; None if that scope is not in use."""
+        self.root = self.project and (worktree or self.project)
+        """The worktree in use: with the files that notes name, and those that other agents read."""
         self.index = index
         self.moment = moment
         self.events: list[CoreChanged] = []
         """The changes made, in order."""
-        anchors = Anchors(self.root) if self.root else None
-        self.notebook = Notebook({scope.scope: scope.store for scope in scopes}, anchors=anchors, commit=self._commit)
+        self.anchors = Anchors(self.root) if self.root else None
+        stores = {scope.scope: scope.store for scope in scopes}
+        self.notebook = Notebook(stores, anchors=self.anchors, commit=self._commit)
         self._seen: dict[tuple[str, str], str] = {}
         """Texts as they were read, to detect changes made meanwhile."""
 

@@ -14,13 +14,13 @@ from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import SESSION, TURN, Scope
+from ouro.memory.long_term.notes.note import ids_named, is_core_line
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors, confidence_now
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.log import log
 from ouro.utils.text import plural
 
-_HEADING = re.compile(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
 _BADGES = ("archived", "replaced", "contradicted", "contradicts", "unconfirmed", "stale")
 _LESSONS = ("corrections", "patterns")
 
@@ -100,7 +100,7 @@ def note_entries(editor: MemoryEditor, *, stale: bool = False) -> list[MemoryEnt
     Args:
         stale: mark those that name a changed file; reads these files.
     """
-    return _entries_of(editor, all_notes(editor), Anchors(editor.root) if stale and editor.root else None)
+    return _entries_of(editor, all_notes(editor), editor.anchors if stale else None)
 
 
 def all_notes(editor: MemoryEditor) -> list[NoteFile]:
@@ -173,7 +173,7 @@ def details_of(editor: MemoryEditor, named: str, half_life_days: float = 30) -> 
         str(editor.scope(entry.scope).store.folder / entry.file),
         tuple(chain_of(entries, entry)),
         file,
-        Anchors(editor.root).changed(file.note.anchors) if editor.root else (),
+        editor.anchors.changed(file.note.anchors) if editor.anchors else (),
         tuple(NoteLink(how, other, there[other].text if other in there else "deleted") for how, other in links),
         confidence_now(file.note, datetime.now(UTC), half_life_days),
     )
@@ -187,11 +187,6 @@ def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryE
     return [by_id[note_id] for note_id in [*_chain(entry.id, before)[:0:-1], *_chain(entry.id, after)]]
 
 
-def is_line(text: str) -> bool:
-    """Whether a line of a core file is neither empty, a heading nor a comment."""
-    return bool(text.strip()) and not _HEADING.match(text)
-
-
 def plain(text: str) -> str:
     """A core line without its list mark."""
     return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
@@ -199,10 +194,8 @@ def plain(text: str) -> str:
 
 def _named(entries: Sequence[MemoryEntry], named: str) -> MemoryEntry:
     word = named.strip().removesuffix(".md")
-    found = [entry for entry in entries if word in (entry.id, entry.id.removeprefix("mem_"))]
-    if not found and len(word) >= 3:
-        start = f"mem_{word.removeprefix('mem_')}"
-        found = [entry for entry in entries if entry.kind == "note" and entry.id.startswith(start)]
+    named_ids = {word, *ids_named(word, (entry.id for entry in entries))}
+    found = [entry for entry in entries if entry.id in named_ids]
     if len(found) != 1:
         ids = ", ".join(item.id[:16] for item in found[:4])
         several = f"Several notes begin with {word[:60]}: {ids}." if found else ""
@@ -220,7 +213,7 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
     except MemoryUnusable:
         commits = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if not is_line(line):
+        if not is_core_line(line):
             continue
         commit = commits.get(line.strip())
         trailers: Mapping[str, str] = commit.trailers if commit else {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,9 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.git.files import FileRefused, decode_text
 from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
+from ouro.memory.long_term.scope import reason_of
 from ouro.safety import TrustStore, acting_files
+from ouro.utils.files import open_regular
 from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
@@ -102,7 +103,7 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
             text = _text(path)
             pieces += list(_pieces(path, text))  # none where a part cannot be read
         except (FileRefused, OSError) as error:
-            skipped.append(SkippedFile(str(path), str(error)))
+            skipped.append(SkippedFile(str(path), reason_of(error)))
             continue
         files.append(path)
         for name in dict.fromkeys(_INCLUDE_LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else ()):
@@ -193,13 +194,9 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
 
 def _text(path: Path) -> str:
     """Raises: FileRefused, OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise FileRefused("not a regular file")
-        if found.st_size > _MAX_BYTES:
-            raise FileRefused(f"{found.st_size:,} bytes; at most {_MAX_BYTES:,} are read")
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > _MAX_BYTES:
+            raise FileRefused(f"{size:,} bytes; at most {_MAX_BYTES:,} are read")
         return decode_text(file.read(_MAX_BYTES + 1))
 
 

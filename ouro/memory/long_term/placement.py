@@ -15,7 +15,11 @@ from ouro.utils.late_pattern import late_pattern
 MAX_LINE = 200
 """Maximum characters of a core line."""
 NAMED = late_pattern(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
-_OWN = late_pattern(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b")
+_OWN = late_pattern(
+    r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b"
+    r"|\bi(?=['’]m\b|\s+(?:am|always|do|don['’]?t|dislike|hate|like|live|love|need|never|prefer|use|want|work)\b)"
+)
+"""A small `i` only before such a verb: `for i in rows` is not about the user."""
 _HERE = late_pattern(
     r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
 )

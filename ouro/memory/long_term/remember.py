@@ -26,7 +26,6 @@ from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
-from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import on_subject, replaced_by, subject_words
 from ouro.memory.long_term.trust.proposals import carried_over
@@ -101,25 +100,8 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     chosen, replaced = _corrected(chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
     on_it = on_subject(chosen.text, [entry for entry in in_use if entry.scope == chosen.scope])
     chosen = _as_strong(chosen, replaced, on_it, editor.scope(chosen.scope).tokens)
-    if replaced:
-        entry_id, file, line, undo = _replace(editor, chosen, replaced)
-    elif chosen.is_note:
-        entry_id, file, line, undo = _add_note(editor, chosen, on_it)
-    else:
-        entry_id, file, line, undo = add_line(editor, chosen.scope, f"{chosen.category}.md", chosen.text)
-    entry = MemoryEntry(
-        id=entry_id,
-        kind="note" if chosen.is_note else "core",
-        scope=chosen.scope,
-        category=chosen.category,
-        text=chosen.text,
-        file=file,
-        line=line,
-        at=timestamp(),
-        session=editor.moment.session,
-        turn=editor.moment.turn,
-        source="user" if chosen.is_note else "person",
-    )
+    related = () if replaced else [entry.id for entry in on_it if entry.kind == "note"][:_MAX_RELATED]
+    entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
 
 
@@ -178,33 +160,57 @@ def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "
     chosen = _as_strong(chosen, replaced, on_subject(note.text, own), editor.scope(chosen.scope).tokens)
     if chosen.is_note:
         return None
-    if replaced:
-        entry_id, _, _, commit = _replace(editor, chosen, replaced, "capture")
-    else:
-        entry_id, _, _, commit = add_line(editor, chosen.scope, f"{chosen.category}.md", chosen.text, "capture")
-    note = replace(note, id=entry_id, scope=chosen.scope)
+    entry, commit = write_text(editor, chosen, replaced, origin="capture")
+    note = replace(note, id=entry.id, scope=chosen.scope)
     return Written("supersede" if replaced else "add", note, chosen.scope, commit)
 
 
-def _replace(
-    editor: MemoryEditor, chosen: Placement, replaced: Sequence[MemoryEntry], origin: Origin = "person"
-) -> tuple[str, str, int, str]:
-    """Write a text in place of the entries that it corrects, in one commit. Returns as `add_line`."""
-    subject = f"Remember: {one_line(chosen.text, 80)}"
-    changes = _without_lines(editor, chosen.scope, replaced)
-    notes = [entry for entry in replaced if entry.kind == "note"]
-    if chosen.is_note:
-        note = note_of(editor, chosen)
-        note = editor.notebook.linked(note, "supersede", notes[0].id) if notes else note
-        changes |= {**_archived(editor, chosen.scope, notes[1:]), note.file_name: note_text(note)}
-        done = editor.write(chosen.scope, changes, subject, origin)
-        return note.id, note.file_name, 0, done.undo if done else ""
-    name = f"{chosen.category}.md"
-    text = appended(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
-    changes |= {**_archived(editor, chosen.scope, notes), name: text}
-    done = editor.write(chosen.scope, changes, subject, origin)
-    line = len(text.splitlines())
-    return f"{chosen.scope}/{name}:{line}", name, line, done.undo if done else ""
+def write_text(
+    editor: MemoryEditor,
+    chosen: Placement,
+    replaced: Sequence[MemoryEntry] = (),
+    related: Sequence[str] = (),
+    origin: Origin = "person",
+) -> tuple[MemoryEntry, str]:
+    """Write a text in place of the entries that it corrects, in one commit; returns the new entry and the commit.
+
+    Args:
+        related: notes that the new note is linked to, so that recall finds it where it finds them.
+    """
+    scope, note = editor.scope(chosen.scope), note_of(editor, chosen)
+    old_notes = [entry for entry in replaced if entry.kind == "note"]
+    scope.store.ensure_repo()
+    with scope.alone():
+        changes = _without_lines(editor, chosen.scope, replaced)
+        if chosen.is_note:
+            if old_notes:
+                note = editor.notebook.linked(note, "supersede", old_notes[0].id)
+            else:
+                note = editor.notebook.linked(note, "add", "", related)
+            text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
+            changes |= _archived(editor, chosen.scope, old_notes[1:])
+        else:
+            name = f"{chosen.category}.md"
+            text = appended(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
+            line = len(text.splitlines())
+            entry_id = f"{chosen.scope}/{name}:{line}"
+            changes |= _archived(editor, chosen.scope, old_notes)
+        subject = f"Remember: {one_line(chosen.text, 80)}"
+        done = editor.write(chosen.scope, {**changes, name: text}, subject, origin)
+    entry = MemoryEntry(
+        id=entry_id,
+        kind="note" if chosen.is_note else "core",
+        scope=chosen.scope,
+        category=chosen.category,
+        text=chosen.text,
+        file=name,
+        line=line,
+        at=note.updated_at,
+        session=note.session_id,
+        turn=note.turn,
+        source="user" if chosen.is_note else "person",
+    )
+    return entry, done.undo if done else ""
 
 
 def checked(text: str) -> str:
@@ -236,7 +242,7 @@ def same_as(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
 
 def note_of(editor: MemoryEditor, chosen: Placement) -> Note:
     entities, at = entities_in(chosen.text), timestamp()
-    anchors = Anchors(editor.root).of(entities) if editor.root and chosen.scope == "repo" else ()
+    anchors = editor.anchors.of(entities) if editor.anchors and chosen.scope == "repo" else ()
     return Note(
         id=new_id(),
         created_at=at,
@@ -255,26 +261,6 @@ def note_of(editor: MemoryEditor, chosen: Placement) -> Note:
 def appended(text: str, lines: Sequence[str]) -> str:
     new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
-
-
-def add_line(
-    editor: MemoryEditor, scope: Scope, name: str, line: str, origin: Origin = "person"
-) -> tuple[str, str, int, str]:
-    """Add a line to a core file. Returns its id, file and number, and the commit."""
-    found = editor.scope(scope)
-    found.store.ensure_repo()
-    with found.alone():
-        text = appended(editor.text(scope, name), [line])
-        done = editor.write(scope, {name: text}, f"Remember: {one_line(line, 80)}", origin)
-    number = len(text.splitlines())
-    return f"{scope}/{name}:{number}", name, number, done.undo if done else ""
-
-
-def _add_note(editor: MemoryEditor, chosen: Placement, on_subject: Sequence[MemoryEntry]) -> tuple[str, str, int, str]:
-    """Add a note, with edges to the notes on the same subject, so that recall finds it where it finds them."""
-    related = [entry.id for entry in on_subject if entry.kind == "note"][:_MAX_RELATED]
-    written = editor.notebook.add(editor.notebook.linked(note_of(editor, chosen), "add", "", related), "person")
-    return written.note.id, written.note.file_name, 0, written.commit
 
 
 def confirm_note(editor: MemoryEditor, entry: MemoryEntry) -> str:

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ouro.errors import UsageError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.index import Embedder, Lookup
@@ -18,29 +20,24 @@ from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, Found, SearchMemory
 from ouro.utils.git import find_root
-from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
+from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
     from ouro.memory.index import Graph, Index, MemoryHit, SearchFilter, Sources
+    from ouro.memory.long_term.store import GitMemoryStore
 
 FILTERS = ("since", "scope", "category", "project", "session")
 _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
 
 
-def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core_files: Sequence[str] = ()) -> Lookup:
-    """A lookup over sessions, user memory and the memory of the repository at `root`; opens nothing yet."""
+def make_lookup(stores: Sequence[GitMemoryStore], embedder: Callable[[], Embedder | None]) -> Lookup:
+    """A lookup over sessions and these memories; opens nothing yet."""
 
     def sources() -> Sources:
-        from ouro.memory.index import CORE_FILES, MemoryFolder, Sources, project_of
-        from ouro.memory.long_term.git.folders import repo_folder
+        from ouro.memory.index import Sources
 
-        core = (*CORE_FILES, *core_files)
-        folders = [MemoryFolder("user", "", get_memory_dir(), core)]
-        if root is not None:
-            folder = repo_folder(root)
-            folders.append(MemoryFolder("repo", project_of(folder), folder, core))
-        return Sources(get_sessions_dir(), tuple(folders))
+        return replace(Sources.of_notes(stores), sessions=get_sessions_dir())
 
     return Lookup(get_index_path(), sources, embedder)
 

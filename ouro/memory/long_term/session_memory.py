@@ -17,6 +17,7 @@ from ouro.events import CoreChanged, Event, NotesRecalled
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, TURN, UNDOES, Commit, TurnRef
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry, is_turn
+from ouro.utils.git import find_root
 from ouro.utils.log import log
 from ouro.utils.text import local_time, plural
 
@@ -192,14 +193,14 @@ class SessionMemory:
         """
         from ouro.memory.long_term.editor import MemoryEditor
 
-        lookup = self.lookup
+        lookup, manager = self.lookup, self.required()
         index = None if lookup is None else lambda: lookup.search().index
 
         def work(scopes: tuple[ScopeMemory, ...], moment: TurnRef) -> tuple[_Done, Sequence[CoreChanged]]:
-            editor = MemoryEditor(scopes, index, moment)
+            editor = MemoryEditor(scopes, index, moment, find_root(manager.cwd))
             return act(editor), editor.events
 
-        return await self.required().by_hand(work, quiet=quiet)
+        return await manager.by_hand(work, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
         """How often each scope was changed since a time by other sessions, without unchanged ones. Blocks."""

@@ -6,7 +6,6 @@ no text of it is used: of two that say the same, one goes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -14,18 +13,18 @@ from typing import Any
 import msgspec
 
 from ouro.memory.index import question_of, stem
-from ouro.memory.long_term.entries import is_line, plain
-from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.entries import plain
+from ouro.memory.long_term.notes.entities import has_names_of
+from ouro.memory.long_term.notes.note import Note, is_core_line
 from ouro.memory.long_term.supersession import NEGATIVE, on_subject, subject_words
 from ouro.messages import Message, system, user
+from ouro.utils.json_types import decoded_answer
 from ouro.utils.text import word_starts
 
 _MAX_NEAR = 2
 """Earlier lines on the subject of a line that are compared with it."""
 _LIGHT = frozenset(("call", "go", "have", "hold", "keep", "make", "name", "out", "put", "take", "write"))
 """Words of a statement that another one may say in other words."""
-_NUMBER = re.compile(r"\d+")
 _SAYS_ALL = {
     "type": "object",
     "properties": {"same": {"type": "boolean"}},
@@ -57,27 +56,23 @@ class SmallMerger(msgspec.Struct, frozen=True):
         The model is asked only where `text` has its names, numbers and words, not two of them swapped, and is negative
         as it is: alone it also took `Never commit secrets` for `Never commit generated files`.
         """
-        names = {name.partition(":")[2] for name in entities_in(other)} | set(_NUMBER.findall(other))
-        has_names = all(name.casefold() in text.casefold() for name in names)
         has_words = subject_words(other) - _LIGHT <= subject_words(text)
         if (
-            not (has_names and has_words)
+            not (has_names_of(text, other) and has_words)
             or _is_swapped(text, other)
             or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other))
         ):
             return False
         answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], _SAYS_ALL)
-        try:
-            return msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1].encode(), type=_Answer).same
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            return False
+        found = decoded_answer(answer, _Answer)
+        return found is not None and found.same
 
     async def without_repeated(self, text: str) -> str:
         """A core file without the lines of which another line says everything; of two equal ones the later stays."""
         lines = text.splitlines()
         left: dict[int, str] = {}
         for place, line in enumerate(lines):
-            if not is_line(line):
+            if not is_core_line(line):
                 continue
             before = [Note(id=str(earlier), text=known) for earlier, known in left.items()]
             for near in on_subject(own := plain(line), before)[:_MAX_NEAR]:

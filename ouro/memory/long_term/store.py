@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -99,7 +100,7 @@ class GitMemoryStore:
                     move_history(*folders, is_shared=self.is_shared)
         except (MemoryUnusable, OSError) as error:
             log.warning("memory: the history stays in %s: %s", repo.git_dir, error)
-        if repo.exists and not self.is_shared:
+        if os.path.lexists(repo.git_dir) and not self.is_shared:
             self.plain_git = GuardedMemory(*folders).tampered()
 
     def ensure_repo(self) -> None:
@@ -299,8 +300,11 @@ class GitMemoryStore:
 
     @property
     def accepted(self) -> str:
-        """The last commit whose files are all approved, by ouro or the user; empty where there is none."""
-        return self._ledger.accepted
+        """The last commit whose files are all approved, by ouro or the user; empty where there is none.
+
+        Where `.git` is gone, the next write begins a new history, in which nothing is approved.
+        """
+        return self._ledger.accepted if os.path.lexists(self.repository.git_dir) else ""
 
     def accept(self, commit: str) -> None:
         """Approve all files of a commit."""

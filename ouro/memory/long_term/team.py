@@ -59,7 +59,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
         UsageError: the memory of the repository is not shared, the entry is shared already, or git refuses.
     """
     store = editor.scope("repo").store
-    if not store.is_shared or editor.root is None:
+    if not store.is_shared or editor.project is None:
         raise UsageError("The memory of this repository is not shared.", "See `memory.repo.share`.", ["config"])
     entry = find_entry(editor, named)
     branch_note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
@@ -67,7 +67,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
         raise UsageError(f"{entry.id} is in the shared memory already.", f"Commit it: {store.folder}")
     if secret := store.secret_in(entry.text):
         raise UsageError(f"{entry.id} holds a secret ({secret}): it is not shared.")
-    git, at = Git(editor.root, _GIT_TIMEOUT), timestamp()
+    git, at = Git(editor.project, _GIT_TIMEOUT), timestamp()
     # The same text has the same id on every machine: it is not proposed twice.
     note_id = f"mem_{hashlib.sha256(entry.text.encode()).hexdigest()[:32]}"
     branch = f"ouro-memory/{note_id[4:12]}"
@@ -85,10 +85,11 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
             id=note_id, created_at=at, updated_at=at, confirmed_at=at, scope="repo", trigger="user", text=entry.text,
             category=branch_note.category if branch_note else note_category(entry.text, entry.category, "repo"),
             supersedes=entry.id if entry.scope == "repo" else None,
-            entities=entities, anchors=Anchors(editor.root).of(entities),
+            entities=entities, anchors=Anchors(editor.root or editor.project).of(entities),
             extra={OWNER: owner, EXPIRES: expires},
         )  # fmt: skip
-        commit = _commit(git, note, editor.root, str(store.folder.resolve().relative_to(editor.root.resolve())), branch)
+        folder = str(store.folder.resolve().relative_to(editor.project.resolve()))
+        commit = _commit(git, note, editor.project, folder, branch)
     except GitError as error:
         raise UsageError(f"The note is not on a branch: {error}") from error
     return PromotedNote(note.id, branch, commit, owner, expires)

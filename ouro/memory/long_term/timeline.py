@@ -16,7 +16,7 @@ from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, TurnRef, UndoResult
-from ouro.memory.long_term.notes.note import is_note_name, parse_note
+from ouro.memory.long_term.notes.note import ids_named, is_note_name, parse_note
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 
@@ -193,12 +193,20 @@ class Timeline:
         return found[0]
 
     def _places(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
-        """Where a file with this name may be, now or earlier; no name: everything."""
+        """Where a file with this name, or a note whose id begins so, may be, now or earlier; no name: everything."""
         scope, _, name = file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
-        name = name.removeprefix(f"{ARCHIVE}/")
-        full = name if name.endswith(".md") or not name else f"{name}.md"
-        names = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
-        return [(store, names) for store in self._stores if not scope or store.scope == scope]
+        stores = [store for store in self._stores if not scope or store.scope == scope]
+        name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
+        if not name:
+            return [(store, ("",)) for store in stores]
+        trees = (store.repository.tree(store.get_current_head()) for store in stores)
+        there = {path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for tree in trees for path in tree}
+        if name not in there and (notes := ids_named(name, there)):
+            if len(notes) > 1:
+                raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
+            name = notes[0]
+        full = f"{name}.md"
+        return [(store, (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)) for store in stores]
 
 
 def moment_of(date: str) -> str:

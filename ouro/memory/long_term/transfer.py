@@ -29,6 +29,9 @@ from ouro.memory.long_term.placement import Placement, note_category, place
 from ouro.memory.long_term.remember import CORE_TOKENS, appended, checked, folded, note_of, same_as
 from ouro.memory.long_term.trust.proposals import by_agent, change_of
 from ouro.memory.tokens import estimate
+from ouro.safety import TrustStore, acting_files
+from ouro.utils.files import write_document
+from ouro.utils.runtime import get_trust_path
 
 AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
     "claude": {"user": ".claude/CLAUDE.md", "repo": "CLAUDE.md"},
@@ -131,7 +134,29 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
     }
 
 
-def texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
+def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
+    """Write the core into the files that another agent reads; returns those that changed.
+
+    A repository that is trusted with its instructions stays so: ouro has written them, from what is trusted.
+
+    Raises:
+        UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.
+    """
+    texts = _texts_for_agent(editor, agent)
+    trust, root = TrustStore(get_trust_path()), editor.root
+    was_trusted = root is not None and trust.is_trusted(root, acting_files(root))
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode if path.exists() else 0o644  # others may read the instructions of a project
+        write_document(path, [text], force=True)
+        path.chmod(mode & 0o777)
+    if root is not None and was_trusted:
+        written = [path for path in acting_files(root) if path in {file.resolve() for file in texts}]
+        trust.trust(root, written)
+    return list(texts)
+
+
+def _texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
     """The files that another agent reads, each with the core of its scope between markers; the rest stays as it is.
 
     Raises:
@@ -146,7 +171,10 @@ def texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
         path = folder / name
         if path.is_symlink():
             raise UsageError(f"{path} is a link; it is not written.", "Export to a file, and link or copy it by hand.")
-        before = path.read_text() if path.exists() else ""
+        try:
+            before = path.read_text(encoding="utf-8") if path.exists() else ""
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path} is not UTF-8; it is not written.", "Convert it, then export again.") from error
         lines = [f"- {entry.text}" for entry in core]
         block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
         start, end = before.find(_BEGIN), before.find(_END)
@@ -164,8 +192,8 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
     names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
     paths = [folder / name for scope, name in (*names, *_AGENT_MEMORY[agent]) if (folder := folders[scope])]
-    if agent == "claude" and editor.root is not None:
-        project = re.sub(r"[^A-Za-z0-9]", "-", str(editor.root.resolve()))
+    for root in _roots(editor) if agent == "claude" else ():
+        project = re.sub(r"[^A-Za-z0-9]", "-", str(root.resolve()))
         paths.append(Path.home() / ".claude/projects" / project / "memory")
     found = [path for path in paths if path.exists()]
     material = read_sources(found) if found else ImportMaterial((), ())
@@ -295,9 +323,14 @@ def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
                 yield "\n".join(["> Before:", *lines])
 
 
+def _roots(editor: MemoryEditor) -> set[Path]:
+    """The main worktree and the one in use; none without a repository."""
+    return {root for root in (editor.project, editor.root) if root}
+
+
 def _checked(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
     """The text of a piece, and why it cannot be imported; empty if it can."""
-    if piece.project and scope is None and not is_project(piece.project, editor.root):
+    if piece.project and scope is None and not any(is_project(piece.project, root) for root in _roots(editor)):
         way = "import it there, or with `ouro memory import --scope`"
         return "", f"it is about another project ({piece.project}): {way}"
     try:
@@ -310,7 +343,7 @@ def _checked(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> t
 
 def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
     """Where a piece goes: text about a project, and files in the repository go to `repo`, all others to `user`."""
-    is_here = editor.root is not None and editor.root.resolve() in piece.path.resolve().parents
+    is_here = any(root.resolve() in piece.path.resolve().parents for root in _roots(editor))
     chosen: Scope = scope or piece.scope or ("repo" if piece.project or is_here else "user")
     if chosen not in editor.names:
         chosen = "user"

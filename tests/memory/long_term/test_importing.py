@@ -9,6 +9,7 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.import_files import read_sources
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
@@ -18,9 +19,11 @@ from ouro.memory.long_term.transfer import (
     as_markdown,
     carry_out,
     compare_with_agent,
+    export_to_agent,
     plan_import,
-    texts_for_agent,
 )
+from ouro.safety import TrustStore, acting_files
+from ouro.utils.runtime import get_trust_path
 
 CLAUDE = """\
 # App
@@ -245,24 +248,39 @@ def test_a_note_keeps_what_its_file_says(editor, tmp_path):
     assert (kept.id, kept.confidence, kept.source, kept.trigger) == (note.id, 0.5, "assistant", "import")
 
 
-def test_the_core_goes_into_the_files_of_another_agent_between_markers(home, repository):
+def test_the_core_goes_into_the_files_of_another_agent_between_markers(home, repository, tmp_path):
     editor = editor_of(home / ".ouro", repository)
     remember_text(editor, "We use Redis for the job queue")
     remember_text(editor, "Always answer in German")
     own = repository / "CLAUDE.md"
     own.write_text("# Ours\n")
-    texts = texts_for_agent(editor, "claude")
-    assert set(texts) == {own, home / ".claude" / "CLAUDE.md"}
-    assert texts[own].startswith("# Ours\n\n<!-- ouro memory")
-    assert "- Always answer in German" in texts[home / ".claude" / "CLAUDE.md"]
-    own.write_text(texts[own] + "After.\n")
-    assert own not in texts_for_agent(editor, "claude")
+
+    def is_trusted():
+        return TrustStore(get_trust_path()).is_trusted(repository, acting_files(repository))
+
+    export_to_agent(editor, "codex")
+    assert not is_trusted()  # the user never trusted CLAUDE.md
+    (repository / "AGENTS.md").unlink()
+    TrustStore(get_trust_path()).trust(repository, [own])
+    assert set(export_to_agent(editor, "claude")) == {own, home / ".claude" / "CLAUDE.md"}
+    assert own.read_text().startswith("# Ours\n\n<!-- ouro memory")
+    assert "- Always answer in German" in (home / ".claude" / "CLAUDE.md").read_text()
+    assert is_trusted()  # ouro itself wrote what is new
+    own.write_text(own.read_text() + "After.\n")
+    assert export_to_agent(editor, "claude") == []
+    assert not is_trusted()
     remember_text(editor, "We changed our mind: RabbitMQ replaces Redis for the job queue")
-    again = texts_for_agent(editor, "claude")[own]
+    export_to_agent(editor, "claude")
+    again = own.read_text()
     assert "- RabbitMQ replaces Redis" in again
     assert "We use Redis" not in again
     assert again.startswith("# Ours\n")
     assert again.endswith("After.\n")
+    worktree = MemoryEditor(editor.scopes, worktree=tmp_path / "worktree")
+    assert export_to_agent(worktree, "agents-md") == [tmp_path / "worktree" / "AGENTS.md"]
+    own.write_bytes(b"caf\xe9\n")
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        export_to_agent(editor, "claude")
 
 
 def test_memory_is_compared_with_what_another_agent_reads(home, repository):
@@ -291,4 +309,4 @@ def test_a_link_is_not_written(home, repository):
     remember_text(editor, "We use Redis for the job queue")
     (repository / "AGENTS.md").symlink_to(home / "elsewhere")
     with pytest.raises(UsageError, match="is a link"):
-        texts_for_agent(editor, "agents-md")
+        export_to_agent(editor, "agents-md")

@@ -11,6 +11,7 @@ import pytest
 from fakes.warm_python import WARM
 
 from ouro.memory.long_term.git.folders import find_state_dir
+from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 
 OLD_HOME = Path(__file__).parents[2] / "fixtures" / "memory_with_history_beside.tar.gz"
@@ -162,6 +163,9 @@ def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):
     store = open_user(old_home)
     shutil.rmtree(store.folder / ".git")
 
+    read = open_scopes([user_store(store.folder, old_home / "history.git", lambda _text: "")])
+    assert (read.problems, [scope.texts for scope in read.opened]) == ((), [{}])  # all of it waits for approval
+    assert {edit.name for edit in read.opened[0].proposals()[0].edits} >= {"facts.md", "preferences.md"}
     again = open_user(old_home)
     commit = again.save_and_commit({"decisions.md": "- Use git.\n"}, "Learn after that")
 

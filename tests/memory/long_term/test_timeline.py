@@ -26,6 +26,23 @@ def test_a_commit_is_found_in_whatever_scope_and_a_file_in_two_has_to_be_named_w
         timeline.between(mine, theirs)
 
 
+def test_a_note_is_named_by_the_start_of_its_id_as_lists_show_it(stores):
+    ids = [f"mem_{start}{'0' * 28}" for start in ("ab12", "ab34")]
+    for note_id in ids:
+        stores[1].save_and_commit({f"{note_id}.md": f"About {note_id}\n"}, f"Add {note_id}")
+    timeline = Timeline(stores)
+    stores[1].save_and_commit({f"{ids[0]}.md": None, f"archive/{ids[0]}.md": "Archived\n"}, "Archive it")
+
+    for named in ("mem_ab12", "ab12", "repo/mem_ab12"):
+        assert [entry.commit.subject for entry in timeline.log(9, named)] == ["Archive it", f"Add {ids[0]}"]
+    assert timeline.blame("mem_ab34").name == f"{ids[1]}.md"
+    assert [old.name for old in timeline.as_of("today", "mem_ab12")] == [f"archive/{ids[0]}.md"]
+    with pytest.raises(UsageError, match="Memory has no file ab"):
+        timeline.blame("ab")
+    with pytest.raises(UsageError, match=f"Several notes begin with mem_ab: {ids[0]}, {ids[1]}"):
+        timeline.log(9, "mem_ab")
+
+
 def test_memory_without_a_history_has_an_empty_log(stores):
     assert Timeline(stores).log() == ()
     with pytest.raises(UsageError, match="no history yet"):

@@ -216,7 +216,8 @@ def resolve_line(
 ) -> Sequence[CoreChanged]:
     """Do what the user chose about a core line; returns the events. Blocks; raises as `MemoryEditor.write`."""
     from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.remember import add_line
+    from ouro.memory.long_term.placement import Placement
+    from ouro.memory.long_term.remember import write_text
 
     editor = MemoryEditor(scopes, moment=at)
     scope = editor.scope(found.line.scope)
@@ -226,7 +227,8 @@ def resolve_line(
     if answer == REPLACE:
         return [scope.accept(proposal, at)]
     if answer in (KEEP_BOTH, IN_REPO):
-        add_line(editor, "repo" if answer == IN_REPO else found.line.scope, found.file, found.note.text)
+        where = "repo" if answer == IN_REPO else found.line.scope
+        write_text(editor, Placement(found.note.text, where, found.file.removesuffix(".md"), False, ""))
     if answer in (KEEP_BOTH, KEEP_OLD, IN_REPO):
         scope.reject(proposal, at)
     return editor.events

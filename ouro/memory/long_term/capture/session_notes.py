@@ -164,7 +164,7 @@ class SessionNotes:
     def _editor(self, moment: TurnRef) -> MemoryEditor:
         from ouro.memory.long_term.editor import MemoryEditor
 
-        return MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment)
+        return MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root)
 
     def due(self) -> tuple[list[str], list[str]]:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""

@@ -20,6 +20,7 @@ from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.supersession import corrects, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
+from ouro.utils.json_types import decoded_answer
 from ouro.utils.text import clean, word_starts
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
@@ -120,7 +121,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
         rule = without_introduction(sentence)
         if _LASTS.search(sentence) or corrects(sentence):
             return rule
-        answer = _decoded(await self.ask([system(_ASK_NOTE), user(f"The sentence: {rule}")], _KEEP), _Kept)
+        answer = decoded_answer(await self.ask([system(_ASK_NOTE), user(f"The sentence: {rule}")], _KEEP), _Kept)
         if answer is None or not answer.keep:
             return ""
         note = " ".join(clean(answer.note).split())
@@ -139,7 +140,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
             return _over(operation, replaced[0])
         for note in near:
             asked = [system(_ASK_RELATION), user(f"Old note: {note.text}\nNew note: {text}")]
-            answer = _decoded(await self.ask(asked, _RELATION), _Related)
+            answer = decoded_answer(await self.ask(asked, _RELATION), _Related)
             if answer and answer.relation == "same" and _numbers(note.text) == _numbers(text):
                 return Operation("confirm", target=note.id, scope=note.scope)
         return msgspec.structs.replace(operation, related=tuple(note.id for note in near))
@@ -160,15 +161,6 @@ def statements_in(text: str) -> Iterator[str]:
 def _over(operation: Operation, note: Note) -> Operation:
     changed = {"verb": "supersede", "target": note.id, "scope": note.scope, "category": note.category}
     return msgspec.structs.replace(operation, **changed)
-
-
-def _decoded(answer: str, kind: type[Any]) -> Any:
-    """The answer, also where the server ignores the schema and writes around it; None if it is none."""
-    start, end = answer.find("{"), answer.rfind("}")
-    try:
-        return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
 
 
 def _numbers(text: str) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
@@ -14,7 +13,7 @@ from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, BlamedLine, Commit, DiffHunk
 from ouro.utils.files import append_private, write_private
-from ouro.utils.text import clean
+from ouro.utils.text import clean, is_repetitive
 
 _FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
 _MAX_SUBJECT = 200
@@ -22,8 +21,6 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 _TURNS = "turns"
 _OPEN_TURN = "turn"
 _SYNC = "sync"
-_MAX_LINE_PAIRS = 1_000_000
-"""Pairs of equal lines that a diff looks at; 10,000 equal lines have a hundred times that."""
 Trailers = Mapping[str, str]
 
 
@@ -121,8 +118,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, 
     head = _common_lines(old, new)
     tail = _common_lines(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
-    counts, others = Counter(before), Counter(after)
-    if sum(count * others[line] for line, count in counts.items()) > _MAX_LINE_PAIRS:
+    if is_repetitive(before, after):
         yield head, len(old) - tail, head, len(new) - tail
         return
     for tag, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():

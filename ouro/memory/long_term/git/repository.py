@@ -134,7 +134,8 @@ class GitRepository:
     def head(self) -> Head:
         """Where HEAD is, read without a process; raises MemoryUnusable where it or its branch is damaged or gone."""
         git_dir, tip = self.git_dir, self.own("tip")
-        if not tip and not (git_dir / "HEAD").exists():  # there is none, or another thread is just making it
+        is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is just making it
+        if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
         self._demand_safe(git_dir)
         text = read_text(git_dir / "HEAD")

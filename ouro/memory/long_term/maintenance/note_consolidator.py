@@ -17,7 +17,7 @@ from ouro.errors import LongTermMemoryError, ModelError, OuroError
 from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, plain, read_operations
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
-from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Edge, Note, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.prompt_block import quoted
@@ -43,7 +43,6 @@ _STATE = "notes-merged"
 _MAX_KEPT = 2_000
 _MAX_ENTITIES = 24
 _MAX_RELATIONS = 16
-_NUMBER = re.compile(r"\d+")
 _KEEP = re.compile(r"\bkeep\b|\bnothing\b|\bnone\b|^\s*\[\s*\]\s*$", re.IGNORECASE)
 _INSTRUCTIONS = f"""\
 You maintain the notes of a coding assistant. You are given notes that seem to say about the same, oldest first, quoted
@@ -161,7 +160,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             found = [replace(found[0], text=same.text, category=same.category)]
         words, given = word_starts(found[0].text), {word for note in group for word in word_starts(note.text)}
         is_on_subject = len(words & given) >= _MIN_SHARED * len(words)
-        return found[0] if is_on_subject and _says_latest(found[0].text, group[-1].text) else None
+        return found[0] if is_on_subject and has_names_of(found[0].text, group[-1].text) else None
 
     def _write(self, group: tuple[Note, ...], operation: Operation) -> Merge:
         try:
@@ -222,12 +221,6 @@ def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambd
         joined = {id(group): group for group in groups.values() if len(group) > 1}
         found += [tuple(sorted((place[note_id] for note_id in group), key=_age)) for group in joined.values()]
     return sorted(found, key=lambda group: _age(group[0]))
-
-
-def _says_latest(text: str, latest: str) -> bool:
-    """Whether a merged text has the names and numbers of the latest note: a small model leaves some out."""
-    names = {name.partition(":")[2] for name in entities_in(latest)} | set(_NUMBER.findall(latest))
-    return all(name.casefold() in text.casefold() for name in names)
 
 
 def _age(note: Note) -> tuple[str, str]:

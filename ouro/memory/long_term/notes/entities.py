@@ -54,6 +54,12 @@ def entities_in(text: str) -> tuple[str, ...]:
     return normalized_all((*_in_code(text), *_named(text)))
 
 
+def has_names_of(text: str, other: str) -> bool:
+    """Whether a text has all names and numbers of another one."""
+    names = {entity.partition(":")[2] for entity in entities_in(other)} | set(re.findall(r"\d+", other))
+    return all(name.casefold() in text.casefold() for name in names)
+
+
 def normalized(entity: str, root: str = "") -> str:
     """An entity in its one spelling; empty when it is not an entity.
 

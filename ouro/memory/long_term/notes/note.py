@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -31,6 +31,8 @@ CATEGORIES: Mapping[str, Scope] = {
 }
 """The built-in categories, each with its usual scope."""
 
+_HEADING = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
+_MIN_START = 3
 _FILE_NAME = late_pattern(r"mem_[0-9a-f]{8,32}\.md")
 
 
@@ -110,6 +112,18 @@ def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
 
 def new_id() -> str:
     return f"mem_{uuid.uuid4().hex}"
+
+
+def ids_named(word: str, ids: Iterable[str]) -> list[str]:
+    """Those of `ids` that are `word`, or begin with it: `mem_3f6c1e`, `3f6c1e`, but not with less than three signs."""
+    start = f"mem_{word.removeprefix('mem_')}"
+    found = sorted(note_id for note_id in ids if note_id.startswith(start))
+    return [start] if start in found else found if len(word) >= _MIN_START else []
+
+
+def is_core_line(text: str) -> bool:
+    """Whether a line of a core file is neither empty, a heading nor a comment."""
+    return bool(text.strip()) and not _HEADING.match(text)
 
 
 def is_note_name(name: str) -> bool:
