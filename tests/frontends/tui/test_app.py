@@ -209,6 +209,8 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
         await opened(pilot)
         await pilot.press("question_mark")
         await until(pilot, lambda: "/resume" in screen_text(pilot.app))
+        await pilot.resize_terminal(20, 5)
+        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         await pilot.press("a", "question_mark")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import asked, opened, screen_of, screen_text, until
+from textual.screen import Screen
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Question
 from ouro.errors import TrustNeeded
@@ -207,6 +208,22 @@ async def test_the_smallest_screen_shows_what_is_asked_and_the_choices_around_th
         await pilot.click(panel.options, offset=(4, 0))
         await until(pilot, lambda: session.answers)
     assert session.answers == [("q1", Permit("session"))]
+
+
+async def test_a_question_has_its_choices_also_where_a_place_was_asked_for_before_the_layout(monkeypatch):
+    lay_out = Screen._refresh_layout
+
+    def ask_first(screen, *arguments, **options):
+        screen._compositor._full_map_invalidated = True  # as after a scroll
+        assert screen._compositor.full_map or screen.app.conversation.session is None
+        lay_out(screen, *arguments, **options)
+
+    monkeypatch.setattr(Screen, "_refresh_layout", ask_first)
+    async with screen_of(FakeSession([[permission(command="git push\n" * 40)]])).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
 
 
 async def test_a_low_screen_gives_a_question_its_room_and_tells_how_to_scroll():

@@ -23,6 +23,7 @@ from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
+from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
@@ -68,6 +69,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self, look: Look, keymap: Keymap, run_command: Callable[[str], Awaitable[bool]], *, takes_focus: bool = True
     ) -> None:
         super().__init__()
+        self._compositor = Layout()
         self.AUTO_FOCUS = "*" if takes_focus else ""  # type: ignore[misc]  # Textual reads it of the instance
         self.session: Session | None = None
         self.browser: MemoryBrowser | None = None

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.text import Text
 from textual import events, on
+from textual._compositor import Compositor, CompositorMap, ReflowResult
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Size
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
@@ -31,11 +34,33 @@ LONG_TITLE = 8
 """Lines of a question from which on its keys are shown."""
 
 
+class Layout(Compositor):
+    """Textual's layout, which tells each widget its size.
+
+    Where a place is asked for after a scroll, Textual's own takes the widgets that were mounted meanwhile for ones
+    that it has told already: one question in twenty-five was drawn without its choices.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: CompositorMap = {}
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        self._full_map = self._told
+        result = super().reflow(parent, size)
+        self._told = self._full_map
+        return result
+
+
 class Sheet(ModalScreen[R]):
     """A framed sheet over the conversation; Esc and Ctrl+C close it without a result."""
 
     BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = Layout()
 
     def action_close(self) -> None:
         self.dismiss(None)
