@@ -221,6 +221,9 @@ def _checked(path: str, value: Any, where: str) -> Any:
     if path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
+    if path == "hooks" and (out := next((hook for hook in value if hook.timeout_seconds <= 0), None)):
+        # It would fail at each call, and a hook that fails refuses nothing.
+        raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0, not `{out.timeout_seconds}`.")
     if path == "memory.core":
         for name in value:
             if not _CORE_FILE.fullmatch(name):

@@ -99,6 +99,10 @@ def test_lists_in_the_environment_may_be_yaml_and_hold_quotes(monkeypatch):
         ("tui:\n  keys: {help: f1}\n", ":2: `tui.keys.help` must be a list, not `f1`."),
         ("tui:\n  theme:\n", ":2: `tui.theme` must be one of auto, dark, light, high-contrast, not empty."),
         ("model: [a]\n", ":1: `model` must be text, not a list."),
+        (
+            "hooks:\n  - {event: before-tool, command: x, timeout_seconds: 0}\n",
+            ":1: `timeout_seconds` of a hook must be more than 0, not `0`.",
+        ),
     ],
 )
 def test_what_does_not_fit_is_an_error_with_file_line_and_what_would_be_right(user_file, text, message):

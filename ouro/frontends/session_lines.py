@@ -9,12 +9,20 @@ from ouro.session.opening import Part
 from ouro.utils.text import clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
+    from ouro.events import Retrying
     from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """Seconds of a unit, up to how many of them it is used, its sign."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _WHO = {"user": "you", "assistant": "ouro"}
+
+
+def retry_line(event: Retrying) -> str:
+    """Why a model call failed, and when which model is asked next."""
+    if event.attempt == 1:
+        return f"{event.reason} Asking {event.model} instead."
+    return f"{event.reason} Asking {event.model} again in {event.wait:.0f} s."
 
 
 def age(at: str, now: datetime) -> str:

@@ -224,7 +224,8 @@ class Catalog:
         if entry.via == "litellm":
             return "litellm"
         if provider is None:
-            return "openai" if entry.via == "direct" and entry.api_base else "litellm"
+            is_litellms = entry.via != "direct" and is_litellm_provider(name.partition("/")[0])
+            return "openai" if entry.api_base and not is_litellms else "litellm"
         return "litellm" if NEEDS_LITELLM.match(name) and entry.via != "direct" else provider.wire
 
     def _with_key(self) -> list[Provider]:

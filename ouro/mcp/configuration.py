@@ -139,6 +139,8 @@ def check_server(name: str, server: McpServerSettings) -> None:
         raise ConfigError(f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`.")
     if bool(server.command) == bool(server.url):
         raise ConfigError(f"{name} needs `command` or `url`, and not both.")
+    if server.timeout_seconds <= 0:
+        raise ConfigError(f"The `timeout_seconds` of {name} must be more than 0, not {server.timeout_seconds}.")
     if server.url and not server.url.startswith(("http://", "https://", "${")):
         raise ConfigError(f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`.")
 

@@ -79,7 +79,8 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
                 ToolFinished("c1", "read", Display("5 lines"), False, 0.1),
                 ToolStarted(ToolCall("c2", "shell", {}), "pytest"),
                 ToolFinished("c2", "shell", Display("exit 1"), True, 0.1),
-                Retrying("Overloaded.", 1, 2.0, "fake/one"),
+                Retrying("Overloaded.", 2, 2.0, "fake/one"),
+                Retrying("Overloaded.", 1, 0.0, "fake/two"),
                 Said("The window is nearly full.", "warning"),
                 *says("It greets."),
             ]
@@ -93,6 +94,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
         "✓ read api.py  5 lines",
         "✗ pytest  exit 1",
         "ouro: Overloaded. Asking fake/one again in 2 s.",
+        "ouro: Overloaded. Asking fake/two instead.",
         "ouro: The window is nearly full.",
     ]
     assert session.sent == ["do it"]

@@ -164,11 +164,19 @@ class TestRoutes:
             "openai/gpt-4.1": "openai",
         }
 
-    def test_an_unknown_provider_with_its_url_can_be_spoken_to_directly(self, models_file):
-        found = catalog(models_file, "models:\n  corp/m: {via: direct, api_base: 'https://h/v1', api_key: k}\n")
-        assert found.route("corp/m") == Route(
-            "openai", Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml")
-        )
+    @pytest.mark.parametrize(
+        ("name", "via", "wire"),
+        [
+            ("corp/m", "", "openai"),
+            ("m", "", "openai"),
+            ("azure/m", "", "litellm"),
+            ("azure/m", "via: direct, ", "openai"),
+            ("corp/m", "via: litellm, ", "litellm"),
+        ],
+    )
+    def test_a_server_of_no_provider_speaks_openais_protocol(self, models_file, name, via, wire):
+        found = catalog(models_file, f"models:\n  {name}: {{{via}api_base: 'https://h/v1', api_key: k}}\n")
+        assert found.route(name) == Route(wire, Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"))
 
     def test_a_missing_key_says_which_and_what_to_do(self):
         with pytest.raises(NoModelError) as caught:

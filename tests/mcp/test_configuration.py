@@ -20,6 +20,7 @@ def project(root, servers):
     ({"command": 5}, "`bad`: Expected `str`"),
     ("x", "`bad` must be an object with `command` or `url`"),
     ({"command": "x", "url": "http://y"}, "bad needs `command` or `url`, and not both"),
+    ({"command": "x", "timeout_seconds": 0}, "`timeout_seconds` of bad must be more than 0, not 0"),
     ({"url": "file:///etc"}, "begins with http:// or https://"),
 ])  # fmt: skip
 def test_a_wrong_entry_costs_itself_alone(home, tmp_path, entry, why):

@@ -27,6 +27,7 @@ from ouro import events
 from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
 from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.session_lines import retry_line
 from ouro.messages import ToolCall, Usage
 from ouro.utils.text import clean
 
@@ -93,8 +94,8 @@ class EventUpdates:
                 yield acp.SessionInfoUpdate(session_update="session_info_update", title=title)
             case events.NoteKept() | events.CoreChanged() | events.Compacted():
                 yield notice(memory_line(event))
-            case events.Retrying(reason=reason):
-                yield notice(f"{reason} Asking again: what the answer had so far does not count.")
+            case events.Retrying():
+                yield notice(f"{retry_line(event)} What the answer had so far does not count.")
             case events.Said(text):
                 yield notice(text)
             case _:

@@ -13,6 +13,7 @@ from ouro.events import Event
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.frontends.memory_lines import memory_line, receipt_to_json
+from ouro.frontends.session_lines import retry_line
 from ouro.messages import Usage
 from ouro.session import Session
 from ouro.utils.text import clean, one_line
@@ -195,7 +196,7 @@ class Progress:
                     self.say(f"{event.id}: {one_line(event.activity)}")
                 self._activities[event.id] = event.activity
             case events.Retrying():
-                self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
+                self.say(retry_line(event))
             case events.Compacting(0, 1):
                 self.say("The window is nearly full: the session is being compacted.")
             case events.Compacted() | events.NoteKept() | events.CoreChanged():

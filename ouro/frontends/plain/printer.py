@@ -14,6 +14,7 @@ from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
 from ouro.frontends.memory_lines import loaded, memory_line
+from ouro.frontends.session_lines import retry_line
 from ouro.utils.text import clean, escaped, one_line
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -261,7 +262,7 @@ class Printer:
                 self._subagent(event)
             case events.Retrying():
                 self._blocks.discard()
-                self.say(f"{event.reason} Retrying {event.model} in {event.wait:.0f} s.", "warning")
+                self.say(retry_line(event), "warning")
             case events.Said():
                 self._titles.pop(_COMPACTION, None)
                 self.say(event.text, event.level)

@@ -82,6 +82,8 @@ async def test_what_was_streamed_before_a_retry_is_void():
         "! Warning: Too many requests. Retrying m in 4.0 s (attempt 2). Esc ends it.",
     ]
     assert await lines_of(*events, TextDelta("whole"), Replied(assistant("whole"))) == ["❯ x", "", "  whole"]
+    fallback = await lines_of(Retrying("Too many requests.", 1, 0.0, "n"))
+    assert fallback == ["! Warning: Too many requests. Asking n instead. Esc ends it."]
 
 
 async def test_a_call_that_runs_shows_the_end_of_its_output():

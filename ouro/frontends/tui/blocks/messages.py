@@ -225,6 +225,8 @@ class RetryBlock(NoticeBlock):
         super().__init__(self._words(), "warning")
 
     def _words(self) -> str:
+        if self._attempt == 1:
+            return f"{self._reason} Asking {self._model} instead. Esc ends it."
         left = max(0.0, self._end - self._clock())
         when = f"in {duration(left)}" if left else "now"
         return f"{self._reason} Retrying {self._model} {when} (attempt {self._attempt}). Esc ends it."
