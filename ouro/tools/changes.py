@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
 from ouro.display import Diff, Display, FileChange
-from ouro.utils.text import is_repetitive
+from ouro.utils.text import line_changes
 
 _WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
-_MAX_TO_COMPARE = 4_000_000
 
 
 def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
@@ -18,9 +16,9 @@ def change_of(shown: str, before: str | None, after: str | None, moved_to: str =
     if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    head, tail = _same_ends(old, new)
-    first = max(0, head - _CONTEXT_LINES)
-    left_out = max(0, tail - _CONTEXT_LINES)
+    changes = line_changes(old, new) or [(0, 0, 0, 0)]
+    first = max(0, changes[0][0] - _CONTEXT_LINES)
+    left_out = max(0, len(old) - changes[-1][1] - _CONTEXT_LINES)
     window = ["".join(lines[first : len(lines) - left_out]) for lines in (old, new)]
     return FileChange(shown, window[0], window[1], moved_to, first_line=first + 1)
 
@@ -42,23 +40,6 @@ def summary_of(changes: Sequence[FileChange]) -> str:
 
 
 def line_counts(before: str | None, after: str | None) -> tuple[int, int]:
-    old, new = (before or "").splitlines(), (after or "").splitlines()
-    head, tail = _same_ends(old, new)
-    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if len(old) * len(new) > _MAX_TO_COMPARE:
-        return len(new), len(old)
-    if is_repetitive(old, new):
-        from rapidfuzz.distance import LCSseq  # 16 ms
-
-        same = LCSseq.similarity(old, new)
-    else:
-        same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
-    return len(new) - same, len(old) - same
-
-
-def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    shorter = min(len(old), len(new))
-    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
-    rest = shorter - head
-    tail = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
-    return head, tail
+    """The number of lines added, and removed."""
+    changes = line_changes((before or "").splitlines(), (after or "").splitlines())
+    return sum(d - c for _, _, c, d in changes), sum(b - a for a, b, _, _ in changes)

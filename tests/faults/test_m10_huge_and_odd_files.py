@@ -7,10 +7,10 @@ import pytest
 from fakes.knowledge import Conversation
 
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
-from ouro.memory.long_term.git.history import line_changes
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.proposals import carried_over, question_about
+from ouro.utils.text import line_changes
 
 
 @pytest.fixture
@@ -159,14 +159,18 @@ def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along
     assert store.load_all().core == {"preferences": "- tabs\n"}
 
 
-def test_m10_lines_that_repeat_without_end_are_compared_as_one_change():
+def test_m10_lines_that_repeat_without_end_are_compared_at_once():
     some, others = ["a"] * 2_000, ["b"] * 2_000
 
-    assert list(line_changes(["start", *some, *others, "end"], ["start", *others, *some, "end"])) == [
-        (1, 4001, 1, 4001)
+    assert line_changes(["start", *some, *others, "end"], ["start", *others, *some, "end"]) == [
+        (1, 1, 1, 2001),
+        (2001, 4001, 4001, 4001),
     ]
-    assert list(line_changes(["a", "b", "c"], ["a", "x", "c", "d"])) == [(1, 2, 1, 2), (3, 3, 3, 4)]
-    assert list(line_changes(some, [*some, "a"])) == [(2_000, 2_000, 2_000, 2_001)]
+    assert line_changes(["start", *some * 15, "b", "end"], ["start", "b", *some * 15, "end"]) == [
+        (1, 30_002, 1, 30_002)
+    ]
+    assert line_changes(["a", "b", "c"], ["a", "x", "c", "d"]) == [(1, 2, 1, 2), (3, 3, 3, 4)]
+    assert line_changes(some, [*some, "a"]) == [(2_000, 2_000, 2_000, 2_001)]
 
 
 async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home):

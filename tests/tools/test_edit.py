@@ -317,3 +317,23 @@ def test_a_change_among_many_equal_lines_is_counted_and_shown_at_once():
 
     assert summary_of([change_of("x", before, after)]) == "+952 −952"
     assert count(hunks(before, after)) == (952, 952)
+
+
+@pytest.mark.timeout(20)
+async def test_a_long_text_is_sought_and_replaced_in_a_long_file_at_once(tmp_path):
+    """Each took minutes: equal lines were compared in pairs, and 600 lines with all windows of the file."""
+    files = Files(tmp_path)
+    files.put("equal.c", "{ \n" + "} \n" * 3000)
+    await files.change("equal.c", ("}\n" * 3000, "}\n;\n" * 3000))
+    assert (tmp_path / "equal.c").read_text() == "{ \n" + "} \n;\n" * 3000
+
+    files.put("many.txt", "x\n" * 20_000)
+    assert "there 19999 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …" in await files.refusal(
+        "many.txt", ("x\nx", "y")
+    )
+
+    lines = [f"    value_{number % 700} = compute({number}, {number * 7})" for number in range(12_000)]
+    files.put("long.py", "\n".join(lines))
+    wanted = [line + " # not in the file" * (number % 3 == 0) for number, line in enumerate(lines[6_000:6_600])]
+    message = await files.refusal("long.py", ("\n".join(wanted), ""))
+    assert f"The nearest lines are:\n6001\t{lines[6_000]}\n" in message

@@ -13,12 +13,12 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.git.history import line_changes
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text import line_changes
 
 BAR = "| "
 MAX_CHANGES = 8_000

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from rich.segment import Segment
 from rich.style import Style
@@ -15,7 +15,7 @@ from ouro.display import FileChange
 from ouro.frontends.tui.blocks.code import highlight, language_of
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.utils.text import is_repetitive
+from ouro.utils.text import line_changes
 
 TWO_COLUMNS = 160
 """Cells from which on before and after stand side by side."""
@@ -133,9 +133,10 @@ CONTEXT = 3
 _WORDS = re.compile(r"\w+|\s+|.")
 MAX_COMPARED_LINE = 500
 MIN_SIMILARITY = 0.4
-MAX_COMPARED_LINES = 4_000
 
 Span = tuple[int, int]
+_Change = tuple[int, int, int, int]
+"""(start, end) in the old lines and (start, end) in the new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +154,15 @@ class Pair:
 
 
 def hunks(before: str, after: str) -> list[list[Pair]]:
+    """The changes with the lines around them; those that are near each other are one."""
     old, new = before.splitlines(), after.splitlines()
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
-    start = max(0, head - CONTEXT)
-    old_end, new_end = len(old) - max(0, tail - CONTEXT), len(new) - max(0, tail - CONTEXT)
-    if head == len(old) == len(new):
-        return []
-    return [
-        list(_pairs(group, old[start:old_end], new[start:new_end], start))
-        for group in _groups(old[start:old_end], new[start:new_end])
-    ]
+    groups: list[list[_Change]] = []
+    for change in line_changes(old, new):
+        if groups and change[0] - groups[-1][-1][1] <= 2 * CONTEXT:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    return [list(_pairs(group, old, new)) for group in groups]
 
 
 def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
@@ -191,37 +190,20 @@ def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:
     return sum(pair.new is not None for pair in pairs), sum(pair.old is not None for pair in pairs)
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> int:
-    length = 0
-    for one, other in zip(old, new, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
-
-
-_Codes = list[tuple[str, int, int, int, int]]
-
-
-def _groups(old: list[str], new: list[str]) -> list[_Codes]:
-    if max(len(old), len(new)) > MAX_COMPARED_LINES or is_repetitive(old, new):
-        # Comparing takes time quadratic in the length: a larger change is shown as one replacement.
-        return [[("replace", 0, len(old), 0, len(new))]]
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    return [list(group) for group in matcher.get_grouped_opcodes(CONTEXT)]
-
-
-def _pairs(group: _Codes, old: Sequence[str], new: Sequence[str], start: int) -> Iterator[Pair]:
-    for _, old_start, old_end, new_start, new_end in group:
-        for step in range(max(old_end - old_start, new_end - new_start)):
-            left, right = old_start + step, new_start + step
-            has_old, has_new = left < old_end, right < new_end
+def _pairs(group: Sequence[_Change], old: Sequence[str], new: Sequence[str]) -> Iterator[Pair]:
+    before, after = min(CONTEXT, group[0][0]), min(CONTEXT, len(old) - group[-1][1])
+    at, new_at = group[0][0] - before, group[0][2] - before
+    end, new_end = group[-1][1] + after, group[-1][3] + after
+    for first, last, new_first, new_last in [*group, (end, end, new_end, new_end)]:
+        same = zip(range(at, first), range(new_at, new_first), strict=True)
+        for left, right in [*same, *zip_longest(range(first, last), range(new_first, new_last))]:
             yield Pair(
-                old[left] if has_old else None,
-                new[right] if has_new else None,
-                left + start + 1 if has_old else 0,
-                right + start + 1 if has_new else 0,
+                None if left is None else old[left],
+                None if right is None else new[right],
+                0 if left is None else left + 1,
+                0 if right is None else right + 1,
             )
+        at, new_at = last, new_last
 
 
 def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:

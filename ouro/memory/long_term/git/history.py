@@ -6,14 +6,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
-from itertools import takewhile
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, BlamedLine, Commit, DiffHunk
 from ouro.utils.files import append_private, write_private
-from ouro.utils.text import clean, is_repetitive
+from ouro.utils.text import clean, line_changes
 
 _FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
 _MAX_SUBJECT = 200
@@ -108,26 +106,6 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
         for start, end, new_start, new_end in line_changes(lines, later):
             number += 1
             yield DiffHunk(number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end]))
-
-
-def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """The changed places of two texts, as (start, end) in `old` and (start, end) in `new`.
-
-    Texts whose lines repeat too often to be compared are one change from their first difference to their last.
-    """
-    head = _common_lines(old, new)
-    tail = _common_lines(old[head:][::-1], new[head:][::-1])
-    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
-    if is_repetitive(before, after):
-        yield head, len(old) - tail, head, len(new) - tail
-        return
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield head + start, head + end, head + new_start, head + new_end
-
-
-def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 # -- turns of commits without trailers: the agent commits in the shell as a user would

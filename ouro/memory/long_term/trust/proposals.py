@@ -12,12 +12,11 @@ import msgspec
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged
-from ouro.memory.long_term.git.history import line_changes
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.utils.log import log
-from ouro.utils.text import cut, escaped
+from ouro.utils.text import cut, escaped, line_changes
 
 _NAME = "proposals"
 MAX_SOURCES = 5
