@@ -234,7 +234,17 @@ async def test_a_low_screen_gives_a_question_its_room_and_tells_how_to_scroll():
         await asked(pilot)
         await until(pilot, lambda: "PageDown: 41 lines" in screen_text(pilot.app))
         await until(pilot, lambda: screen_text(pilot.app).count("git push") > 4)
-        assert "2 no (n)" in screen_text(pilot.app)
+        await until(pilot, lambda: "2 no (n)" in screen_text(pilot.app))
+
+
+async def test_a_terminal_that_is_resized_while_a_question_comes_up_does_not_matter():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        questions = pilot.app.conversation.questions
+        questions.ask(permission(rule=""))
+        questions.panel._fit()
+        await asked(pilot)
+        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app))
 
 
 async def test_narrow_and_low_screens_show_all_of_a_question_and_of_its_choices():

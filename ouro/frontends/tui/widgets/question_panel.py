@@ -140,6 +140,8 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _fit(self) -> None:
         """Share the height: the choices first, then the texts. What does not fit is scrolled."""
+        if not self.options.size.width:
+            return  # not laid out yet; its layout is a resize, too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
         others = [child for child in self.children if child.display and child not in (*bodies, self.options)]
