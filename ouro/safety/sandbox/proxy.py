@@ -6,6 +6,7 @@ a network can connect to. The proxy never looks into TLS: what is named is the h
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import shutil
 import socket
@@ -39,13 +40,23 @@ class NetworkProxy:
         self._refused: list[str] = []
         self._server = _Server(str(self.socket), _Connection)
         self._server.proxy = self
-        threading.Thread(target=self._server.serve_forever, name="network proxy", daemon=True).start()
+        self._is_open = True
+        self._thread = threading.Thread(target=self._serve, name="network proxy", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop serving; connections end with the commands that opened them."""
-        self._server.shutdown()
+        self._is_open = False
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as last:
+            last.connect(str(self.socket))
+            self._thread.join()
         self._server.server_close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _serve(self) -> None:
+        """Until `close` connects; `serve_forever` looks every 0.5 s only whether it should end."""
+        while self._is_open:
+            self._server.handle_request()
 
     def take_refused(self) -> str:
         """The hosts that were refused since the last call, with commas."""
