@@ -141,6 +141,17 @@ def styles_of_all_tests():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def short_waits_for_screens():
+    """Textual waits for two times 20 ms after each key, and longer until its process is idle."""
+    from textual import _wait
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_wait, "SLEEP_GRANULARITY", 0.004)
+        patch.setattr(_wait, "SLEEP_IDLE", 0.0004)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def starts_of_all_tests():
     """A start of ouro takes 0.2 to 0.6 s of CPU, most of it imports; see `fakes.warm_python`."""
     from fakes.warm_python import warm_starts

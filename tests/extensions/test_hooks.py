@@ -172,7 +172,7 @@ async def test_a_server_on_this_machine_is_asked_and_no_other(tmp_path):
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     urls = [f"http://127.0.0.1:{server.server_port}/hook", "http://192.0.2.1/hook", "http://127.0.0.1.example.com/"]
     found, problems = load_hooks([HookSettings("before-tool", url=url) for url in urls], (), {})
     failures: list[str] = []

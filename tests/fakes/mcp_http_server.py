@@ -101,7 +101,7 @@ class HttpServer:
 
     def close(self) -> None:
         self.released.set()
-        self._server.should_exit = True
+        self._server.should_exit = self._server.force_exit = True
         self._thread.join(5)
 
     def _auth(self, logins: Logins | None) -> dict:

@@ -32,7 +32,7 @@ class Hello(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def port():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_port
         server.shutdown()
 

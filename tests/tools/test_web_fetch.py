@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def site():
     with Site() as site:
-        threading.Thread(target=site.serve_forever, daemon=True).start()
+        threading.Thread(target=site.serve_forever, args=(0.01,), daemon=True).start()
         yield site
         site.shutdown()
 

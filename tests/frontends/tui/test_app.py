@@ -292,11 +292,11 @@ async def test_what_steers_and_what_is_queued_look_different_and_are_counted():
         await until(pilot, lambda: session.running)
         await pilot.press("n", "o", "w", "enter", "l", "a", "t", "e", "r", "tab")
         await until(pilot, lambda: "· 1 queued" in screen_text(pilot.app))
-        assert "→ steers: now" in screen_text(pilot.app)
-        assert "⋯ next turn: later" in screen_text(pilot.app)
+        await until(pilot, lambda: "→ steers: now" in screen_text(pilot.app))
+        await until(pilot, lambda: "⋯ next turn: later" in screen_text(pilot.app))
         busy.until.set()
         await until(pilot, lambda: session.sent == ["go", "now", "later"])
-        assert "queued" not in screen_text(pilot.app)
+        await until(pilot, lambda: "queued" not in screen_text(pilot.app))
 
 
 async def test_a_message_that_came_too_late_to_steer_a_command_is_sent_afterwards():
