@@ -26,3 +26,4 @@ pip --require-hashes -r "$lock"
 pip --no-deps --require-hashes -r requirements/vectors.txt
 pip --no-deps --no-build-isolation $editable .
 echo "Installed. Start: .venv/bin/ouro"
+command -v ouro >/dev/null || echo "To call it as \`ouro\` everywhere: ln -s \"$PWD/.venv/bin/ouro\" ~/.local/bin/"

@@ -118,6 +118,8 @@ async def config(context: ActionContext) -> Answer:
 def _text(value: Any) -> str:
     if value in (None, "", ()) or value == {}:
         return "-"
+    if isinstance(value, bool):
+        return str(value).lower()  # as it is written in YAML
     if isinstance(value, tuple):
         return ", ".join(value)
     if (public := _public(value)) is not value:

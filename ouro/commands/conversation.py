@@ -57,15 +57,15 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def export(front_end: FrontEnd, argument: str) -> None:
-    from ouro.commands.export import ENDINGS, document, format_of
+    from ouro.commands.export import document, format_of
     from ouro.utils.files import write_document
 
     session = front_end.session
     words = argument.split()
     force = "--force" in words
     named = " ".join(word for word in words if word != "--force")
-    if named in ENDINGS or not named:
-        named = f"ouro-{session.id[:8]}{ENDINGS.get(named, '.md')}"
+    if (ending := named.removeprefix(".")) in ("", "md", "markdown", "html", "json"):
+        named = f"ouro-{session.id[:8]}.{ending or 'md'}"
     path = session.cwd / Path(named).expanduser()
 
     whole = await session.rewind.whole()

@@ -170,7 +170,7 @@ def todo_list(todos: Iterable[Todo]) -> str:
 
 def escape(text: str) -> str:
     """Untrusted text with Markdown escaped."""
-    return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", clean(text))
+    return re.sub(r"([\\`*_\[\]<>#|]|~(?=~)|(?<=~)~)", r"\\\1", clean(text))
 
 
 def changed_lines(before: str, after: str) -> list[str]:

@@ -163,7 +163,9 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     if old and not yes:
         context.show(_listed(old))
         size = f"{plural(len(old), 'session')} ({sum(info.size for info in old):,} bytes)"
-        is_sure = is_sure and await confirm(context, f"Move {size}, not used for {days} days, to the trash?", "Yes")
+        is_sure = is_sure and await confirm(
+            context, f"Move {size}, not used for {plural(days, 'day')}, to the trash?", "Yes"
+        )
     moved = []
     for info in old if is_sure else ():
         try:
@@ -174,7 +176,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
             moved.append(info)
     value = {"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]}
     if not old:
-        result = line(f"Every session was used in the last {days} days.")
+        result = line(f"Every session was used in the last {plural(days, 'day')}.")
     elif not is_sure:
         result = line("Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm.")
     else:

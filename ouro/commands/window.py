@@ -123,7 +123,9 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
     if verb == "pin":
         for item in items:
             await window.pin(item.number, not item.is_pinned)
-        return f"Pinned or unpinned: {plural(len(items), 'message')}."
+        pinned = sum(not item.is_pinned for item in items)
+        counts = [(pinned, "pinned"), (len(items) - pinned, "unpinned")]
+        return ", ".join(f"{plural(count, 'message')} {done}" for count, done in counts if count) + "."
     before, after = await window.drop([item.id for item in items], restore=verb == "restore")
     done = "Restored" if verb == "restore" else "Dropped"
     return f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache from there on."

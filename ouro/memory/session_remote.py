@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, UsageError
-from ouro.memory.long_term.git.process import import_stream, last_line
+from ouro.memory.long_term.git.process import import_stream, last_line, remote_failure, without_password
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.utils.files import write_private
 
@@ -101,7 +101,7 @@ class SessionRemote:
         if done.returncode and any(reason in words for reason in _OUTRUN):
             return False
         if done.returncode:
-            raise MemoryUnusable(f"Sessions are not sent: {last_line(done.stderr)}")
+            raise self._unreachable(done.stderr)
         self.repository.git("update-ref", BRANCH, commit)
         if self._key:
             self.repository.keep(_SEALED, self._address)
@@ -172,8 +172,13 @@ class SessionRemote:
     def _remote(self, *arguments: str) -> bytes:
         done = self.repository.run_remote(*arguments, timeout=_TIMEOUT)
         if done.returncode:
-            raise MemoryUnusable(f"The remote of the sessions cannot be reached: {last_line(done.stderr)}")
+            raise self._unreachable(done.stderr)
         return done.stdout
+
+    def _unreachable(self, output: bytes) -> MemoryUnusable:
+        where = without_password(self._address)
+        message = f"Sessions cannot be synchronized with {where}: {remote_failure(output)}."
+        return MemoryUnusable(message, "What is here is kept. Try again when it can be reached.")
 
 
 def last_remote(folder: Path) -> str:

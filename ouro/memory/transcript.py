@@ -35,16 +35,18 @@ from ouro.memory.message_tree import (
 )
 from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
-from ouro.messages import SHELL_NOTE, Message, PerMessage, Usage
+from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
 from ouro.utils.text import clean
 
 _TITLE_WIDTH = 60
 
 
 def title_of(text: str) -> str:
-    """The first words of a message; of the user's shell line, the line."""
+    """The first words of a message; of the user's shell line, the line; without what was piped in or attached."""
     if text.startswith(SHELL_NOTE):
         text = "! " + text.removeprefix(SHELL_NOTE).partition("\n")[0]
+    elif text.startswith((PIPED, ATTACHED)):
+        text = text.rstrip().rpartition("\n\n")[2]  # the user's words come last
     words = " ".join(clean(text).split())
     if len(words) <= _TITLE_WIDTH:
         return words

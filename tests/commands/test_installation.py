@@ -104,6 +104,7 @@ class TestConfig:
         shown = capsys.readouterr().out
         rows = [line.split(maxsplit=2) for line in shown.splitlines()]
         assert ["tui.theme", "dark", "~/.ouro/config.yaml:2"] in [[cell.strip() for cell in row] for row in rows]
+        assert any(row[:2] == ["sessions.titles", "true"] for row in rows)
         assert ["permissions.mode", "plan", "OURO_PERMISSIONS_MODE"] in [[cell.strip() for cell in row] for row in rows]
         assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
 

@@ -40,7 +40,7 @@ async def test_list_names_files_and_what_waits(home):
     await memory(front_end, "")
     [waiting] = conversation.manager.proposals()
     assert front_end.shown[0].splitlines() == [
-        r"**\~/.ouro/memory**",
+        "**~/.ouro/memory**",
         "",
         "- `preferences.md` · 2 lines",
         "",

@@ -110,6 +110,8 @@ async def test_the_first_words_become_the_title_and_a_user_may_change_it():
 def test_a_title_is_one_clean_line():
     assert title_of("\x1b[31m a\tb\n\nc\u202e ") == "a b c"
     assert title_of("I ran this in a shell:\n\n$ make -j2\nok\n") == "! make -j2"
+    assert title_of("On standard input:\n\ndiff --git a b\n\n+ x\n\nreview this\n") == "review this"
+    assert title_of("Attached files:\n\n<file>a</file>\n\nwhat is it?") == "what is it?"
     assert title_of("x" * 99) == "x" * 60 + "…"
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ouro.errors import UsageError
+from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.manager import MemoryManager
 from ouro.memory.session_remote import SessionRemote
 from ouro.memory.session_sync import SessionSync
@@ -243,3 +243,13 @@ async def test_s21_what_a_remote_makes_up_harms_nothing(machines, remote, tmp_pa
     assert (report.received, report.skipped) == ((session,), (renamed, cut))
     assert set(await two.infos()) == {session}
     assert not list(two.root.rglob("evil"))
+
+
+def test_a_remote_that_is_not_there_is_named_with_the_reason_and_without_its_password(machines):
+    with pytest.raises(MemoryUnusable) as failure:
+        machines[0].sync(remote="/no/such.git")
+    reason = "'/no/such.git' does not appear to be a git repository."
+    assert failure.value.message == f"Sessions cannot be synchronized with /no/such.git: {reason}"
+    with pytest.raises(MemoryUnusable, match=r"with https://127\.0\.0\.1:1/a\.git: unable to access") as failure:
+        machines[0].sync(remote="https://me:word@127.0.0.1:1/a.git")
+    assert "word" not in failure.value.message

@@ -16,7 +16,6 @@ from ouro.memory.sessions.session_folders import image_name
 from ouro.messages import Image
 
 Format = Literal["markdown", "html", "json"]
-ENDINGS: Mapping[str, str] = {"markdown": ".md", "html": ".html", "json": ".json"}
 
 
 def format_of(path: Path) -> Format:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
@@ -16,6 +15,7 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged, Event, Said
 from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.history import note_sync
+from ouro.memory.long_term.git.process import remote_failure, without_password
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope, TurnRef
@@ -24,7 +24,7 @@ from ouro.memory.long_term.merge import MergePlan, SyncFailed, plan_merge
 from ouro.memory.long_term.scope import ScopeMemory, reason_of
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
-from ouro.utils.text import clean, plural
+from ouro.utils.text import plural
 
 _LAST_REMOTE = "remote"
 _TRIES = 5
@@ -32,15 +32,6 @@ _TRIES = 5
 _MAX_RECEIVED_BYTES = 64 << 20
 """Maximum bytes of one sync: ten years of a hundred changes a day, packed."""
 _UNFINISHED = "objects/pack/tmp_*"
-_MAX_REASONS = 2
-"""Lines of git's output that are shown."""
-_NOT_A_REASON = re.compile(
-    r"To |From |hint:|fatal: Could not read from remote|fatal: the remote end hung up|error: failed to push some refs|"
-    r"fatal: fetch-pack: invalid index-pack output|Please make sure you have the correct|and the repository exists"
-)
-_LABEL = re.compile(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
-_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
-
 Progress = Callable[[str], None]
 
 
@@ -204,7 +195,8 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
         if b"File too large" not in done.stderr:
             raise _failed(remote, done.stderr)
         raise SyncFailed(
-            f"{_shown(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here: nothing is merged.",
+            f"{without_password(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here:"
+            " nothing is merged.",
             "A memory is text. Remove the large file from the history there, or use a new, empty repository.",
         )
     repo.git("cat-file", "-e", f"{theirs}^{{commit}}")
@@ -217,7 +209,7 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
 
 def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     return SyncFailed(
-        f"{_shown(remote)} still holds what was forgotten here: nothing is merged or sent.",
+        f"{without_password(remote)} still holds what was forgotten here: nothing is merged or sent.",
         f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or use a new, empty one), "
         "and sync again. Hosts of git may keep deleted commits for a while: ask yours.",
     )
@@ -263,15 +255,7 @@ def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
 
 
 def _failed(remote: str, output: bytes) -> SyncFailed:
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
-    words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _NOT_A_REASON.match(line)]
-    reasons = "; ".join(list(dict.fromkeys(filter(None, words)))[:_MAX_REASONS]) or (lines[-1] if lines else "")
-    reason = _PASSWORD.sub("", clean(reasons))[:300]
     return SyncFailed(
-        f"{_shown(remote)} cannot be synchronized with: {reason or 'git gave no reason'}.",
+        f"{without_password(remote)} cannot be synchronized with: {remote_failure(output)}.",
         "What is here is kept. Try again when it can be reached.",
     )
-
-
-def _shown(remote: str) -> str:
-    return _PASSWORD.sub("", clean(remote))

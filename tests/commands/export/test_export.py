@@ -70,7 +70,8 @@ async def test_export_without_a_name_makes_one(tmp_path):
     front_end.session.rewind.kept = everything()
     await dispatch(front_end, "/export")
     await dispatch(front_end, "/export html")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["ouro-s-1.html", "ouro-s-1.md"]
+    await dispatch(front_end, "/export .json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ouro-s-1.html", "ouro-s-1.json", "ouro-s-1.md"]
 
 
 async def test_export_goes_over_a_file_only_when_told(tmp_path):

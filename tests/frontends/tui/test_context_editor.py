@@ -22,6 +22,6 @@ async def test_keys_of_the_list_drop_restore_and_pin_the_marked_item():
         await until(pilot, lambda: session.window.pins)
         assert session.window.changes == [(["call:c1"], False), (["5:mem_a"], True)]
         assert session.window.pins == [(1, False)]
-        assert "Pinned or unpinned: 1 message." in screen_text(pilot.app)
+        assert "1 message unpinned." in screen_text(pilot.app)
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)

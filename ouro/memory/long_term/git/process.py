@@ -12,7 +12,9 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess, SubprocessError, TimeoutExpired, run
 
 from ouro.errors import MemoryUnusable
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import send_signal
+from ouro.utils.text import clean
 
 Ended = CompletedProcess[bytes]
 # A commit is on disk when it returns. The pack that fast-import makes on the way need not be.
@@ -53,6 +55,14 @@ _SLOW = {"cat-file", "fast-export", "fast-import", "fsck", "prune", "repack"}
 _PAUSE = 60.0
 """Seconds after a timeout in which git is not tried again: each try would cost another timeout."""
 _REMOTE_TIMEOUT = 120.0
+_MAX_REASONS = 2
+"""Lines of git's output that are shown."""
+_NOT_A_REASON = late_pattern(
+    r"To |From |hint:|fatal: Could not read from remote|fatal: the remote end hung up|error: failed to push some refs|"
+    r"fatal: fetch-pack: invalid index-pack output|Please make sure you have the correct|and the repository exists"
+)
+_LABEL = late_pattern(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
+_PASSWORD = late_pattern(r"(?<=://)[^/@\s]*@")
 _HANGS = f"git did not answer in {_TIMEOUT:.0f} seconds: ouro continues without it for a minute at a time."
 _HANGS_HINT = "Check `git version` and the disk. Changes made until then are committed later."
 
@@ -173,3 +183,16 @@ def last_line(output: bytes) -> str:
     """The last line that git printed, for an error message."""
     lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else "no reason given"
+
+
+def remote_failure(output: bytes) -> str:
+    """Why git could not reach a remote, from what it printed: one line, without the password of an address."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
+    words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _NOT_A_REASON.match(line)]
+    reasons = list(dict.fromkeys(filter(None, words)))[:_MAX_REASONS] or lines[-1:] or ["git gave no reason"]
+    return without_password("; ".join(reasons))[:300]
+
+
+def without_password(address: str) -> str:
+    """The address of a remote as it is shown; also in a sentence."""
+    return _PASSWORD.sub("", clean(address))
