@@ -163,11 +163,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     vars(args).update(flags)
     start_log(args.debug)
     options = _options(args, titles=True)
-
-    def open_catalog(folder: Path) -> Awaitable[SessionCatalog]:
-        return asyncio.to_thread(_catalog, folder)
-
-    return asyncio.run(run_acp(options, opener, open_catalog, sys.stdin.fileno(), stdout))
+    return asyncio.run(run_acp(options, opener, _open_catalog, sys.stdin.fileno(), stdout))
 
 
 def whole_parser() -> argparse.ArgumentParser:
@@ -263,7 +259,7 @@ def _run(args: SimpleNamespace) -> int:
         return asyncio.run(run_headless(_opener(args), _request(args), options))
     from ouro.frontends.tui.first_frame import can_draw
 
-    open_catalog, open_session = _catalog_opener(args), partial(_opener, args, titles=True)
+    open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, titles=True)
     if args.plain or not can_draw():
         import asyncio
 
@@ -273,13 +269,14 @@ def _run(args: SimpleNamespace) -> int:
     from ouro.config import save_setting
 
     save_theme = partial(save_setting, "tui.theme")
-    return run_full_screen(look_in(_folder(args)), open_session, _request(args), args.message, save_theme, open_catalog)
+    request = partial(_request, args)
+    return run_full_screen(look_in(_folder(args)), open_session, request, args.message, save_theme, open_catalog)
 
 
 def run_full_screen(
     look: Look,
     get_opener: Callable[[], OpenSession],
-    request: OpenRequest,
+    get_request: Callable[[], OpenRequest],
     message: str,
     save_theme: Callable[[str], None] | None = None,
     open_catalog: OpenCatalog | None = None,
@@ -291,7 +288,7 @@ def run_full_screen(
     try:
         from ouro.frontends.tui.run import run_tui
 
-        open_session = get_opener()
+        open_session, request = get_opener(), get_request()
     except BaseException:
         frame.restore()
         raise
@@ -357,11 +354,11 @@ def _options(args: SimpleNamespace, *, titles: bool) -> Options:
     )
 
 
-def _catalog_opener(args: SimpleNamespace) -> OpenCatalog:
-    """Returns the saved sessions before one is open; loaded in a thread, when it is first called."""
+async def _open_catalog(folder: Path) -> SessionCatalog:
+    """As `_catalog`, in a thread. Imports asyncio when it is called: the first frame does not need it."""
     import asyncio
 
-    return partial(asyncio.to_thread, _catalog, _folder(args))
+    return await asyncio.to_thread(_catalog, folder)
 
 
 def _catalog(folder: Path) -> SessionCatalog:

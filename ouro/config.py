@@ -38,7 +38,14 @@ class Given(NamedTuple):
 
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
-MAY_BE_ZERO = {"tui.notify_seconds", "compaction.keep", "compaction.reserve", "memory.injection_token_budget"}
+MAY_BE_ZERO = {
+    "compaction.keep",
+    "compaction.reserve",
+    "memory.history_versions",
+    "memory.injection_token_budget",
+    "sandbox.max_memory_mb",
+    "tui.notify_seconds",
+}
 RANGES = {
     "compaction.at": (0.1, 0.95),
     "memory.cadence_turns": (1, 10),

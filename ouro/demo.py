@@ -141,7 +141,7 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
             sys.stdout.write("A demo with a recorded model: nothing leaves this machine. Answer the question with y.\n")
             code = asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
         else:
-            code = run_full_screen(replace(look, cwd=project), lambda: _opener(project), OpenRequest(), TASK)
+            code = run_full_screen(replace(look, cwd=project), lambda: _opener(project), OpenRequest, TASK)
     sys.stdout.write("The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.\n")
     return code
 

@@ -59,9 +59,9 @@ _SAME = "docs/extensions.md says where ouro has the same."
 _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 
 
-def folder_settings() -> FolderSettings:
-    """The settings of the current folder; those of the project only if it is trusted. Raises ConfigError."""
-    root, is_trusted, _notices = _trust_of(Path.cwd())
+def folder_settings(folder: Path | None = None) -> FolderSettings:
+    """The settings of a folder, or the current one; those of the project only if it is trusted. Raises ConfigError."""
+    root, is_trusted, _notices = _trust_of(folder or Path.cwd())
     return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
 
 
@@ -107,7 +107,7 @@ async def config(context: ActionContext) -> Answer:
     if not is_trusted and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
-    rows = columns([(path, _text(setting.value), setting.source) for path, setting in given.items()])
+    rows = columns([(path, _text(_public(setting.value)), setting.source) for path, setting in given.items()])
     where = f"Change them in {tilde(get_config_path())}; see docs/settings.md."
     return Answer(
         {path: {**setting._asdict(), "value": _public(setting.value)} for path, setting in given.items()},
@@ -116,32 +116,30 @@ async def config(context: ActionContext) -> Answer:
 
 
 def _text(value: Any) -> str:
-    if value in (None, "", ()) or value == {}:
-        return "-"
     if isinstance(value, bool):
         return str(value).lower()  # as it is written in YAML
-    if isinstance(value, tuple):
-        return ", ".join(value)
-    if (public := _public(value)) is not value:
-        return ", ".join(public)
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {', '.join(keys)}" for name, keys in value.items())
-    return str(value)
+        value = [f"{name}: {', '.join(keys)}" for name, keys in value.items()]
+    if isinstance(value, list | tuple):
+        value = ", ".join(value)
+    return "-" if value in (None, "") else str(value)
 
 
 def _public(value: Any) -> Any:
     """The value of a setting; of MCP servers only the names, as their variables and headers may hold keys."""
-    return list(value) if isinstance(value, Mapping) and any(map(is_dataclass, value.values())) else value
+    if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
+        return list(value)
+    if isinstance(value, tuple) and any(map(is_dataclass, value)):
+        return [f"{hook.event}: {hook.command or hook.url}" for hook in value]
+    return value
 
 
-def _settings_of(folder: Path, *, or_defaults: bool = False) -> Settings:
-    root, is_trusted, _notices = _trust_of(folder)
+def _settings_of(folder: Path) -> Settings:
+    """The settings of a folder, or the defaults: the check of settings reports why they cannot be read."""
     try:
-        return load_settings(root if is_trusted else None)
+        return folder_settings(folder).settings
     except ConfigError:
-        if or_defaults:
-            return Settings()
-        raise
+        return Settings()
 
 
 def _trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
@@ -221,12 +219,8 @@ def _sandbox(_folder: Path) -> Iterator[Finding]:
     else:
         yield "good", what
     if settings.hosts and chosen.sandbox.tier != "bubblewrap":
-        hosts = ", ".join(settings.hosts)
-        yield (
-            "note",
-            f"sandbox.hosts: {hosts} cannot be reached without bubblewrap",
-            "Install it, or set `sandbox.network`.",
-        )
+        what = f"sandbox.hosts: {', '.join(settings.hosts)} cannot be reached without bubblewrap"
+        yield "note", what, "Install it, or set `sandbox.network`."
 
 
 def _git(_folder: Path) -> Iterator[Finding]:
@@ -265,7 +259,7 @@ def _folders(_folder: Path) -> Iterator[Finding]:
 
 def _settings(folder: Path) -> Iterator[Finding]:
     path = get_config_path()
-    _settings_of(folder)
+    folder_settings(folder)
     yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
     for name in unknown_variables():
         yield "note", f"{name} is set, but there is no such setting.", "`ouro config` lists the settings."
@@ -277,7 +271,7 @@ def _models(folder: Path) -> Iterator[Finding]:
         yield "note", notice
     for server in catalog.servers():
         yield "good", f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
-    name = catalog.resolve(_settings_of(folder, or_defaults=True).model or catalog.default())
+    name = catalog.resolve(_settings_of(folder).model or catalog.default())
     if reason := catalog.unusable(name):
         yield "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
     else:
@@ -287,7 +281,7 @@ def _models(folder: Path) -> Iterator[Finding]:
 def _vectors(folder: Path) -> Iterator[Finding]:
     from ouro.memory.index import has_numpy, made_embedder
 
-    named = _settings_of(folder, or_defaults=True).memory.embedding_model
+    named = _settings_of(folder).memory.embedding_model
     try:
         embedder = made_embedder(named, Catalog.from_files()) if has_numpy() else None
         if embedder is None:
@@ -320,7 +314,7 @@ def _extensions(folder: Path) -> Iterator[Finding]:
     from ouro.mcp import find_servers, foreign_servers
 
     root, is_trusted, _notices = _trust_of(folder)
-    store, settings = TrustStore(get_trust_path()), _settings_of(folder, or_defaults=True)
+    store, settings = TrustStore(get_trust_path()), _settings_of(folder)
 
     def trusts(path: Path) -> bool:
         return is_trusted and store.is_trusted(root, [path])
@@ -350,11 +344,8 @@ def _extensions(folder: Path) -> Iterator[Finding]:
         with suppress(ConfigError):  # of the project's it is told above
             keys = read_json(path).keys()
             if "hooks" in keys and path == own and not settings.claude_hooks:
-                yield (
-                    "note",
-                    f"hooks of {tilde(path)} do not run.",
-                    "`claude_hooks: true` of your config.yaml runs them.",
-                )
+                remedy = "`claude_hooks: true` of your config.yaml runs them."
+                yield "note", f"hooks of {tilde(path)} do not run.", remedy
             if unread := sorted(keys - {"hooks", "$schema"}):
                 yield "note", f"{', '.join(unread)} of {tilde(path)} is not read.", _SAME
     found, _problems = foreign_servers(root, Path.home())

@@ -68,7 +68,7 @@ async def export(front_end: FrontEnd, argument: str) -> None:
         named = f"ouro-{session.id[:8]}.{ending or 'md'}"
     path = session.cwd / Path(named).expanduser()
 
-    whole = await session.rewind.whole()
+    whole = await session.transcript.whole()
     await asyncio.to_thread(lambda: write_document(path, document(whole, format_of(path)), force=force))
     front_end.say(f"Written to {path}.")
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import inspect
-import os
-import shlex
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -28,6 +23,7 @@ from ouro.events import Event, Level
 from ouro.memory import long_term
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.utils.editor import edit_text
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 from ouro.utils.text import clean
 
@@ -194,21 +190,7 @@ class ShellContext:
         raise NotImplementedError("the command line opens no session")
 
     async def edit(self, text: str, name: str) -> str:
-        found = (program for program in ("nano", "vim", "vi") if shutil.which(program))
-        command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(found, "")
-        if not command:
-            raise UsageError("No editor was found.", "Set VISUAL or EDITOR.")
-        with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
-            file = Path(folder, name)
-            file.write_text(text, encoding="utf-8")
-            try:
-                # Blocks: nothing else runs.
-                exit_code = subprocess.run([*shlex.split(command), str(file)], check=False).returncode  # noqa: ASYNC221
-            except OSError as error:
-                raise UsageError(f"{command} could not be started: {error.strerror}.") from error
-            if exit_code:
-                raise UsageError(f"{command} ended with exit code {exit_code}; nothing was changed.")
-            return file.read_text(encoding="utf-8", errors="replace")
+        return await edit_text(name, text)
 
     async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
         with self.folder.memory() as (editor, stores):

@@ -10,8 +10,8 @@ from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.session import ContextItem, Pinnable, WindowReport
-from ouro.utils.text import clean, cut, one_line, plural
+from ouro.session import ContextItem, WindowReport
+from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.session.context_window import ContextWindow
@@ -76,7 +76,7 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
         if chosen is None:
             return
         number = int(chosen)
-    was_pinned = any(message.pinned for message in messages if message.number == number)
+    was_pinned = any(message.is_pinned for message in messages if message.number == number)
     await front_end.session.window.pin(number, not was_pinned)
     front_end.say(f"Message {number} is {'no longer pinned' if was_pinned else 'pinned: it stays word for word'}.")
 
@@ -159,7 +159,6 @@ def _advice(report: WindowReport) -> str:
     return " ".join(lines)
 
 
-def _choice(message: Pinnable) -> Choice:
-    words = " ".join(clean(message.text).split()) or "(a picture)"
-    mark = " · pinned" if message.pinned else ""
-    return Choice(str(message.number), cut(words, 80), f"{message.speaker}{mark}")
+def _choice(message: ContextItem) -> Choice:
+    mark = " · pinned" if message.is_pinned else ""
+    return Choice(str(message.number), one_line(message.text, 80), f"{message.kind}{mark}")

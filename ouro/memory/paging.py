@@ -6,11 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ouro.errors import SessionError
-from ouro.memory.backend import (
-    LoadedSession,
-    MemoryStore,
-    MessageRecord,
-)
+from ouro.memory.backend import LoadedSession, MemoryStore, MessageRecord
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.transcript import ShownItem, Transcript

@@ -81,9 +81,9 @@ class Transcript:
         self.mode = ""
         """The permission mode that was saved last; empty if none was."""
         self.usage = Usage()
+        """Of all model calls of the session, also in the background and on branches."""
         self.side_calls: dict[str, tuple[int, Usage]] = {}
         """Purpose -> number and usage of the model calls outside of turns, as far as the records are loaded."""
-        """Of all model calls of the session, also in the background and on branches."""
         self.pins: frozenset[int] = frozenset()
         """Numbers of messages that survive every compaction word for word."""
         self.captured = 0

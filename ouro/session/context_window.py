@@ -60,16 +60,6 @@ class WindowReport(msgspec.Struct, frozen=True):
     """The largest single message, if it takes much; else empty."""
 
 
-class Pinnable(msgspec.Struct, frozen=True):
-    """A message that can be pinned: every compaction then keeps it verbatim."""
-
-    number: int
-    speaker: str
-    """`you` or `ouro`."""
-    text: str
-    pinned: bool
-
-
 class ContextItem(msgspec.Struct, frozen=True):
     """A message, a tool output or a recalled note that is sent, or was until the user dropped it."""
 
@@ -157,14 +147,12 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         answer = await ask_and_record(models, memory, "btw", request, tools=tools)
         return answer.strip() or "The model gave no answer."
 
-    def pinnable(self) -> tuple[Pinnable, ...]:
+    def pinnable(self) -> tuple[ContextItem, ...]:
         """The messages that are sent and can be pinned, oldest first."""
-        transcript = self.compactor.memory.transcript
-        sent = [(entry.number, entry.message) for entry in transcript.sent_entries() if entry.number]
         return tuple(
-            Pinnable(number, "ouro" if message.role == "assistant" else "you", message.text, number in transcript.pins)
-            for number, message in sent
-            if is_own_words(message) or (message.role == "assistant" and message.text.strip())
+            next(self._items_of(entry))
+            for entry in self._transcript.sent_entries()
+            if entry.number and (is_own_words(entry.message) or _is_answer(entry.message))
         )
 
     async def pin(self, number: int, pinned: bool = True) -> None:
@@ -236,7 +224,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         notes = [item for item in self._recalled(entry) if item.state == "loaded"]
         if message.role != "tool":
             calls = ", ".join(call.name for call in message.tool_calls)
-            text = message.text.strip() or (f"calls {calls}" if calls else "added by ouro")
+            other = "(a picture)" if message.parts_of(Image) else "added by ouro"
+            text = message.text.strip() or (f"calls {calls}" if calls else other)
             size = max(0, estimate_messages([message]) - sum(note.tokens for note in notes))
             kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
             pinned = entry.number in self._transcript.pins
@@ -290,6 +279,10 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         tools = ", ".join(dict.fromkeys(reply.name for reply in entry.message.parts_of(ToolReply)))
         what = f"the output of {tools}" if tools else "your message" if entry.message.role == "user" else "the answer"
         return f"{what} at message {entry.number}, about {size:,} tokens"
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.text.strip())
 
 
 def _size(part: Part, role: str) -> tuple[str, int]:

@@ -16,7 +16,6 @@ from ouro.utils.log import log
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.memory.backend import WholeSession
     from ouro.memory.message_tree import TranscriptEntry
 
 _FILES: tuple[RewindScope, ...] = ("files",)
@@ -96,10 +95,6 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     """Undo what turns did outside the transcript."""
     settled: Callable[[], Awaitable[None]]
     """Waits until all that the last turn did can be undone."""
-
-    async def whole(self) -> WholeSession:
-        """All records of the session, with rewound and compacted ones; raises SessionNotFound without messages."""
-        return await self.memory.whole()
 
     def points(self) -> tuple[Point, ...]:
         """The messages of the user on this branch, as far as they are loaded; oldest first."""

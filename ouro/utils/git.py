@@ -76,10 +76,7 @@ class Git:
 
     def change(self, *arguments: str, stdin: bytes = b"") -> str:
         """Run a command that may write; returns its output. Raises GitError: git is missing, timed out, or failed."""
-        done = _run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin)
-        if done.returncode:
-            raise GitError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
-        return done.stdout.decode(errors="replace")
+        return _output_of(_run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin))
 
     def own_programs(self) -> list[str]:
         """The settings and hooks of the repository that may run a program even when git only reads.
@@ -158,6 +155,13 @@ def _run_git(
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise GitError(str(error)) from error
+
+
+def _output_of(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What git printed. Raises GitError: it failed, with its reason."""
+    if done.returncode:
+        raise GitError(done.stderr.decode(errors="replace").strip() or f"git ended with exit code {done.returncode}")
+    return done.stdout.decode(errors="replace")
 
 
 def files_that_hold(folder: Path, texts: Sequence[str], ignore_case: bool, seconds: float) -> set[str]:
@@ -259,10 +263,8 @@ def fetch_tree(address: str, ref: str, folder: Path, seconds: float) -> str:
         own = {"GIT_ALLOW_PROTOCOL": "https:ssh:file", "GIT_LFS_SKIP_SMUDGE": "1", "GIT_DIR": store}
 
         def git(*arguments: str) -> str:
-            done = _run_git(folder, ("-c", "filter.lfs.process=", "-c", "filter.lfs.smudge=", *arguments), seconds, own)
-            if done.returncode:
-                raise GitError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
-            return done.stdout.decode(errors="replace").strip()
+            no_filters = ("-c", "filter.lfs.process=", "-c", "filter.lfs.smudge=")
+            return _output_of(_run_git(folder, (*no_filters, *arguments), seconds, own)).strip()
 
         git("init", "--quiet", "--template=")
         git("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", address, ref)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,13 +60,13 @@ def text_or_json(value: Any) -> str:
 
 def count(value: Any) -> int | None:
     """A whole number from 0 on, also as `12.0`; else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_COUNT:
-        return None
-    return int(value) if value == int(value) else None
+    found = amount(value)
+    return int(found) if found is not None and found.is_integer() else None
 
 
 def amount(value: Any) -> float | None:
     """A finite number from 0 on; else None."""
+<<<<<<< HEAD
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_COUNT:
         return None
     return float(value) if math.isfinite(value) else None
@@ -80,3 +79,7 @@ def decoded_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
         return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
+=======
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < MAX_COUNT else None
+>>>>>>> 4fd0d894 (cli, commands: settings with hooks, a lighter first frame)

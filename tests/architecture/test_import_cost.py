@@ -54,8 +54,12 @@ def test_a_session_without_memory_loads_almost_nothing_of_it():
 
 def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
     statement = (
-        "import pathlib, ouro.cli; ouro.cli._flags(); ouro.cli.look_in(pathlib.Path())\n"
-        "import ouro.frontends.tui.first_frame"
+        "import ouro.cli\n"
+        "from ouro.frontends.tui import first_frame\n"
+        "first_frame.can_draw = lambda: True\n"
+        "first_frame.draw = lambda _look: exit(print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+        "import sys, json\n"
+        "ouro.cli.main([])"
     )
     assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess", "argparse"})
 

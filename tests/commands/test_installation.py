@@ -104,7 +104,6 @@ class TestConfig:
         shown = capsys.readouterr().out
         rows = [line.split(maxsplit=2) for line in shown.splitlines()]
         assert ["tui.theme", "dark", "~/.ouro/config.yaml:2"] in [[cell.strip() for cell in row] for row in rows]
-        assert any(row[:2] == ["sessions.titles", "true"] for row in rows)
         assert ["permissions.mode", "plan", "OURO_PERMISSIONS_MODE"] in [[cell.strip() for cell in row] for row in rows]
         assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
 
@@ -126,12 +125,12 @@ class TestConfig:
         main(["config"])
         assert "theirs" in capsys.readouterr().out
 
-    def test_the_documentation_names_every_key(self):
+    def test_the_documentation_names_every_key_and_its_example_can_be_used(self, capsys, home):
         import yaml
 
         text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
-        example = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
-        known = list(explain_settings())
+        written = text.split("```yaml\n")[1].split("```")[0]
+        example, known = yaml.safe_load(written), list(explain_settings())
 
         def names(tree, before=""):
             for key, value in tree.items():
@@ -139,6 +138,15 @@ class TestConfig:
                 yield from names(value, f"{before}{key}.") if is_section else [f"{before}{key}"]
 
         assert list(names(example)) == known
+        (home / ".ouro").mkdir()
+        (home / ".ouro" / "config.yaml").write_text(written.replace("history_versions: 2", "history_versions: 0"))
+        assert main(["config"]) == 0
+        shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+        rows = {line[0]: line[1].rpartition("  ")[0].strip() for line in shown if line}
+        assert rows["hooks"] == "after-tool: make format"
+        assert rows["mcp.servers"] == "github, docs"
+        assert (rows["sandbox.max_memory_mb"], rows["memory.history_versions"]) == ("0", "0")
+        assert (rows["memory.repo.enabled"], rows["memory.categories"]) == ("true", "api-quirks: repo")
 
 
 class TestDoctor:

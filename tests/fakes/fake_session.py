@@ -143,6 +143,7 @@ class FakeSession:
         self.turn = SimpleNamespace(hooks=SimpleNamespace(hooks=SimpleNamespace(checks=checks)))
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()
+        self.transcript = SimpleNamespace(whole=lambda: self.rewind.whole())
         self.titles = FakeTitles()
         self.budget = FakeBudget()
         self.sent: list[str] = []

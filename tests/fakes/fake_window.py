@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ouro.events import Compacted, Compacting, TurnFinished
-from ouro.session import ContextItem, Outlook, Pinnable, WindowReport
+from ouro.session import ContextItem, Outlook, WindowReport
 
 
 class FakeWindow:
@@ -13,9 +13,9 @@ class FakeWindow:
 
     def __init__(self):
         self.messages = (
-            Pinnable(1, "you", "Never\x1b[2J push.", True),
-            Pinnable(2, "ouro", "I will not.", False),
-            Pinnable(5, "you", "Go on.", False),
+            ContextItem("1", 1, "you", "Never\x1b[2J push.", 4, False, True),
+            ContextItem("2", 2, "ouro", "I will not.", 4, False, False),
+            ContextItem("5", 5, "you", "Go on.", 4, False, False),
         )
         self.keeps = []
         self.summary = ""
@@ -69,4 +69,6 @@ class FakeWindow:
 
     async def pin(self, number, pinned=True):
         self.pins.append((number, pinned))
-        self.messages = tuple(replace(each, pinned=pinned) if each.number == number else each for each in self.messages)
+        self.messages = tuple(
+            replace(each, is_pinned=pinned) if each.number == number else each for each in self.messages
+        )

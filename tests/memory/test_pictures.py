@@ -92,12 +92,12 @@ async def test_an_export_writes_them_and_names_those_that_are_missing(model, rep
     await shown_once(repository)
     session = await opened(repository, "latest")
     for kind in ("html", "markdown", "json"):
-        text = "".join(document(await session.rewind.whole(), kind))
+        text = "".join(document(await session.transcript.whole(), kind))
         assert "shot.png" in text, kind
         assert (SENT in text) == (kind != "markdown") or f"base64,{SENT}" in text, kind
     [kept] = get_sessions_dir().glob("2*/outputs/*.png")
     kept.unlink()
-    assert "the picture shot.png is no longer there" in "".join(document(await session.rewind.whole(), "html"))
+    assert "the picture shot.png is no longer there" in "".join(document(await session.transcript.whole(), "html"))
     await session.close()
 
 

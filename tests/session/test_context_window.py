@@ -115,7 +115,7 @@ async def test_what_was_told_once_is_told_again_after_a_compaction(repository):
 async def test_a_pin_is_kept_and_let_go_and_only_what_is_sent_can_be_pinned(repository):
     session, _ = await opened(repository, "Fine.")
     await say(session, "Never push.")
-    assert [(each.number, each.speaker, each.text) for each in session.window.pinnable()] == [
+    assert [(each.number, each.kind, each.text) for each in session.window.pinnable()] == [
         (1, "you", "Never push."),
         (2, "ouro", "Fine."),
     ]
@@ -124,9 +124,9 @@ async def test_a_pin_is_kept_and_let_go_and_only_what_is_sent_can_be_pinned(repo
         await session.window.pin(7)
     await session.close()
     again, _ = await opened(repository, resume="latest")
-    assert [each.number for each in again.window.pinnable() if each.pinned] == [2]
+    assert [each.number for each in again.window.pinnable() if each.is_pinned] == [2]
     await again.window.pin(2, pinned=False)
-    assert [each.number for each in again.window.pinnable() if each.pinned] == []
+    assert [each.number for each in again.window.pinnable() if each.is_pinned] == []
     await again.close()
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import shlex
 import shutil
 import sys
-import tempfile
 import threading
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from textual.app import App, SuspendNotSupported
@@ -19,6 +17,7 @@ from textual.app import App, SuspendNotSupported
 from ouro.errors import UsageError
 from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.messages import Image
+from ouro.utils.editor import edit_text, run_on_text
 
 CLIPBOARD_TIMEOUT = 3.0
 
@@ -29,10 +28,8 @@ async def edit(app: App[Any], text: str) -> str:
     Raises:
         UsageError: there is no editor, or it failed.
     """
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _first_of("nano", "vim", "vi")
-    if not command:
-        raise UsageError("No editor was found.", "Set VISUAL or EDITOR.")
-    return await _run_on_file(app, command, "message.md", text)
+    async with _suspended(app):
+        return (await edit_text("message.md", text, sys.__stdout__)).removesuffix("\n")
 
 
 async def page(app: App[Any], text: str) -> None:
@@ -41,34 +38,23 @@ async def page(app: App[Any], text: str) -> None:
     Raises:
         UsageError: there is no pager, or it failed.
     """
-    command = os.environ.get("PAGER") or _first_of("less", "more")
+    command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
-    await _run_on_file(app, command, "transcript.md", text)
+    async with _suspended(app):
+        await run_on_text(command, "transcript.md", text, sys.__stdout__)
 
 
-async def _run_on_file(app: App[Any], command: str, name: str, text: str) -> str:
-    """Run a program on a file with this text; the session keeps running meanwhile. Returns the text afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
-        file = Path(folder, name)
-        file.write_text(text, encoding="utf-8")
-        program, *arguments = shlex.split(command)
-        try:
-            with app.suspend():
-                process = await asyncio.create_subprocess_exec(program, *arguments, str(file), stderr=sys.__stdout__)
-                code = await process.wait()
-        except SuspendNotSupported as error:
-            raise UsageError("This terminal cannot run another program inside ouro.") from error
-        except OSError as error:
-            raise UsageError(f"{program} could not be started: {error.strerror}.") from error
+@asynccontextmanager
+async def _suspended(app: App[Any]) -> AsyncIterator[None]:
+    """The terminal is for another program inside; the session keeps running meanwhile."""
+    try:
+        with app.suspend():
+            yield
+    except SuspendNotSupported as error:
+        raise UsageError("This terminal cannot run another program inside ouro.") from error
+    finally:
         app.refresh(repaint=True, layout=True)
-        if code:
-            raise UsageError(f"{program} ended with exit code {code}.")
-        return file.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
-
-
-def _first_of(*names: str) -> str:
-    return next((name for name in names if shutil.which(name)), "")
 
 
 def copy(app: App[Any], text: str) -> str:
