@@ -19,11 +19,11 @@ from ouro.safety import (
     with_imports,
 )
 from ouro.utils.files import read_start
-from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.git import find_root
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
+from ouro.utils.yaml import split_front_matter, words_in
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

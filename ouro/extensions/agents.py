@@ -10,9 +10,8 @@ from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.tool_names import own_tools
 from ouro.safety import Mode
 from ouro.tools.subagent import AgentSpec
-from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.runtime import tilde
-from ouro.utils.yaml import TRUE
+from ouro.utils.yaml import TRUE, split_front_matter, words_in
 
 BUILT_IN = Path(__file__).with_name("builtin_agents")
 _MODES: Mapping[str, Mode] = {

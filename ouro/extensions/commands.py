@@ -11,9 +11,9 @@ import msgspec
 
 from ouro.extensions.discovery import ExtensionFile
 from ouro.extensions.tool_names import own_rule
-from ouro.utils.front_matter import words_in
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import tilde
+from ouro.utils.yaml import words_in
 
 _INSERT = late_pattern(r"!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])")
 _ARGUMENT = late_pattern(r"\$(ARGUMENTS\b|[1-9](?!\d)|[A-Z][A-Z0-9_]*\b)")

@@ -12,10 +12,10 @@ from ouro.errors import ConfigError
 from ouro.extensions.plugins import installed_plugins, plugin_folder
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.utils.files import open_regular
-from ouro.utils.front_matter import split_front_matter
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
+from ouro.utils.yaml import split_front_matter
 
 FileKind: TypeAlias = Literal["commands", "skills", "agents"]
 Source: TypeAlias = Literal["built in", "user", "project", "plugin"]

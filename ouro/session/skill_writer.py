@@ -13,9 +13,9 @@ from ouro.errors import UsageError
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import Message, ToolReply, system, user
 from ouro.utils.files import write_document
-from ouro.utils.front_matter import split_front_matter
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, cut_middle, one_line
+from ouro.utils.yaml import split_front_matter
 
 if TYPE_CHECKING:
     from ouro.session.session import Session

@@ -66,10 +66,8 @@ def count(value: Any) -> int | None:
 
 def amount(value: Any) -> float | None:
     """A finite number from 0 on; else None."""
-<<<<<<< HEAD
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < MAX_COUNT:
-        return None
-    return float(value) if math.isfinite(value) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < MAX_COUNT else None
 
 
 def decoded_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
@@ -79,7 +77,3 @@ def decoded_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
         return msgspec.json.decode(answer[start : end + 1].encode(), type=kind)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
-=======
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < MAX_COUNT else None
->>>>>>> 4fd0d894 (cli, commands: settings with hooks, a lighter first frame)

@@ -1,6 +1,6 @@
 import pytest
 
-from ouro.utils.front_matter import split_front_matter, words_in
+from ouro.utils.yaml import split_front_matter, words_in
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.long_term.scope import reason_of
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import open_regular
-from ouro.utils.front_matter import split_front_matter, words_in
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_trust_path
+from ouro.utils.yaml import split_front_matter, words_in
 
 FORMAT, MARK = "ouro-memory", "<!-- ouro memory export 1 -->"
 """What an export begins with, as JSON and as Markdown."""

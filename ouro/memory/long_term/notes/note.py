@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
-from ouro.utils.front_matter import FRONT_MATTER
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.yaml import FRONT_MATTER
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
 Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
