@@ -10,7 +10,7 @@ from ouro.utils.text import clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.events import Retrying
-    from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo
+    from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo, Status
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """Seconds of a unit, up to how many of them it is used, its sign."""
@@ -55,10 +55,29 @@ def cost(amount: float | None) -> str:
 
 
 def tokens(number: int) -> str:
-    """Tokens in a few letters: `840`, `12k`, `1.2M`."""
+    """Tokens in a few letters: `840`, `1.2k`, `84k`, `1.2M`."""
     if number < 1000:
         return str(number)
-    return f"{number / 1000:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+    many, sign = (number / 1000, "k") if number < 999_500 else (number / 1e6, "M")
+    return (f"{many:.1f}".removesuffix(".0") if many < 9.95 else f"{many:.0f}") + sign
+
+
+def status_items(status: Status) -> dict[str, str]:
+    """The items of the status line by their names in `tui.status`; empty where there is nothing to tell."""
+    usage, share = status.usage, status.context / status.window if status.window else 0.0
+    cached = f" ({tokens(usage.cached)} cached)" if usage.cached else ""
+    spent = usage.input or usage.output
+    return {
+        "model": clean(status.model.rpartition("/")[2]) + ("" if status.effort == "off" else f" ({status.effort})"),
+        "mode": status.mode,
+        "branch": one_line(status.branch, 30),
+        "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {tokens(status.window)}" if status.window else "",
+        "tokens": f"↑{tokens(usage.input)}{cached} ↓{tokens(usage.output)}" if spent else "",
+        "cost": (cost(usage.cost) or "cost unknown") if spent else "",
+        "memories": plural(status.memories, "memory", "memories") if status.memories else "",
+        "jobs": plural(status.jobs, "job") if status.jobs else "",
+        "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
+    }
 
 
 def title(info: SessionInfo) -> str:
@@ -110,7 +129,7 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
     if card.tail is not None:
         turns = "last turn" if card.tail.turns == 1 else f"last {card.tail.turns} turns"
         choices.append(("tail", f"tail: {turns}, {tokens(card.tail.tokens)}"))
-        price = "one call" if card.price is None else f"made for {_dollars(card.price)}"
+        price = "one call" if card.price is None else f"made for {dollars(card.price)}"
         choices.append(("summary", f"summary: {price}"))
     if card.memory.changes and not card.memory.is_held:
         choices.append(("then", "memory as it was"))
@@ -131,12 +150,8 @@ def _first_call(card: ResumeCard) -> str:
     if card.price is None or card.price_cold is None:
         return f"{size_of_it}, the provider's cache is {card.cache}"
     if "warm" in card.cache:
-        return f"{size_of_it}, {_dollars(card.price)} (cache {card.cache}; else {_dollars(card.price_cold)})"
-    return f"{size_of_it}, {_dollars(card.price)} (cache {card.cache})"
-
-
-def _dollars(price: float) -> str:
-    return f"${price:.2f}" if price >= 0.005 else "under 1 ¢"
+        return f"{size_of_it}, {dollars(card.price)} (cache {card.cache}; else {dollars(card.price_cold)})"
+    return f"{size_of_it}, {dollars(card.price)} (cache {card.cache})"
 
 
 def _repository(news: RepositoryChanges | None) -> str:

@@ -31,7 +31,7 @@ _KEYS = (
     ("Enter", "send; while a turn runs: steer it"),
     ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
     ("Tab", "complete; while a turn runs: queue for the next turn"),
-    ("Up", "prompt history; while a turn runs: edit the newest queued message"),
+    ("Up", "prompt history; on empty input: edit the newest queued message"),
     ("Ctrl+C", "interrupt; at rest: clear, twice: quit"),
     ("Ctrl+D", "quit"),
     ("Shift+Tab", "the next mode: ask, edit, plan, auto"),

@@ -228,7 +228,7 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
         event.current_buffer.reset(append_to_history=True)
         repl.queue(text)
 
-    @keys.add("up", filter=is_empty & is_busy)
+    @keys.add("up", filter=is_empty & Condition(repl.has_queued))
     def _unqueue(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(repl.unqueue() or "")
 

@@ -19,9 +19,9 @@ from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEn
 from ouro.frontends.plain.line_reader import LineReader
 from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.frontends.plain.questions import LineQuestions, ResumeOffer, TurnQuestions
-from ouro.frontends.session_lines import tokens
-from ouro.session import Draft, OpenRequest, Session, Status, TurnObserver, TurnQueue
-from ouro.utils.text import dollars, one_line, plural
+from ouro.frontends.session_lines import status_items
+from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.prompt_reader import PromptReader
@@ -170,7 +170,8 @@ class Repl(TurnObserver):
         if self._turns.busy:
             busy = f"● {self._printer.activity or 'working'} {self._turns.seconds:.0f} s, Ctrl+C interrupts │ "
         waiting = f"{len(self._turns.waiting)} queued │ " if self._turns.waiting else ""
-        return f" {busy}{waiting}{status_line(self._front_end.session.status())}"
+        items = status_items(self._front_end.session.status())
+        return f" {busy}{waiting}{' · '.join(filter(None, items.values()))}"
 
     def is_asking(self) -> bool:
         """Whether the next line answers a question and is no message."""
@@ -197,6 +198,9 @@ class Repl(TurnObserver):
     def queue(self, text: str) -> None:
         self._printer.say(f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}")
         self._turns.queue(Draft(text))
+
+    def has_queued(self) -> bool:
+        return bool(self._turns.waiting)
 
     def unqueue(self) -> str | None:
         """Remove and return the newest message that was not delivered yet."""
@@ -303,15 +307,3 @@ class Repl(TurnObserver):
             await self._turns.close()
             if self._turns.session.is_saved:
                 self._printer.say(f"Continue with: ouro --resume {self._turns.session.id}")
-
-
-def status_line(status: Status) -> str:
-    used = status.usage
-    items = [status.model, status.mode, one_line(status.branch, 30)]
-    if status.context:
-        items.append(f"context {round(100 * status.context / max(1, status.window))} %")
-    if used.input or used.output:
-        items.append(f"{tokens(used.input)} in, {tokens(used.cached)} cached, {tokens(used.output)} out")
-    if used.cost is not None:
-        items.append(dollars(used.cost))
-    return " · ".join(item for item in items if item)

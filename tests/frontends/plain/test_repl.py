@@ -70,7 +70,7 @@ def terminal():
 
     def start(turns, term="xterm-256color"):
         opened.append(Terminal(turns, term))
-        opened[-1].wait_for("> " if term == "dumb" else "context 1 %")
+        opened[-1].wait_for("> " if term == "dumb" else "1% of")
         return opened[-1]
 
     yield start
@@ -138,6 +138,8 @@ def test_what_is_typed_while_it_works_steers_and_ctrl_c_interrupts(terminal):
     screen.type("\x03")
     screen.wait_for("Interrupted.")
     screen.wait_for("queued. Up edits them")
+    screen.type("\x1b[A and the docs\r")
+    screen.wait_for("mind the tests and the docs")
     screen.type("\x03")
     screen.wait_for("Ctrl+C again to quit")
     screen.type("\x03")

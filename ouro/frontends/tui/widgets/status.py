@@ -11,8 +11,9 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
+from ouro.frontends.session_lines import status_items
 from ouro.frontends.tui.look import OPENING, Look
-from ouro.utils.text import clean, plural
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.session import Status
@@ -73,7 +74,8 @@ class StatusLine(Widget):
         elif self.status is None:
             line = Text(OPENING, no_wrap=True, end="")
         else:
-            line = self._fitting(_parts(self.status, self.queued), width)
+            queued = f"{self.queued} queued" if self.queued else ""
+            line = self._fitting({**status_items(self.status), "queued": queued}, width)
         line.truncate(max(0, width), overflow="ellipsis")
         return line
 
@@ -94,29 +96,3 @@ class StatusLine(Widget):
 
     def _style(self, name: str) -> Style | str:
         return self.get_component_rich_style(f"status--{name}", partial=True) if name in _STYLES else ""
-
-
-def _parts(status: Status, queued: int) -> dict[str, str]:
-    usage, share = status.usage, status.context / status.window if status.window else 0.0
-    cached = f" ({_count(usage.cached)} cached)" if usage.cached else ""
-    tokens = f"↑{_count(usage.input)}{cached} ↓{_count(usage.output)}" if usage.input or usage.output else ""
-    spent = usage.input or usage.output
-    return {
-        "model": clean(status.model.rpartition("/")[2]) + ("" if status.effort == "off" else f" ({status.effort})"),
-        "mode": status.mode,
-        "branch": clean(status.branch),
-        "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {_count(status.window)}" if status.window else "",
-        "tokens": tokens,
-        "cost": ("cost unknown" if usage.cost is None else f"${usage.cost:.2f}") if spent else "",
-        "memories": plural(status.memories, "memory", "memories") if status.memories else "",
-        "jobs": plural(status.jobs, "job") if status.jobs else "",
-        "queued": f"{queued} queued" if queued else "",
-        "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
-    }
-
-
-def _count(tokens: int) -> str:
-    for size, sign in ((1_000_000, "M"), (1_000, "k")):
-        if tokens >= size:
-            return f"{tokens / size:.1f}".removesuffix(".0") + sign
-    return str(tokens)
