@@ -26,6 +26,7 @@ from ouro.utils.yaml import (
     parse_yaml,
     read_yaml,
     unknown_key,
+    with_value,
 )
 
 
@@ -133,7 +134,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         line = value if isinstance(value, str) else f"[{', '.join(value)}]"
-        new = _with_line(text, path, line, name)
+        new = with_value(text, path.split("."), line, name)
         if {key: given.value for key, given in _leaves(parse_table(new, name), name)} != wanted:
             raise ConfigError(
                 f"{name} is laid out so that it cannot be changed by itself.", f"Say `{path}: {value}` there."
@@ -141,21 +142,6 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         write_private(file, new)
     except OSError as error:
         raise ConfigError(f"{name} cannot be written: {error.strerror}.") from error
-
-
-def _with_line(text: str, path: str, value: str, name: str) -> str:
-    section, _, key = path.rpartition(".")
-    table = parse_table(text, name)
-    lines = (text if not text or text.endswith("\n") else text + "\n").splitlines(keepends=True)
-    if section not in table.entries:
-        return "".join([*lines, f"{section}:\n  {key}: {value}\n"])
-    heading, inner = table.key_lines[section], table.entries[section]
-    own = inner.key_lines if isinstance(inner, YamlTable) else {}
-    first = lines[min(own.values()) - 1] if own else "  x"
-    line = f"{first[: len(first) - len(first.lstrip())]}{key}: {value}\n"
-    if key in own:
-        return "".join([*lines[: own[key] - 1], line, *lines[own[key] :]])
-    return "".join([*lines[:heading], line, *lines[heading:]])
 
 
 def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:

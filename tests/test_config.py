@@ -198,6 +198,12 @@ def test_a_setting_is_saved_in_place_and_everything_else_stays(user_file, before
     assert user_file.read_text() == after
 
 
+def test_a_list_of_several_lines_is_replaced_whole(user_file):
+    user_file.write_text("skills:\n  without:\n  - pdf\n  - word\n  # some\n  prompt_tokens: 5\n")
+    save_setting("skills.without", ("a", "b"))
+    assert user_file.read_text() == "skills:\n  without: [a, b]\n  # some\n  prompt_tokens: 5\n"
+
+
 def test_a_setting_is_saved_where_there_is_no_file_yet(home):
     save_setting("tui.theme", "dark")
     assert load_settings().tui.theme == "dark"

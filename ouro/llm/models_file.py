@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -14,14 +13,12 @@ from msgspec.structs import astuple, replace
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.files import write_private
-from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_models_path, tilde
-from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, read_section, read_yaml
+from ouro.utils.yaml import YamlTable, as_scalar, parse_table, read_section, read_yaml, with_value
 
 KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
 WRITTEN = (*KEY_WAYS, "api_base", "window")
-PLAIN = late_pattern(r"[A-Za-z][\w./*-]*")
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -137,15 +134,19 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
     """
     path = get_models_path()
     wanted = read_models_file(path)
-    shown = tilde(path)
+    found, shown = wanted.models, tilde(path)
     try:
         text = (path.read_text(encoding="utf-8") if path.exists() else "") or HEADER
         if name:
             changed = {key: getattr(entry, key) for key in WRITTEN}
-            models = {**wanted.models, name: replace(wanted.models.get(name, ModelEntry()), **changed)}
-            text, wanted = _with_entry(text, name, entry, shown), replace(wanted, models=models)
+            models = {**found, name: replace(found.get(name, ModelEntry()), **changed)}
+            wanted = replace(wanted, models=models)
+            for key, value in reversed(changed.items()):  # each goes to the begin
+                text = with_value(text, ("models", name, key), as_scalar(value) if value else "", shown)
+            if not any(changed.values()) and name not in found:
+                text = with_value(text, ("models", name), "{}", shown)
         if default:
-            text, wanted = _with_default(text, default, shown), replace(wanted, default=default)
+            text, wanted = with_value(text, ("default",), as_scalar(default), shown), replace(wanted, default=default)
         # Parsed before it is written, so that an unusual layout loses no entry.
         with suppress(ConfigError):  # the line numbers of the new text mean nothing to the user
             if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
@@ -154,67 +155,3 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
     except OSError as error:
         raise ConfigError(f"{shown} cannot be written: {error.strerror}.") from error
     raise ConfigError(f"{shown} is laid out so that it cannot be changed by itself.", "Add the model with an editor.")
-
-
-def _with_entry(text: str, name: str, entry: ModelEntry, shown: str) -> str:
-    table, lines = parse_table(text, shown), _lines(text)
-    models = table.entries.get("models")
-    if not isinstance(models, YamlTable) or not models.entries:  # `models:`, `models: {}`, or not there
-        heading = table.key_lines.get("models", len(lines) + 1)
-        return "".join([*lines[: heading - 1], "models:\n", *_entry_lines(name, entry, "  "), *lines[heading:]])
-    indent = _indent(lines[min(models.key_lines.values()) - 1])
-    if name not in models.entries:
-        last = _last_line(models)
-        return "".join([*lines[:last], *_entry_lines(name, entry, indent), *lines[last:]])
-    return _changed(lines, models, name, entry, indent)
-
-
-def _changed(lines: list[str], models: YamlTable, name: str, entry: ModelEntry, indent: str) -> str:
-    """The lines of an entry that is there: the keys we write are replaced, the others and comments stay."""
-    here, old = models.key_lines[name], models.entries[name]
-    gone = {old.key_lines[key] for key in WRITTEN if key in old.entries} if isinstance(old, YamlTable) else set()
-    inner = (
-        _indent(lines[min(old.key_lines.values()) - 1]) if isinstance(old, YamlTable) and old.entries else indent * 2
-    )
-    kept = [line for number, line in enumerate(lines[here:], here + 1) if number not in gone]
-    return "".join([*lines[: here - 1], f"{indent}{_yaml(name)}:\n", *_value_lines(entry, inner), *kept])
-
-
-def _with_default(text: str, default: str, shown: str) -> str:
-    table, lines = parse_table(text, shown), _lines(text)
-    line = f"default: {_yaml(default)}\n"
-    if "default" in table.entries:
-        lines[table.key_lines["default"] - 1] = line
-    else:
-        lines.insert(min(table.key_lines.values(), default=len(lines) + 1) - 1, line)
-    return "".join(lines)
-
-
-def _entry_lines(name: str, entry: ModelEntry, indent: str) -> list[str]:
-    values = _value_lines(entry, indent * 2)
-    return [f"{indent}{_yaml(name)}:{'' if values else ' {}'}\n", *values]
-
-
-def _value_lines(entry: ModelEntry, indent: str) -> list[str]:
-    return [f"{indent}{key}: {_yaml(value)}\n" for key in WRITTEN if (value := getattr(entry, key))]
-
-
-def _yaml(value: object) -> str:
-    text = str(value)
-    return text if isinstance(value, int) or PLAIN.fullmatch(text) else json.dumps(text)
-
-
-def _lines(text: str) -> list[str]:
-    return (text if text.endswith("\n") else text + "\n").splitlines(keepends=True)
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
-def _last_line(node: Node) -> int:
-    """The last line that holds something of `node`; comments after it are not its own."""
-    inner: Iterable[Node] = ()
-    if isinstance(node, YamlTable | Sequence):
-        inner = node.entries.values() if isinstance(node, YamlTable) else node.items
-    return max([node.line, *map(_last_line, inner)])

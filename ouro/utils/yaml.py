@@ -5,6 +5,7 @@ Also front matter: the YAML between two `---` lines at the begin of a Markdown f
 
 from __future__ import annotations
 
+import json
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from ouro.utils.late_pattern import late_pattern, late_patterns
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
+_PLAIN = late_pattern(r"[A-Za-z][\w./*-]*")
 
 
 class Scalar(NamedTuple):
@@ -44,8 +46,6 @@ class YamlTable(NamedTuple):
     entries: Mapping[str, Node]
     key_lines: Mapping[str, int]
     line: int = 0
-    end: int = 0
-    """The first line after it."""
 
 
 Node = Scalar | Sequence | YamlTable
@@ -106,6 +106,59 @@ def plain_values(node: Node) -> Any:
     if isinstance(node, Sequence):
         return [plain_values(item) for item in node.items]
     return {key: plain_values(item) for key, item in node.entries.items()}
+
+
+def as_scalar(value: object) -> str:
+    """A number or a text as YAML; quoted unless it is a plain word."""
+    text = str(value)
+    return text if isinstance(value, int) or _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
+    """`text` with a value, given as YAML, at the keys of `path`, or without it where it is empty. Other lines stay.
+
+    A new value goes to the begin of its table, a new table to the end. Only tables with a key a line can be changed: of
+    others the text may say something else, so compare what it says.
+
+    Raises:
+        ConfigError: as `parse_table`.
+    """
+    words = list(path)
+    lines = (text if not text or text.endswith("\n") else text + "\n").splitlines(keepends=True)
+    table, heading, indent = parse_table(text, name), 0, ""
+    while len(words) > 1 and words[0] in table.entries:
+        word, *words = words
+        node, heading = table.entries[word], table.key_lines[word]
+        if isinstance(node, YamlTable) and node.entries:
+            table, indent = node, _indent(lines[min(node.key_lines.values()) - 1])
+            continue
+        if isinstance(node, YamlTable):  # `models: {}`
+            lines[heading - 1] = f"{indent}{as_scalar(word)}:\n"
+        table, indent = YamlTable({}, {}, heading), indent + (indent or "  ")
+    old = 0
+    if words[0] in table.entries:
+        begin = table.key_lines[words[0]]
+        old = max(begin, _last_line(table.entries[words[0]])) + 1 - begin
+    elif len(words) > 1:
+        begin = (_last_line(table) if heading else len(lines)) + 1
+    else:
+        begin = heading + 1 if heading else min(table.key_lines.values(), default=len(lines) + 1)
+    new = [f"{indent}{(indent or '  ') * depth}{as_scalar(word)}:\n" for depth, word in enumerate(words)]
+    new[-1] = f"{new[-1][:-1]} {value}\n"
+    lines[begin - 1 : begin - 1 + old] = new if value else []
+    return "".join(lines)
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _last_line(node: Node) -> int:
+    """The last line that holds something of `node`; comments after it are not its own."""
+    inner: Iterable[Node] = ()
+    if isinstance(node, YamlTable | Sequence):
+        inner = node.entries.values() if isinstance(node, YamlTable) else node.items
+    return max([node.line, *map(_last_line, inner)])
 
 
 def _read(path: Path, shown: str) -> str:
@@ -183,7 +236,7 @@ class _Builder:
                 raise self._error(event, f"`{key.text}` is here a second time (first on line {key_lines[key.text]})")
             key_lines[key.text] = key.line
             entries[key.text] = self._node(self._next())
-        return YamlTable(entries, key_lines, line, event.end_mark.line + 1)
+        return YamlTable(entries, key_lines, line)
 
 
 T = TypeVar("T")

@@ -47,7 +47,8 @@ def test_an_entry_that_is_there_keeps_what_is_not_set_up(home):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "# only words\n", "models:\n", "models: {}\n", "fallbacks: [x/y]", "default: q/r\n"]
+    "text",
+    ["", "# only words\n", "models:\n", "models: {}\n", "models:\n  a/b: {}\n", "fallbacks: [x/y]", "default: q/r\n"],
 )
 def test_every_plain_layout_takes_an_entry(home, text):
     written(text, "a/b", ModelEntry(api_base="http://h/v1"), "a/b")

@@ -8,7 +8,7 @@ from ouro.utils.yaml import Scalar, Sequence, YamlTable, parse_table, parse_yaml
 
 def test_every_node_knows_its_line():
     assert parse_table("a: 1\nb:\n- 'x'\n", "f") == YamlTable(
-        {"a": Scalar("1", 1), "b": Sequence((Scalar("x", 3, plain=False),), 3)}, {"a": 1, "b": 2}, 1, 4
+        {"a": Scalar("1", 1), "b": Sequence((Scalar("x", 3, plain=False),), 3)}, {"a": 1, "b": 2}, 1
     )
 
 
