@@ -67,7 +67,8 @@ def _folders(pattern: str) -> list[re.Pattern[str] | None]:
     if pattern.endswith("/**"):
         pattern += "/*"
     parts = (part.replace("[^", "[!") for part in pattern.split("/"))
-    return [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
+    # Also as it is written: a folder may be named `[id]`.
+    return [None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z") for part in parts]
 
 
 def _matches(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
@@ -135,6 +136,7 @@ class Glob(Tool[GlobArgs]):
         ]
         if not dated:
             more = "" if args.ignored else " Files that .gitignore excludes were not searched."
+            more += " To search another folder, name it in path." * args.pattern.startswith(("/", "~", ".."))
             return ToolResult(
                 f"No file has a name that matches {args.pattern}.{more} To search for text in files, use grep.",
                 Display("no files"),

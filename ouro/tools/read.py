@@ -157,8 +157,11 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
         return _shortened(_joined(output.get("text")))
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
-            if len(pictures) < _MAX_PICTURES:
-                pictures.append(picture(where, base64.b64decode(_joined(data[media_type])))[0])
+            try:
+                if len(pictures) < _MAX_PICTURES:
+                    pictures.append(picture(where, base64.b64decode(_joined(data[media_type])))[0])
+            except (ToolError, ValueError):
+                return f"({media_type}, damaged)"
             return f"({media_type})"
     plain = data.get("text/plain") or data.get("text/markdown")
     return _shortened(_joined(plain)) if plain else f"({', '.join(data)})"
@@ -306,8 +309,9 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def _limit(args: ReadArgs) -> int:
-    return max(1, args.limit or _MAX_LINES)
+def _limit(args: ReadArgs, most: int = _MAX_LINES) -> int:
+    """Models also write 0 or -1 for no limit."""
+    return args.limit if args.limit and args.limit > 0 else most
 
 
 def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
@@ -315,7 +319,7 @@ def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
 
 
 def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
-    pages, total = pdf_pages(shown, data, args.first, max(1, args.limit or _MAX_PAGES))
+    pages, total = pdf_pages(shown, data, args.first, _limit(args, _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}.")
     taken = _fitting([f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from ouro.events import Emit, Event
 from ouro.llm import ToolSpec
 from ouro.messages import Image
 from ouro.safety import Effect, Limits
+from ouro.utils.late_pattern import late_pattern
 
 
 def _ignore(_event: Event) -> None:
@@ -45,6 +47,8 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 A = TypeVar("A", bound=msgspec.Struct)
+_IN_QUOTES = late_pattern(r"Expected `(?:array|object)`, got `str` - at `\$\.(\w+)`")
+"""Some models write a list as text: `"[{…}]"`."""
 
 
 class Tool(Protocol, Generic[A]):
@@ -69,7 +73,13 @@ class Tool(Protocol, Generic[A]):
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call. Raises msgspec.ValidationError or ToolError."""
-        return msgspec.convert(dict(arguments), self.Args, strict=False)
+        try:
+            return msgspec.convert(dict(arguments), self.Args, strict=False)
+        except msgspec.ValidationError as error:
+            if found := _IN_QUOTES.match(str(error)):
+                with suppress(msgspec.DecodeError):
+                    return self.parse({**arguments, found[1]: msgspec.json.decode(arguments[found[1]])})
+            raise
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
         """The tool that does the work, and its arguments: another one where this tool only passes a call on."""

@@ -144,6 +144,13 @@ def test_x6_a_pattern_never_becomes_an_option(root):
     assert isinstance(decision(root, "wc *.txt"), Ask)
     assert isinstance(decision(root, "sort *.txt"), Ask)
 
+    line = "grep -rn one --include=*.txt ."
+    assert isinstance(decision(root, line), Allow)
+    for asked in ("grep --file=*.txt a", "grep --include=*/*.txt a", "grep --include=$X a", "grep --inc*=x a"):
+        assert isinstance(decision(root, asked), Ask), asked
+    (root / "--include=b.txt").write_text("")
+    assert isinstance(decision(root, line), Ask)
+
 
 @pytest.mark.parametrize(
     "line",

@@ -337,3 +337,13 @@ async def test_a_long_text_is_sought_and_replaced_in_a_long_file_at_once(tmp_pat
     wanted = [line + " # not in the file" * (number % 3 == 0) for number, line in enumerate(lines[6_000:6_600])]
     message = await files.refusal("long.py", ("\n".join(wanted), ""))
     assert f"The nearest lines are:\n6001\t{lines[6_000]}\n" in message
+
+
+async def test_edits_that_are_a_list_written_as_text_are_made(tmp_path):
+    files = Files(tmp_path)
+    files.put("a.py", "x\n")
+    await call(files.edit, path="a.py", edits='[{"old_text": "x", "new_text": "y"}]')
+    assert (tmp_path / "a.py").read_text() == "y\n"
+    for wrong in ("x", '"x"', '[{"old_text": 1}]'):
+        with pytest.raises(ToolError, match="Wrong arguments for edit"):
+            await call(files.edit, path="a.py", edits=wrong)

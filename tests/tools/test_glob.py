@@ -46,6 +46,7 @@ async def test_finds_the_newest_first_without_what_is_ignored(root, is_repositor
         "To search for text in files, use grep."
     )
     assert await found(root, "*.js", ignored=True) == "node/x.js"
+    assert "To search another folder, name it in path. To search for text" in await found(root, "../*.js")
 
 
 async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
@@ -81,6 +82,7 @@ async def test_a_file_or_nothing_in_place_of_a_folder_is_refused(root):
         ("[!a].c", ["b.c"], ["a.c"]),
         ("{a,b{c,d}}.x", ["a.x", "bc.x", "bd.x"], ["b.x"]),
         ("!*.py", ["a.c"], ["a.py"]),
+        ("app/[id]/*.tsx", ["app/[id]/a.tsx", "app/i/a.tsx"], ["app/x/a.tsx"]),
         ("src/", ["src/a"], ["lib/a"]),
         ("a[.txt", ["a[.txt"], ["a.txt"]),
         ("a+(b).c", ["a+(b).c"], ["aab.c"]),

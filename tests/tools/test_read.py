@@ -211,6 +211,8 @@ async def test_a_notebook_is_shown_as_cells_with_their_output(read, tmp_path):
         {"output_type": "stream", "text": ["out\n", "\x1b[31mred\x1b[0m\n"]},
         {"output_type": "execute_result", "data": {"text/plain": "42"}},
         {"output_type": "display_data", "data": {"image/png": base64.b64encode(png).decode(), "text/plain": "<fig>"}},
+        {"output_type": "display_data", "data": {"image/png": "AAAA"}},
+        {"output_type": "display_data", "data": {"image/jpeg": "no base64!"}},
         {"output_type": "error", "ename": "E", "evalue": "bad", "traceback": ["\x1b[1mE: bad\x1b[0m"]},
     ]
     cells = [
@@ -223,7 +225,8 @@ async def test_a_notebook_is_shown_as_cells_with_their_output(read, tmp_path):
     assert lines == [
         "--- cell 1 (markdown)", "# Title", "words",
         "--- cell 2 (code, run as [3])", "print(1)",
-        "--- output", "out", "red", "--- output", "42", "--- output", "(image/png)", "--- output", "E: bad",
+        "--- output", "out", "red", "--- output", "42", "--- output", "(image/png)",
+        "--- output", "(image/png, damaged)", "--- output", "(image/jpeg, damaged)", "--- output", "E: bad",
     ]  # fmt: skip
     assert result.images == (Image("image/png", png, "cell 2"),)
 

@@ -96,7 +96,10 @@ def _option(word: Word, row: Reader) -> tuple[str | None, Word | None]:
     """The name of the option with a value that a word is, and the value in it; "" for flags; None if not listed."""
     text = word.text
     if not word.exact:
-        return None, None
+        # `--include=*.py` stays as it is: a file of such a name is asked about as one that is named like an option.
+        valued = re.match(r"--([\w-]+)=[^/]+\Z", text)
+        if not (valued and valued[1] in row.valued - row.files and _is_path(word)):
+            return None, None
     if text.startswith("--"):
         name, equals, value = text[2:].partition("=")
         if name in row.long and not equals:

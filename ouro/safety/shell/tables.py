@@ -123,9 +123,9 @@ FIND_EXPRESSION = re.compile(
     r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
 )
 VERSIONED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(names("npm gcc clang make cmake java uv mypy docker git bash deno bun"), ("--version",)),
+    **dict.fromkeys(names("gcc clang make cmake java uv mypy docker git bash deno bun"), ("--version",)),
     **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), ("--version", "-V")),
-    **dict.fromkeys(names("node ruby perl"), ("--version", "-v")),
+    **dict.fromkeys(names("node ruby perl npm"), ("--version", "-v")),
 }
 """Commands that may be asked for their version, and how. Some others then run what the folder names: pytest its
 conftest.py, yarn, poetry and rustup a program. `python version` runs a file of that name.
@@ -134,7 +134,7 @@ conftest.py, yarn, poetry and rustup a program. `python version` runs a file of 
 GIT_READS = names(
     """
     status log diff show blame shortlog rev-parse ls-files ls-tree describe rev-list cat-file grep merge-base
-    name-rev count-objects whatchanged for-each-ref show-ref diff-tree version show-branch cherry
+    name-rev count-objects whatchanged for-each-ref show-ref diff-tree version show-branch cherry check-ignore
     """
 )
 """Subcommands that only read, with the options below: none of these writes, runs a program or leaves the repository."""
