@@ -15,8 +15,8 @@ from ouro.commands.export import document, format_of
 from ouro.commands.export.for_agents import session_for_agent
 from ouro.commands.export.session_document import date_and_time
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
-from ouro.errors import SessionInUse, UsageError
-from ouro.memory.backend import MessageRecord, SessionInfo, SummaryRecord
+from ouro.errors import SessionError, SessionInUse, UsageError
+from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import title_of
 from ouro.utils.files import write_document
@@ -51,7 +51,7 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
 async def show(context: ShellContext, session: str) -> Answer:
     catalog = await context.catalog()
     info = await context.store.get_session_stats((await catalog.find(session)).id)
-    loaded = await context.store.load_session(info.id, read_only=True)
+    excerpt = await catalog.preview(info)
     rows = [
         ("title", info.title),
         ("id", info.id),
@@ -63,19 +63,14 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("cost", _cost(info)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]
-    view: list[ViewItem] = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in loaded.notices)]
-    summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
-    messages = [record.message for record in loaded.records if isinstance(record, MessageRecord)]
-    said = {
-        role: [message.text for message in messages if message.role == role and message.text.strip()]
-        for role in ("user", "assistant")
-    }
-    for title, texts in (
-        ("summary:", summaries[-1:]),
-        ("first message:", said["user"][:1]),
-        ("last answer:", said["assistant"][-1:]),
+    view: list[ViewItem] = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in excerpt.notices)]
+    answers = [text for role, text in excerpt.last if role == "assistant"]
+    for title, text in (
+        ("summary:", excerpt.summary),
+        ("first message:", excerpt.first),
+        ("last answer:", answers[-1] if answers else ""),
     ):
-        view += [item for text in texts if text for item in (Title(title), Quote(_excerpt(text)))]
+        view += [Title(title), Quote(_excerpt(text))] if text else []
     return Answer(_data(info), view)
 
 
@@ -128,15 +123,27 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         question = f"{verb} “{info.title}” ({info.id[:8]}, {_figures(info)}){end}"
         if not await confirm(context, question, "Yes", assume_yes=yes):
             continue
-        if info not in deleted:
-            await context.store.delete_session(info.id)
+        if info not in deleted and not await _is_moved_to_trash(context, info):
+            continue
         if purge:
             await context.store.purge_session(info.id)
         removed.append(info)
     view = [line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.id[:8]} {info.title}") for info in removed]
     if removed and not purge:
         view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].id[:8]}")))
-    return Answer({"removed": [info.id for info in removed], "for_good": purge}, view)
+    return Answer(
+        {"removed": [info.id for info in removed], "for_good": purge}, view, int(yes and len(removed) < len(found))
+    )
+
+
+async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
+    """Move a session to the trash; one that is open stays, with a warning."""
+    try:
+        await context.store.delete_session(info.id)
+    except SessionInUse as error:
+        context.say(f"{info.id[:8]} {info.title}: {error.message}", "warning")
+        return False
+    return True
 
 
 async def restore(context: ShellContext, session: str) -> Answer:
@@ -166,14 +173,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
         is_sure = is_sure and await confirm(
             context, f"Move {size}, not used for {plural(days, 'day')}, to the trash?", "Yes"
         )
-    moved = []
-    for info in old if is_sure else ():
-        try:
-            await context.store.delete_session(info.id)
-        except SessionInUse as error:
-            context.say(f"{info.id[:8]} {info.title}: {error.message}", "warning")
-        else:
-            moved.append(info)
+    moved = [info for info in old if is_sure and await _is_moved_to_trash(context, info)]
     value = {"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]}
     if not old:
         result = line(f"Every session was used in the last {plural(days, 'day')}.")
@@ -215,13 +215,24 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
 async def repair(context: ShellContext, session: str) -> Answer:
     catalog = await context.catalog()
     chosen = [await catalog.find(session)] if session else await context.store.list_sessions()
-    done = {info.id: await context.store.repair_session(info.id) for info in chosen}
+    done: dict[str, Sequence[str]] = {}
+    left: dict[str, str] = {}
+    for info in chosen:
+        try:
+            done[info.id] = await context.store.repair_session(info.id)
+        except SessionError as error:  # open in another process, or of a newer ouro: the others need it all the same
+            left[info.id] = f"Left out: {error.message}"
     count = await context.store.rebuild_index()
-    value = {"repaired": {key: list(lines) for key, lines in done.items() if lines}, "sessions": count}
-    sound = sum(not lines for lines in done.values())
+    value = {
+        "repaired": {key: list(lines) for key, lines in done.items() if lines},
+        "left_out": left,
+        "sessions": count,
+    }
     rows = [(session_id[:8], text) for session_id, lines in done.items() for text in lines]
-    rest = f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
-    return Answer(value, [*table(rows), line(rest)])
+    rows += [(session_id[:8], text) for session_id, text in left.items()]
+    sound = sum(not lines for lines in done.values())
+    rest = f"{sound} of {len(chosen)} had no damage. The index was rebuilt: {plural(count, 'session')}."
+    return Answer(value, [*table(rows), line(rest)], int(bool(left)))
 
 
 def _data(info: SessionInfo) -> dict[str, Any]:

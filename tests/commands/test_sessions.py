@@ -209,26 +209,36 @@ def test_rm_without_anyone_to_ask_needs_yes(root, monkeypatch):
     assert wait(YamlFileMemoryStore(root).list_sessions()) == []
 
 
-def test_what_is_open_elsewhere_is_not_renamed_and_not_removed(root):
+def test_what_is_open_elsewhere_is_not_renamed_and_not_removed(root, capsys):
     holder = YamlFileMemoryStore(root)
     wait(holder.load_session(IDS[0]))
-    for arguments in (["rename", "latest", "x"], ["rm", "latest", "--yes"]):
-        with pytest.raises(SessionInUse):
-            run(*arguments)
+    with pytest.raises(SessionInUse):
+        run("rename", "latest", "x")
     assert run("show", "latest") == run("export", "latest") == 0
+    assert run("rm", *IDS, "--yes") == 1
+    assert [each.id for each in wait(holder.list_sessions())] == [IDS[0]]
+    said = capsys.readouterr()
+    assert said.err.startswith("0d9f3c52 fix imports: This session is already open")
+    assert "Moved to the trash: 1e9f3c52 docs" in said.out
 
 
-def test_repair_without_a_name_looks_at_every_session(root, capsys):
+def test_repair_without_a_name_looks_at_every_session_and_leaves_open_and_newer_ones(root, capsys):
     path = root / "2026-11-21_0d9f3c52" / "session.yaml"
     path.write_bytes(path.read_bytes() + b"---\nhalf")
-    run("repair")
+    newer = root / "2026-11-21_1e9f3c52" / "session.yaml"
+    newer.write_bytes(newer.read_bytes().replace(b"format: 1", b"format: 2"))
+    assert run("repair") == 1
 
     torn = path.with_name("session-1.torn")
     assert capsys.readouterr().out == (
         f"0d9f3c52  Moved 0 records and 8 bytes at the end to {torn}.\n"
         "0d9f3c52  Kept 5 records.\n"
-        "1 of 2 had no damage. The index was rebuilt: 2 sessions.\n"
+        f"1e9f3c52  Left out: {newer} was written by a newer ouro (format 2). It was not changed.\n"
+        "0 of 2 had no damage. The index was rebuilt: 2 sessions.\n"
     )
+    wait(YamlFileMemoryStore(root).load_session(IDS[0]))
+    run("repair")
+    assert "0d9f3c52  Left out: This session is already open in this ouro." in capsys.readouterr().out
 
 
 def test_unknown_sessions_are_said(root):

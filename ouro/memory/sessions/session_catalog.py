@@ -61,6 +61,8 @@ class SessionExcerpt(msgspec.Struct, frozen=True):
     """The user's first message."""
     last: tuple[tuple[str, str], ...] = ()
     """The last messages, oldest first: role (`user`, `assistant`) and text."""
+    notices: tuple[str, ...] = ()
+    """Of what was read: records that cannot be read, or that it was written by a newer ouro."""
 
 
 class SessionCatalog:
@@ -112,7 +114,8 @@ class SessionCatalog:
         last = [text for text in texts if text[0] in ("user", "assistant")]
         last = last[1:] if last[:1] == [("user", first)] else last
         summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
-        return SessionExcerpt(summaries[-1] if summaries else "", first, tuple(last[-_LAST_MESSAGES:]))
+        summary = summaries[-1] if summaries else ""
+        return SessionExcerpt(summary, first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
         """One turn of a session, as `turn_evidence` finds and refuses it. Does not open the session."""
