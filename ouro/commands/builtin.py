@@ -271,7 +271,7 @@ COMMANDS: tuple[Action, ...] = (
     Action("check", "hooks.check", "Turn a correction into a rule or hook that is enforced and counted, or remove one",
            (arg("text", nargs="+", metavar="TEXT"),), ("check Use pnpm, not npm", "check remove 2"), "session",
            "<text|note|remove N>", between_turns=True, takes_text=True),
-    Action("agents", "agents.agents", "List the kinds of subagents and those of this session, or show one", None,
+    Action("agents", "conversation.agents", "List the kinds of subagents and those of this session, or show one", None,
            ("agents explore-1",), "session", "[id]"),
     Action("init", "work.init", "Study the repository and write AGENTS.md, or improve it", None,
            ("init how to run the tests",), "session", "[what matters]", between_turns=True),

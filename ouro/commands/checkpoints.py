@@ -11,6 +11,7 @@ from ouro.commands.render import line, table
 from ouro.errors import UsageError
 from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.runtime import get_checkpoints_dir
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -33,6 +34,5 @@ async def clean(context: ShellContext, days: int | None) -> Answer:
         raise UsageError(f"--days is {days}: it cannot be less than 0.")
     limit = settings.max_mb * 1_000_000
     freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
-    return Answer(
-        {"days": days, "freed": freed}, [line(f"Deleted checkpoints older than {days} days: {freed / 1e6:.1f} MB.")]
-    )
+    text = f"Deleted checkpoints older than {plural(days, 'day')}: {freed / 1e6:.1f} MB."
+    return Answer({"days": days, "freed": freed}, [line(text)])

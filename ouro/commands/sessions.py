@@ -216,23 +216,20 @@ async def repair(context: ShellContext, session: str) -> Answer:
     catalog = await context.catalog()
     chosen = [await catalog.find(session)] if session else await context.store.list_sessions()
     done: dict[str, Sequence[str]] = {}
-    left: dict[str, str] = {}
+    left_out: list[str] = []
     for info in chosen:
         try:
             done[info.id] = await context.store.repair_session(info.id)
         except SessionError as error:  # open in another process, or of a newer ouro: the others need it all the same
-            left[info.id] = f"Left out: {error.message}"
+            done[info.id] = [f"Left out: {error.message}"]
+            left_out.append(info.id)
     count = await context.store.rebuild_index()
-    value = {
-        "repaired": {key: list(lines) for key, lines in done.items() if lines},
-        "left_out": left,
-        "sessions": count,
-    }
+    repaired = {key: list(lines) for key, lines in done.items() if lines and key not in left_out}
     rows = [(session_id[:8], text) for session_id, lines in done.items() for text in lines]
-    rows += [(session_id[:8], text) for session_id, text in left.items()]
     sound = sum(not lines for lines in done.values())
-    rest = f"{sound} of {len(chosen)} had no damage. The index was rebuilt: {plural(count, 'session')}."
-    return Answer(value, [*table(rows), line(rest)], int(bool(left)))
+    rest = f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
+    value = {"repaired": repaired, "left_out": left_out, "sessions": count}
+    return Answer(value, [*table(rows), line(rest)], int(bool(left_out)))
 
 
 def _data(info: SessionInfo) -> dict[str, Any]:

@@ -17,7 +17,7 @@ MAX_PARAMETERS = 7
 MIN_MODULE_LINES = 60
 """Below this, a module needs a second importer or one in another folder."""
 MAX_LINES = 71_729
-MAX_MODULES = 382
+MAX_MODULES = 381
 """What there is now, with extensions. Lower both when code is deleted."""
 
 ONE_FILE_EACH = (

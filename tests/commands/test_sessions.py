@@ -231,9 +231,9 @@ def test_repair_without_a_name_looks_at_every_session_and_leaves_open_and_newer_
 
     torn = path.with_name("session-1.torn")
     assert capsys.readouterr().out == (
+        f"1e9f3c52  Left out: {newer} was written by a newer ouro (format 2). It was not changed.\n"
         f"0d9f3c52  Moved 0 records and 8 bytes at the end to {torn}.\n"
         "0d9f3c52  Kept 5 records.\n"
-        f"1e9f3c52  Left out: {newer} was written by a newer ouro (format 2). It was not changed.\n"
         "0 of 2 had no damage. The index was rebuilt: 2 sessions.\n"
     )
     wait(YamlFileMemoryStore(root).load_session(IDS[0]))

@@ -114,8 +114,7 @@ class SessionCatalog:
         last = [text for text in texts if text[0] in ("user", "assistant")]
         last = last[1:] if last[:1] == [("user", first)] else last
         summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
-        summary = summaries[-1] if summaries else ""
-        return SessionExcerpt(summary, first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
+        return SessionExcerpt((summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
         """One turn of a session, as `turn_evidence` finds and refuses it. Does not open the session."""
