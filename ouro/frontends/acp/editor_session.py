@@ -17,9 +17,10 @@ from ouro.display import Choice, Question
 from ouro.errors import UsageError
 from ouro.events import Event
 from ouro.frontends.acp.front_end import EditorFrontEnd, available_commands
+from ouro.frontends.acp.prompts import draft_of
 from ouro.frontends.acp.updates import EventUpdates, notice, plan_of
 from ouro.messages import Usage
-from ouro.session import Draft, Session, TurnObserver, TurnQueue
+from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.utils.log import log
 from ouro.utils.text import clean
 
@@ -57,11 +58,14 @@ class EditorSession(TurnObserver):
         self._front_end = EditorFrontEnd(self, self._queue)
         self._queue.attach(session)
 
-    async def prompt(self, draft: Draft) -> events.TurnFinished:
-        """Run a message as what it is: a command, a shell line or a turn. Returns how it ended, once all is sent."""
+    async def prompt(self, blocks: Sequence[Any]) -> events.TurnFinished:
+        """Run a message as what it is: a command, a shell line or a turn. Returns how it ended, once all is sent.
+
+        Raises UsageError: the content of a block cannot be used.
+        """
         async with self._one_prompt:
             self._finished, self.usage, self._is_cancelled = events.TurnFinished("answered"), Usage(), False
-            self._queue.queue(draft)
+            self._queue.queue(await asyncio.to_thread(draft_of, blocks, self.session.cwd))
             await self._queue.idle()
             await self.send_settings()
             self.send_commands()

@@ -21,7 +21,6 @@ from ouro.errors import AuthenticationFailed, NoModelError, OuroError, SessionNo
 from ouro.events import Outcome, TurnFinished
 from ouro.frontends.acp.editor_client import EditorClient
 from ouro.frontends.acp.editor_session import EditorSession
-from ouro.frontends.acp.prompts import draft_of
 from ouro.frontends.acp.transport import StdioTransport
 from ouro.frontends.acp.updates import EventUpdates, notice, usage_of
 from ouro.options import Options
@@ -204,11 +203,10 @@ class EditorAgent:
 
     @_plainly
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
-        draft = await asyncio.to_thread(draft_of, prompt, self._opened(session_id).session.cwd)
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)
         editor = self._opened(session_id)
-        finished: TurnFinished = await editor.prompt(draft)
+        finished: TurnFinished = await editor.prompt(prompt)
         if finished.outcome in ("failed", "unauthorized"):
             code = AUTH_REQUIRED if finished.outcome == "unauthorized" else INTERNAL
             raise RequestError(code, finished.detail or finished.outcome)
