@@ -257,6 +257,8 @@ def _run(args: SimpleNamespace) -> int:
         prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
         options = HeadlessOptions(prompt, args.input, args.output, args.schema)
         return asyncio.run(run_headless(_opener(args), _request(args), options))
+    if args.output != "text" or args.schema:
+        raise UsageError("--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json')
     from ouro.frontends.tui.first_frame import can_draw
 
     open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, titles=True)

@@ -263,7 +263,7 @@ def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
         raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         message = f"{endpoint.base_url!r} is not an address of a server."
-        raise RequestRefused(message, "Correct `base_url` in models.yaml: http://HOST:PORT/v1.") from error
+        raise RequestRefused(message, "Correct `api_base` in models.yaml: http://HOST:PORT/v1.") from error
     except httpx.ProxyError as error:
         raise ModelUnavailable(f"The proxy in front of {host} does not answer.", "See HTTPS_PROXY.") from error
     except (httpx.HTTPError, ValueError) as error:

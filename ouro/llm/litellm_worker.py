@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ouro.utils.worker import Handler, Line, run_worker
@@ -89,9 +89,9 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     """An error as plain data: status and headers come from the HTTP answer that caused it."""
     import httpx
 
-    from ouro.llm.provider_errors import reason_of
+    from ouro.llm.provider_errors import causes_of, reason_of
 
-    causes = list(_causes(error))
+    causes = causes_of(error)
     unreached = [reason_of(cause) for cause in causes if isinstance(cause, httpx.TransportError)]
     statuses = [status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)]
     headers: dict[str, str] = {}
@@ -105,15 +105,6 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         "message": unreached[-1] if unreached else str(error),
         "headers": headers,
     }
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    at: BaseException | None = error
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        yield at
-        at = getattr(at, "original_exception", None) or at.__cause__ or at.__context__
 
 
 def _stay_on_the_same_server() -> None:

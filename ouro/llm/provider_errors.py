@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -90,7 +90,7 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
 
 def reason_of(error: BaseException) -> str:
     """Why a connection failed, in words of ours: those of libraries name their own functions."""
-    causes = list(_causes(error))
+    causes = causes_of(error)
     for kind, words in _REASONS.items():
         if any(isinstance(cause, kind) for cause in causes):
             return words
@@ -111,15 +111,14 @@ _REASONS: Mapping[type[BaseException], str] = {
 _CLOSED = late_pattern(r"disconnected|closed|incomplete", re.IGNORECASE)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    waiting, seen = [error], set[int]()
-    while waiting:
-        found = waiting.pop()
-        if id(found) not in seen:
-            seen.add(id(found))
-            yield found
-            inner = found.exceptions if isinstance(found, BaseExceptionGroup) else ()
-            waiting += [cause for cause in (found.__cause__, found.__context__, *inner) if cause is not None]
+def causes_of(error: BaseException) -> list[BaseException]:
+    """The error and all that led to it, also the one that an error of litellm stands for."""
+    found = [error]
+    for cause in found:
+        inner = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+        more = (cause.__cause__, cause.__context__, *inner, getattr(cause, "original_exception", None))
+        found += [one for one in more if isinstance(one, BaseException) and not any(one is other for other in found)]
+    return found
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

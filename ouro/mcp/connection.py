@@ -287,7 +287,6 @@ class Connection:
         return {
             "version": f"{info.name} {info.version}" if info else "",
             "protocol": client.protocol_version,
-            "instructions": (client.instructions or "")[:2_000],
             "latency": latency,
             "left_out": list(self._left_out),
             "tools": [_tool(tool) for tool in tools],
@@ -323,7 +322,6 @@ class Connection:
                 {"role": item.role, "text": "\n\n".join(map(block_text, item.content_as_list))}
                 for item in params.messages
             ],
-            "max_tokens": params.max_tokens,
         }
         answer = await self._ask("sample", asked)
         if "refused" in answer:

@@ -90,7 +90,6 @@ class Listing(msgspec.Struct, frozen=True):
 
     version: str = ""
     protocol: str = ""
-    instructions: str = ""
     latency: float = 0.0
     """Seconds that it took to list the tools."""
     tools: tuple[ToolDefinition, ...] = ()

@@ -76,10 +76,15 @@ class _Requests:
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
     """The first error inside of groups, by its kind and message."""
+    import httpx2
+
+    from ouro.llm import reason_of
+
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     kind = type(error).__name__
-    message = str(error) or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
+    text = reason_of(error) if isinstance(error, httpx2.NetworkError) else str(error)
+    message = text or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
     return {"kind": kind, "message": message[:2_000]}
 
 

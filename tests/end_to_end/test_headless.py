@@ -124,6 +124,8 @@ def test_exit_code_1_when_the_model_does_not_answer(ouro):
 def test_exit_code_2_for_wrong_usage(ouro):
     assert ouro.headless("--no-such-flag").code == 2
     assert ouro.headless("-p", "x", "--max-turns", "0").code == 2
+    forgotten = ouro.headless("hello", "--output", "json")
+    assert (forgotten.code, forgotten.err.splitlines()[0]) == (2, "ouro: --output and --schema need -p.")
     rule = ouro.headless("-p", "x", "--allow", "foo")
     assert (rule.code, "`foo` is not a tool of ouro" in rule.err) == (2, True)
     nothing = ouro.headless("-p")

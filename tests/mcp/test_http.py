@@ -88,7 +88,7 @@ async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, s
 async def test_a_server_that_is_not_there_is_told(bench: Bench, served):
     server = served()
     server.close()
-    with pytest.raises(ToolError, match="remote cannot be used"):
+    with pytest.raises(ToolError, match=f"remote cannot be used: {server.url}: the connection was refused"):
         await bench.open(remote=at(server)).ready("remote")
 
 
