@@ -136,7 +136,9 @@ def run_action(group: str, words: Sequence[str]) -> int:
     from ouro.commands.folder import Folder
     from ouro.commands.shell import run
     from ouro.installation import folder_settings, unsaved_session
+    from ouro.utils.log import start_log
 
+    start_log()
     return run(group, words, Folder(folder_settings), unsaved_session)
 
 

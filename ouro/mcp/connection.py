@@ -223,11 +223,13 @@ class Connection:
                 request["headers"],
                 auth=provider,
                 timeout=http_timeout(request["timeout"]).connect or 30.0,
-                httpx_client_factory=partial(http_client, on_refused=self._on_refused),
+                httpx_client_factory=partial(http_client, on_refused=self._on_refused, log=self._log),
             )
             return
         timeout = http_timeout(request["timeout"])
-        async with http_client(request["headers"], timeout, provider, on_refused=self._on_refused) as client:
+        async with http_client(
+            request["headers"], timeout, provider, on_refused=self._on_refused, log=self._log
+        ) as client:
             yield streamable_http_client(request["url"], http_client=client)
 
     @asynccontextmanager

@@ -35,14 +35,21 @@ def http_client(
     auth: httpx2.Auth | None = None,
     *,
     on_refused: Callable[[], None],
+    log: Callable[[str], None],
 ) -> httpx2.AsyncClient:
-    """A client for one server; `on_refused` is called when it answers 401 although the login was tried."""
+    """A client for one server; `on_refused` is called when it answers 401 although the login was tried.
+
+    Refused requests are logged: of an HTTP error the SDK says only that there was one.
+    """
 
     async def look_at(response: httpx2.Response) -> None:
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
         if "text/event-stream" not in response.headers.get("content-type", ""):
             response.stream = _Limited(response.stream)
+        if response.is_error and response.status_code != httpx2.codes.METHOD_NOT_ALLOWED:  # no stream, by the protocol
+            path, method = response.url.path, response.request.method
+            log(f"{method} {path} was answered by {response.status_code} {response.reason_phrase}")
 
     return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks={"response": [look_at]})
 

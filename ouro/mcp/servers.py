@@ -150,12 +150,17 @@ class McpServers:
         """
         await self._stop(server)
         request = {**await asyncio.to_thread(self._open_request, server), "login": True, "timeout": LOGIN_SECONDS}
-        async with aclosing(self._events("open", request)) as events:
-            async for event in events:
-                if "login" in event:
-                    on_address(clean(event["login"]))
-                elif "ready" in event:
-                    break
+        try:
+            async with aclosing(self._events("open", request)) as events:
+                async for event in events:
+                    if "login" in event:
+                        on_address(clean(event["login"]))
+                    elif "ready" in event:
+                        break
+                    else:
+                        self._on_event(server, event)
+        except ServerFailed as error:
+            raise type(error)(f"The login to {server.name} failed: {_problem(server, error)}") from error
         self._start(server)  # with the tokens, as in any session
         await server.started.wait()
 
@@ -317,8 +322,7 @@ class McpServers:
     def _on_failure(self, server: McpServer, error: OuroError) -> None:
         was_ready = server.state == "ready"
         server.state = "login" if isinstance(error, LoginRequired) else "failed"
-        last = f" Its last words: {server.log[-1]}" if server.log and not was_ready else ""
-        server.problem = one_line(f"{error}{last}", 400)
+        server.problem = one_line(f"{error}", 400) if was_ready else _problem(server, error)
         server.failures += 1
         log.warning("MCP server %s: %s", server.name, server.problem)
         if isinstance(error, WorkerStopped) and server.group:
@@ -380,6 +384,15 @@ class McpServers:
                     raise kinds.get(error["kind"], ServerFailed)(clean(error["message"]))
                 if "event" in line:
                     yield line["event"]
+
+
+def _problem(server: McpServer, error: OuroError) -> str:
+    """Why a server cannot be reached: its address, the error, and what it said last."""
+    if isinstance(error, LoginRequired):
+        return one_line(str(error), 400)
+    where = f"{server.settings.url}: " if server.settings.url else ""
+    last = f" Its last words: {server.log[-1]}" if server.log else ""
+    return one_line(f"{where}{str(error).rstrip('.')}.{last}", 400)
 
 
 async def _ended(process: WorkerProcess, name: str, request: Line, first: float | None = None) -> None:

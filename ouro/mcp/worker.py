@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from ouro.utils.worker import Handler, Line, run_worker
 if TYPE_CHECKING:
     from ouro.mcp.connection import Connection
 
+_DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
+"""What pydantic says of an answer that is none of its messages: a paragraph for each field."""
 NICE = 10
 """Lower priority for the worker, from the import of the SDK on, and for its servers: the first request comes first."""
 
@@ -85,6 +88,7 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     kind = type(error).__name__
     text = reason_of(error) if isinstance(error, httpx2.NetworkError) else str(error)
     message = text or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
+    message = _DUMP.sub(": the answer is not a message of MCP.", message)
     return {"kind": kind, "message": message[:2_000]}
 
 

@@ -54,6 +54,7 @@ def test_a_server_that_fails_says_why_and_shows_its_log(shell):
     assert code == 1
     assert "exit code 7" in out
     assert "no such database" in out
+    assert "exit code 7" in (get_home() / "logs" / "ouro.log").read_text()  # not on the screen
 
 
 def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch):

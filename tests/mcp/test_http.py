@@ -92,6 +92,30 @@ async def test_a_server_that_is_not_there_is_told(bench: Bench, served):
         await bench.open(remote=at(server)).ready("remote")
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("403 Forbidden", "403 Forbidden"),
+        ("200 OK\r\nContent-Type: application/json", "the answer is not a message of MCP."),
+    ],
+)
+async def test_a_server_that_does_not_speak_mcp_is_told_with_its_address(bench: Bench, answer, says):
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}".encode())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        servers = bench.open(remote=McpServerSettings(url=url))
+        with pytest.raises(ToolError) as failed:
+            await servers.ready("remote")
+        with pytest.raises(ServerFailed, match=f"The login to remote failed: {url}"):
+            await servers.login(servers.servers["remote"], print)
+    assert failed.value.message.startswith(f"The MCP server remote cannot be used: {url}: ")
+    assert failed.value.message.endswith(says)
+
+
 def browse(addresses: list[str], url: str) -> None:
     """What a browser does: follow the redirects, in a thread of its own."""
     addresses.append(url)
