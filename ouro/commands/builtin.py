@@ -309,7 +309,7 @@ COMMANDS: tuple[Action, ...] = (
 )  # fmt: skip
 """The slash commands."""
 
-COMMAND_NAMES: frozenset[str] = frozenset(name for command in COMMANDS for name in command.names)
+COMMAND_NAMES: tuple[str, ...] = tuple(name for command in COMMANDS for name in command.names)
 """Their names and aliases."""
 
 SHELL_ACTIONS: tuple[Action, ...] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import re
 import shlex
 from argparse import ArgumentParser
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
-from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command, listed_commands
+from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
@@ -63,11 +62,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
             if custom.is_off:
                 await custom.prompt(argument)  # raises why
             return False
-        names = [name for listed in listed_commands(front_end.session) for name in listed.names]
-        starting = [name for name in names if name.startswith(word)]
-        near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
-        raise UsageError(f"There is no command /{word}. {hint}")
+        raise UsageError(extensions.commands.unknown(text))
     except OuroError as error:
         front_end.say(str(error), "error")
     return True

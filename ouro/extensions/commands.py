@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -79,7 +81,7 @@ class CommandRegistry:
     ) -> None:
         self._sources = sources
         self._connect = connect
-        self._reserved = {name.casefold() for name in reserved}
+        self._reserved = dict.fromkeys(name.casefold() for name in reserved)
 
     def commands(self) -> list[CustomCommand]:
         """All of them, sorted by name."""
@@ -107,6 +109,19 @@ class CommandRegistry:
             await self._connect(typed[1].partition(":")[0])
             called = self.called_by(text)
         return called
+
+    def unknown(self, text: str) -> str:
+        """What is wrong with a `/name …` that calls no custom command; empty for a path or another message."""
+        typed = _TYPED.match(text)
+        if typed is None or self.find(typed[1]) or Path(f"/{typed[1]}").exists():
+            return ""
+        if typed[1].casefold() in self._reserved:
+            return f"/{typed[1]} is for sessions on the screen."
+        word, names = typed[1].casefold(), [*self._reserved, *(command.name for command in self.commands())]
+        starting = [name for name in names if name.startswith(word)]
+        near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
+        return f"There is no command /{word}. {hint}"
 
     def problems(self) -> list[str]:
         """A line for each command that cannot be called by its name."""

@@ -63,7 +63,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             self.files.turn_began()
         try:
             hooked = await self.hooks.before_turn(text)
-            command = await self.commands.prompt(text)
+            command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
                     emit(Prompted(text, tuple(images)))  # before its inserts run; not a second time by the agent

@@ -41,10 +41,13 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     models: ModelSource
     numbers: Iterator[int] = msgspec.field(default_factory=lambda: itertools.count(1))
 
-    async def prompt(self, text: str) -> CommandPrompt | None:
+    async def prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
         """The prompt of the command that `text` calls; None if it calls none. Raises OuroError: it has none."""
-        called = await self.registry.once_connected(text)
-        return await called[0].prompt(called[1]) if called else None
+        if called := await self.registry.once_connected(text):
+            return await called[0].prompt(called[1])
+        if unknown := self.registry.unknown(text):
+            emit(Said(f"{unknown} The message was sent as it is.", "warning"))
+        return None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
         """What is sent with the typed `text`: the prompt with its inserts.
@@ -74,7 +77,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         What the user changes meanwhile stays.
         """
         model, mode = self.models.current()[0].spec.name, self.permissions.mode
-        own_model, own_mode = self._set_model(prompt, emit), self._set_mode(prompt)
+        own_model, own_mode = self._set_model(prompt, emit), self._set_mode(prompt, emit)
         try:
             with self.permissions.widened(prompt.allow):
                 yield
@@ -94,10 +97,12 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             return ""
         return self.models.current()[0].spec.name
 
-    def _set_mode(self, prompt: CommandPrompt) -> Mode:
+    def _set_mode(self, prompt: CommandPrompt, emit: Emit) -> Mode:
         if prompt.mode in get_args(Mode):
             mode, before = cast("Mode", prompt.mode), self.permissions.mode
             self.permissions.mode = mode if prompt.is_own else narrower(mode, before)
+        elif prompt.mode:
+            emit(Said(f"The command runs in this mode, not in its own: there is no mode `{prompt.mode}`.", "warning"))
         return self.permissions.mode
 
     def _can_insert(self, insert: Insert) -> bool:

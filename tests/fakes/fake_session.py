@@ -22,6 +22,7 @@ from fakes.fake_scrollback import FakeScrollback
 from fakes.fake_window import FakeWindow
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import Subagents
+from ouro.commands.builtin import COMMAND_NAMES
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
@@ -135,7 +136,7 @@ class FakeSession:
         instructions = ProjectInstructions(cwd, lambda _path: False)
         self.workbench = SimpleNamespace(
             extensions=SessionExtensions(
-                CommandRegistry((), ()), SimpleNamespace(servers={}), skills, None, instructions
+                CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={}), skills, None, instructions
             ),
             subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
         )

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.events import PermissionAsked, Permit, Prompted, ToolStarted, TurnFinished
+from ouro.events import PermissionAsked, Permit, Prompted, Said, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Context
@@ -63,6 +63,24 @@ async def test_arguments_take_their_places(home, repository, body, typed, sent):
         '<command name="/ship" from="~/.ouro/commands/ship.md">\n'
         f"The user ran a command. Its text follows: do what it says, and answer the user.\n\n{sent}\n</command>"
     )
+    await session.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "warning"),
+    [
+        ("/git:com now", "There is no command /git:com. Did you mean /git:commit? The message was sent as it is."),
+        ("/model", "/model is for sessions on the screen. The message was sent as it is."),
+        ("/tmp is full", ""),
+        ("/git:commit", "The command runs in this mode, not in its own: there is no mode `read`."),
+    ],
+)
+async def test_where_nobody_is_told_at_the_prompt_a_wrong_command_is_a_warning(home, repository, typed, warning):
+    write(home / ".ouro/commands/git/commit.md", "---\nmode: read\n---\nCommit.")
+    session, _model = await opened(repository)
+    events = await run(session, typed)
+    assert [event.text for event in events if isinstance(event, Said)] == [warning] * bool(warning)
+    assert events[-1] == TurnFinished("answered")
     await session.close()
 
 
