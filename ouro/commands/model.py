@@ -56,6 +56,12 @@ async def plan(front_end: FrontEnd, argument: str) -> None:
         await front_end.send(argument)
 
 
+def next_mode(mode: Mode) -> Mode:
+    """The mode that Shift+Tab changes to."""
+    modes = list(MODES)
+    return modes[(modes.index(mode) + 1) % len(modes)]
+
+
 def set_mode(front_end: FrontEnd, name: str) -> None:
     """Change the mode and show it. Raises UsageError."""
     mode = next((mode_name for mode_name in MODES if mode_name == name), None)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from ouro.commands.model import MODES, set_mode
+from ouro.commands.model import next_mode, set_mode
 from ouro.commands.slash import dispatch
 from ouro.errors import DemoRequested
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
@@ -209,9 +209,7 @@ class Repl(TurnObserver):
 
     def cycle_mode(self) -> None:
         if self._turns.session is not None:
-            modes = list(MODES)
-            current = modes.index(self._front_end.session.status().mode)
-            set_mode(self._front_end, modes[(current + 1) % len(modes)])
+            set_mode(self._front_end, next_mode(self._front_end.session.status().mode))
 
     @property
     def session(self) -> Session | None:

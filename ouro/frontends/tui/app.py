@@ -33,7 +33,6 @@ from ouro.utils.log import log
 SECOND_ESCAPE = 1.0
 """Seconds within which Esc Esc still belongs to an interrupt."""
 _NO_CARDS = "There is no tool call to unfold."
-_MODES = ("ask", "edit", "plan", "auto")
 
 
 class OuroApp(App[int], inherit_bindings=False):
@@ -208,9 +207,10 @@ class KeyActions:
         self._conversation.resume.mark_next()
 
     def mode(self) -> None:
+        from ouro.commands.model import next_mode  # too heavy to import before the first frame
+
         session = self._front_end.session
-        mode = _MODES[(_MODES.index(session.status().mode) + 1) % len(_MODES)]
-        session.set_mode(mode)  # type: ignore[arg-type]
+        session.set_mode(next_mode(session.status().mode))
         self._front_end.redraw()
 
     def outputs(self) -> None:

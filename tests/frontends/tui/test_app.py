@@ -161,10 +161,10 @@ async def test_the_plan_shows_itself_while_it_is_open_and_ctrl_t_hides_it():
     async with screen_of(session).run_test(size=(80, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
-        await until(pilot, lambda: "▸ change" in screen_text(pilot.app))
-        assert "✓ look" in screen_text(pilot.app)
+        await until(pilot, lambda: "▶ change" in screen_text(pilot.app))
+        assert "☑ look" in screen_text(pilot.app)
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: "▸ change" not in screen_text(pilot.app))
+        await until(pilot, lambda: "▶ change" not in screen_text(pilot.app))
 
 
 async def test_a_fault_in_a_turn_is_told_and_the_screen_lives_on():

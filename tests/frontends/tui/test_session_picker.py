@@ -253,8 +253,11 @@ async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over
         await pilot.press("tab", "up", "space")
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         assert "write the documentation" not in screen_text(pilot.app)
-        await pilot.press("escape")
-        await until(pilot, lambda: "write the documentation" in screen_text(pilot.app))
+        await pilot.press("down")
+        await until(pilot, lambda: "The session is empty." in screen_text(pilot.app))
+        await pilot.press("escape", "up")
+        await until(pilot, lambda: "❯ mend the broken" in screen_text(pilot.app))
+        assert "write the documentation" in screen_text(pilot.app)
 
 
 async def test_where_several_answer_the_picker_has_these(session_catalog):

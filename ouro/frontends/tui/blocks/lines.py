@@ -101,7 +101,7 @@ def crop(text: str, width: int) -> str:
     text = " ".join(text.split("\n"))
     if cell_len(text) <= width:
         return text
-    return _take(text, max(0, width - 1))[0] + "…" if width > 0 else ""
+    return _take(text, max(0, width - 1))[0].rstrip() + "…" if width > 0 else ""
 
 
 def copied(lines: Iterable[StyledLine]) -> str:

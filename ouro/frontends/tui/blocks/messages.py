@@ -21,6 +21,7 @@ from ouro.utils.text import plural
 MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
 """Of a message that is not opened."""
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
@@ -252,6 +253,11 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
     for row in text.split("\n"):
         lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
     return lines
+
+
+def spinner(seconds: float) -> str:
+    """What turns beside running work, so many seconds after its start."""
+    return _SPINNER[int(seconds * 4) % len(_SPINNER)]
 
 
 def duration(seconds: float) -> str:

@@ -17,7 +17,7 @@ from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import diff_lines
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, printed, tidy, wrap
-from ouro.frontends.tui.blocks.messages import MARGIN, duration
+from ouro.frontends.tui.blocks.messages import MARGIN, duration, spinner
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import plural
 
@@ -135,7 +135,6 @@ State = Literal["running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
 _WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
 _COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TELLS_SECONDS = re.compile(r"\d s\b")
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
@@ -227,7 +226,7 @@ class ToolCard(TranscriptBlock):
         after = "".join(f" · {part}" for part in (summary, takes) if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
-        sign = _SIGNS.get(self._state) or _SPINNER[int(passed * 4) % len(_SPINNER)]
+        sign = _SIGNS.get(self._state) or spinner(passed)
         return StyledLine(
             [
                 Segment(f"{MARGIN}{sign} ", getattr(palette, _COLORS[self._state])),

@@ -25,8 +25,6 @@ from ouro.utils.text import clean
 
 SHOW_PAGE_AFTER = 0.06
 """Seconds that a row has to be marked before its page is made."""
-_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
-_PAGES = {"pageup": -1, "pagedown": 1}
 PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 
 
@@ -246,10 +244,8 @@ class Browser(Sheet[OpenRequest | None]):
             await self._open()
         elif event.key in ("tab", "shift+tab") or (not in_search and event.key == "slash"):
             (self._list if in_search else self._search).focus()
-        elif in_search and event.key in _STEPS:
-            self._list.action_move(_STEPS[event.key])
-        elif in_search and event.key in _PAGES:
-            self._list.action_page(_PAGES[event.key])
+        elif in_search and self._list.take_key(event.key):
+            pass
         elif action and not (
             in_search and (event.is_printable or (self._search.value and event.key in ("left", "right")))
         ):

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.widgets import Static
 
 from ouro.commands.window import change_items, item_line, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.sheet import Sheet
-from ouro.frontends.tui.widgets.row_list import STEPS, PickList
+from ouro.frontends.tui.screens.sheet import Sheet, framed
+from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -33,14 +32,10 @@ class ContextSheet(Sheet[None]):
         self._items: dict[str, ContextItem] = {}
         self._list = PickList(nothing="Nothing was sent yet.")
         self._preview = Static(markup=False, id="context-preview")
-        self._state = Static(markup=False, classes="sheet--title")
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet", id="context"):
-            yield self._state
-            yield self._list
-            yield self._preview
-            yield Static(f"↑↓ · {self._shown_keys} · Esc closes", classes="sheet--keys", markup=False)
+        keys = f"↑↓ · {self._shown_keys} · Esc closes"
+        yield framed("", self._list, self._preview, keys=keys, id="context")
 
     def on_mount(self) -> None:
         self._fill()
@@ -48,9 +43,8 @@ class ContextSheet(Sheet[None]):
         self.watch(self._list, "place", self._show_marked)
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in STEPS:
+        if self._list.take_key(event.key):
             event.stop()
-            self._list.action_move(STEPS[event.key])
         elif action := self._keys.get(event.key):
             event.stop()
             await self._change(action)
@@ -81,7 +75,8 @@ class ContextSheet(Sheet[None]):
 
     def _say(self, text: str) -> None:
         report = self._window.report()
-        self._state.update(text or f"Context: {report.tokens:,} of {report.window:,} tokens")
+        text = text or f"Context: {report.tokens:,} of {report.window:,} tokens"
+        self.query_one(".sheet--title", Static).update(text)
 
     def _marked(self) -> ContextItem | None:
         chosen = self._list.marked

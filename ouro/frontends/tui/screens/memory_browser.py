@@ -14,11 +14,12 @@ from ouro.commands.hooks import checks_of
 from ouro.commands.render import as_text
 from ouro.commands.slash import SessionContext
 from ouro.errors import OuroError, UsageError
+from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
 from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
-from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
+from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session import all_entries
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
@@ -69,14 +70,14 @@ class MemoryList(RowList[MemoryRow]):
     def cells(self, row: MemoryRow, is_marked: bool, width: int) -> Iterable[Cell]:
         has_flag = width + 2 >= FLAG_FROM_WIDTH
         most = (width + 2) * 2 // 5
-        flag = fitted(clean(row.flag), most) if has_flag else ""
+        flag = crop(clean(row.flag), most) if has_flag else ""
         left = most - cell_len(flag)
         about = clean(row.about) if width + 2 >= ABOUT_FROM_WIDTH and left >= MIN_ABOUT else ""
-        about = fitted(f" · {about}" if flag and about else about, left)
+        about = crop(f" · {about}" if flag and about else about, left)
         scope, beside = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
         room = max(1, width - scope - (beside + 2 if beside else 0))
         yield set_cell_size(row.scope, scope), "detail"
-        yield set_cell_size(fitted(row.text, room), room), "marked" if is_marked else ""
+        yield set_cell_size(crop(row.text, room), room), "marked" if is_marked else ""
         yield f"  {flag}" if beside else "", "flag" if row.warns else "detail"
         yield about, "detail"
 

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -19,13 +19,14 @@ from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_l
 from ouro.display import Choice
 from ouro.frontends.session_lines import age, now
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.sheet import Sheet
-from ouro.frontends.tui.widgets.row_list import STEPS, PickList
+from ouro.frontends.tui.screens.sheet import Sheet, framed
+from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean
 
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
+_UPWARD = ("up", "ctrl+p", "pageup")
 
 
 class RewindSheet(Sheet[WayBack | None]):
@@ -48,17 +49,11 @@ class RewindSheet(Sheet[WayBack | None]):
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet", id="rewind"):
-            yield Static("Rewind to a message", classes="sheet--title", markup=False)
-            yield self._search
-            yield self._list
-            if self._past.lacks_branches:
-                yield Static(NOT_LISTED, id="rewind-not-listed", markup=False)
-            yield self._preview
-            yield self._boxes
-            fork = f"{self._fork_key} forks · " if self._fork_key else ""
-            keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
-            yield Static(keys, classes="sheet--keys", markup=False)
+        not_listed = [Static(NOT_LISTED, id="rewind-not-listed", markup=False)] if self._past.lacks_branches else []
+        fork = f"{self._fork_key} forks · " if self._fork_key else ""
+        keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
+        body = (self._search, self._list, *not_listed, self._preview, self._boxes)
+        yield framed("Rewind to a message", *body, keys=keys, id="rewind")
 
     def on_mount(self) -> None:
         self._search.focus()
@@ -80,21 +75,17 @@ class RewindSheet(Sheet[WayBack | None]):
         self._list.place = max(0, len(self._list.rows) - 1)
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in STEPS:
+        if event.key in _UPWARD and self._list.place == 0 and self._past.has_earlier:
+            await self._past.earlier()
+            self._fill()
+        if self._list.take_key(event.key):
             event.stop()
-            await self._move(STEPS[event.key])
         elif event.key == "enter":
             event.stop()
             await self._choose()
         elif self._keys.get(event.key) == "fork_there":
             event.stop()
             self._fork()
-
-    async def _move(self, by: int) -> None:
-        if by < 0 and self._list.place == 0 and self._past.has_earlier:
-            await self._past.earlier()
-            self._fill()
-        self._list.action_move(by)
 
     @on(PickList.Picked)
     async def _choose(self) -> None:
@@ -144,10 +135,7 @@ class RedoSheet(Sheet[WayBack | None]):
         self._boxes.offer(offered)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet"):
-            yield Static("Redo what was undone", classes="sheet--title", markup=False)
-            yield self._boxes
-            yield Static("Enter redoes · Tab Space tick · Esc closes", classes="sheet--keys", markup=False)
+        yield framed("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter" and self._boxes.ticked:

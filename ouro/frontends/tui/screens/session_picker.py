@@ -15,10 +15,11 @@ from ouro.errors import OuroError
 from ouro.frontends.session_lines import age, cost, preview_lines, size, title
 from ouro.frontends.session_lines import now as current_time
 from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, alike
+from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.sheet import LineSheet
-from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
+from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.runtime import tilde
 from ouro.utils.text import clean
@@ -62,7 +63,7 @@ class SessionList(RowList[SessionMatch]):
         figures = (age(info.updated_at, current_time()), f"{info.messages:,}", size(info.size), cost(info.cost))
         room = self._title_width()
         name = title(info) + (" (copy)" if info.fork_of else "")
-        yield set_cell_size(fitted(name, room), room), "marked" if is_marked else ""
+        yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
         columns = list(zip(self._columns(), figures, strict=False))
         for (_name, column), text in columns[: 1 if row.snippet else None]:
             yield f"{text:>{column}}", "detail"

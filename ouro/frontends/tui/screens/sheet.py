@@ -18,10 +18,10 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
-from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.messages import AnswerBlock, duration
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
-from ouro.frontends.tui.widgets.row_list import STEPS, PickList
+from ouro.frontends.tui.widgets.row_list import PAGES, PickList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ouro.session import Job
 
 R = TypeVar("R")
-PAGES = {"pageup": -1, "pagedown": 1}
 LONG_TITLE = 8
 """Lines of a question from which on its keys are shown."""
 
@@ -66,6 +65,17 @@ class Sheet(ModalScreen[R]):
         self.dismiss(None)
 
 
+def framed(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
+    """The frame of a sheet: its title, its body, and its keys in the last line."""
+    return Vertical(
+        Static(clean(title), classes="sheet--title", markup=False),
+        *body,
+        Static(keys, classes="sheet--keys", markup=False),
+        classes="sheet",
+        id=id,
+    )
+
+
 class HelpSheet(Sheet[None]):
     """Markdown to read; the key that opened the sheet closes it, too."""
 
@@ -85,10 +95,7 @@ class HelpSheet(Sheet[None]):
             self._bindings.bind(key, "close", show=False)
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet"):
-            yield Static("Help · /help NAME shows details and an example", classes="sheet--title", markup=False)
-            yield self._text
-            yield Static(self._keys, classes="sheet--keys", markup=False)
+        yield framed("Help · /help NAME shows details and an example", self._text, keys=self._keys)
 
     def on_mount(self) -> None:
         self._text.focus()
@@ -107,10 +114,7 @@ class LineSheet(Sheet[str | None]):
         self._field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet"):
-            yield Static(clean(self._title), classes="sheet--title", markup=False)
-            yield self._field
-            yield Static("Enter · Esc closes", classes="sheet--keys", markup=False)
+        yield framed(self._title, self._field, keys="Enter · Esc closes")
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
@@ -121,8 +125,6 @@ class JobsSheet(Sheet[None]):
     """The background jobs; the end of the output of the marked one is shown below, `k` kills it."""
 
     BINDINGS = [  # noqa: RUF012 (as above)
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
         Binding("k", "kill", show=False),
         Binding("q,enter,ctrl+b", "close", show=False),
     ]
@@ -135,19 +137,15 @@ class JobsSheet(Sheet[None]):
         self._tail = Static(markup=False, id="jobs-tail")
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet"):
-            yield Static("Background jobs", classes="sheet--title", markup=False)
-            yield self._list
-            yield self._tail
-            yield Static("↑↓ · k kills · Esc closes", classes="sheet--keys", markup=False)
+        yield framed("Background jobs", self._list, self._tail, keys="↑↓ · k kills · Esc closes")
 
     def on_mount(self) -> None:
         self.set_interval(0.5, self._update)
         self.call_after_refresh(self._update)
 
-    def action_move(self, by: int) -> None:
-        self._list.action_move(by)
-        self._update()
+    def on_key(self, event: events.Key) -> None:
+        if self._list.take_key(event.key):
+            self._update()
 
     async def action_kill(self) -> None:
         if self._list.marked is not None:
@@ -164,7 +162,7 @@ class JobsSheet(Sheet[None]):
 
 
 def _state(job: Job) -> str:
-    return f"{job.seconds:.0f} s" if job.running else f"ended ({'killed' if job.exit_code is None else job.exit_code})"
+    return duration(job.seconds) if job.running else f"ended ({'killed' if job.exit_code is None else job.exit_code})"
 
 
 MAX_WITHOUT_SEARCH = 6
@@ -273,9 +271,8 @@ class Picker(Sheet[str | None]):
         if event.key in PAGES and self._above.max_scroll_y:
             event.stop()
             self._above.scroll_relative(y=PAGES[event.key] * (self._above.size.height - 1), animate=False)
-        elif event.key in STEPS:
+        elif self._list.take_key(event.key):
             event.stop()
-            self._list.action_move(STEPS[event.key])
 
     def press(self, event: events.Key) -> None:
         """A character in a short list: a digit chooses."""

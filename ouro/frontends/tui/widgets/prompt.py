@@ -15,6 +15,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
+from ouro.frontends.tui.blocks.messages import spinner
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
 from ouro.frontends.tui.type_ahead import PASTE_GAP, pasted_text
@@ -299,9 +300,6 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.replace("", (row, column - len(chip)), (row, column))
 
 
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-
-
 class PromptBox(Horizontal):
     """A sign and the prompt; `!` in place of the sign where a shell line is written."""
 
@@ -352,4 +350,4 @@ class PromptBox(Horizontal):
         passed = time.monotonic() - self._began
         minutes, seconds = divmod(int(passed), 60)
         spent = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-        return f"{_SPINNER[int(passed * 5) % len(_SPINNER)]} working · {spent} · Esc interrupts"
+        return f"{spinner(passed)} working · {spent} · Esc interrupts"

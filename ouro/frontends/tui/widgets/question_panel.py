@@ -22,6 +22,7 @@ from textual.widgets import Input, Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import Answer, PermissionAsked, Permit, QuestionAsked, Reply
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import fitting, fold
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
@@ -256,6 +257,17 @@ class ChoiceList(Widget):
             self.post_message(self.Picked())
 
 
+def _block_body(block: TranscriptBlock) -> TranscriptView:
+    view = TranscriptView(classes="question--body")
+    view.following = False  # read from its beginning
+    view.add(block)
+    return view
+
+
+def _text_body(text: str, kind: str = "question--text") -> VerticalScroll:
+    return VerticalScroll(Static(text, markup=False), can_focus=False, classes=f"question--body {kind}")
+
+
 _BLANKS = re.compile(" {24,}")
 
 
@@ -287,15 +299,10 @@ class PermissionPanel(QuestionPanel):
         display = self._asked.display
         if isinstance(display.body, Diff):
             changes = tuple(map(_escaped_change, display.body.changes))
-            view = TranscriptView(classes="question--body question--diff")
-            view.following = False  # read from its beginning
-            view.add(DisplayBlock(replace(display, body=Diff(changes))))
-            return plural(len(changes), "file"), view
+            return plural(len(changes), "file"), _block_body(DisplayBlock(replace(display, body=Diff(changes))))
         text = _text_of(display)
         length = f"{len(text):,} characters" + (f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else "")
-        return length, VerticalScroll(
-            Static(_visible(text), markup=False), can_focus=False, classes="question--body question--text"
-        )
+        return length, _text_body(_visible(text))
 
     def means(self, key: str, action: str, character: str) -> bool:
         return bool(action) or super().means(key, action, character)
@@ -394,16 +401,11 @@ class AskPanel(QuestionPanel):
         self.options.display = bool(question.choices)
 
     def compose(self) -> ComposeResult:
-        text = Static(clean(self._question.text), markup=False)
-        yield VerticalScroll(text, can_focus=False, classes="question--body question--asked")
+        yield _text_body(clean(self._question.text), "question--asked")
         if self._question.details and self._is_markdown:
-            view = TranscriptView(classes="question--body question--diff")
-            view.following = False
-            view.add(AnswerBlock(self._question.details))
-            yield view
+            yield _block_body(AnswerBlock(self._question.details))
         elif self._question.details:
-            details = Static(clean(self._question.details), markup=False)
-            yield VerticalScroll(details, can_focus=False, classes="question--body question--text")
+            yield _text_body(clean(self._question.details))
         yield self.options
         yield self.field
         hint = "digits tick · Enter on the last line sends" if self._question.several else "a digit, or ↑↓ Enter"

@@ -17,13 +17,14 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ouro.frontends.tui.blocks.lines import crop
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.display import Choice
 
-STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
-"""Keys of a search field that move the mark of the list below it, and by how many rows."""
+_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
+PAGES = {"pageup": -1, "pagedown": 1}
 
 
 class LineScroll(ScrollView):
@@ -128,6 +129,14 @@ class RowList(LineScroll, Generic[T], can_focus=True):
     def action_page(self, by: int) -> None:
         self.action_move(by * max(1, self.size.height - 1))
 
+    def take_key(self, key: str) -> bool:
+        """Move the mark by a key of the search field above the list; returns whether it is one that does."""
+        if key in _STEPS:
+            self.action_move(_STEPS[key])
+        elif key in PAGES:
+            self.action_page(PAGES[key])
+        return key in _STEPS or key in PAGES
+
     def watch_place(self, old: int, new: int) -> None:
         self._show_place()
         for place in (old, new):
@@ -217,11 +226,11 @@ class PickList(RowList["Choice"], can_focus=False):
         room = min(max(cell_len(clean(other.detail)) + 2 for other in in_sight), width // 2)
         wide = min(max(cell_len(_label(other)) for other in in_sight), max(1, width - max(2, room)))
         tick = "  ✓" if choice.value == self._current and self._current else ""
-        yield set_cell_size(fitted(_label(choice), wide), wide), "marked" if is_marked else ""
+        yield set_cell_size(crop(_label(choice), wide), wide), "marked" if is_marked else ""
         yield tick, ""
         if choice.detail:
             detail = f"  {clean(choice.detail)}".replace("\n", " ")
-            yield fitted(detail, max(0, width - wide - len(tick))), "detail"
+            yield crop(detail, max(0, width - wide - len(tick))), "detail"
 
     def is_cut(self, choice: Choice) -> bool:
         """Whether the line of a choice is too narrow for it."""
@@ -235,8 +244,3 @@ class PickList(RowList["Choice"], can_focus=False):
 
 def _label(choice: Choice) -> str:
     return clean(choice.label).replace("\n", " ⏎ ")
-
-
-def fitted(text: str, width: int) -> str:
-    """`text` cut to `width` cells, with `…` if it was cut."""
-    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"

@@ -10,7 +10,6 @@ from ouro.display import Todo
 from ouro.utils.text import clean
 
 ROWS = 7
-_SIGNS = {"pending": "○", "in_progress": "▸", "done": "✓"}
 
 
 class TodoPanel(Widget):
@@ -38,7 +37,7 @@ class TodoPanel(Widget):
     def render(self) -> Text:
         lines = []
         for todo in self._in_sight():
-            line = Text(f"{_SIGNS[todo.state]} {clean(todo.text)}".replace("\n", " "), no_wrap=True, end="")
+            line = Text(f"{todo.mark} {clean(todo.text)}".replace("\n", " "), no_wrap=True, end="")
             line.stylize(self.get_component_rich_style(f"todos--{todo.state}", partial=True))
             line.truncate(max(1, self.size.width), overflow="ellipsis")
             lines.append(line)
