@@ -22,12 +22,12 @@ _WORDS = (  # noqa: SIM905 (as a list they take 200 lines)
     "bitly bkua_ browserstack canva capella ccdb1_ ccipat_ cciprj_ cf_account_id cf_api_key cf_api_token cf_token "
     "cfat_ cfut_ clickhouse clojars_ cloudflare cloudinary cmvmd cnvca cog_ configcat-sdk-1/ contribsys couchbase "
     "csa_ curl dapi dckr_oat_ dckr_pat_ ddo_ ddp_ doo_v1_ dop_v1_ dor_v1_ dp.pt. dt0c01. duffel_ dvc_ eaaa eaac eaam "
-    "endpoint=sb:// essu_ eyjrijoi eyjtaxjv ezak eztk figd_ fio-u- flwpubk_test- flwseck_test- flyv1 gho_ ghp_ ghr_ "
-    "ghs_ ghu_ github_pat_ glagent- glc_ glcbt- gldt- glffct- glft- glimt- gloas- glpat- glptt- glrt- glsa_ glsoat- "
-    "gocardless gr1348941 hf_ hooks hrku- hvb. hvs. ico- incoming+ influx lin_api_ linked-in linked_in linkedin llx- "
-    "lsv2_ ltai mdb_sa_id_ mlsn. napi_ npm_ ntn_ nvapi- nyk_ ops_eyj os_v2_app_ os_v2_org_ p8e- packagist passphrase "
-    "password pdl_live_ phc_ phx_ pina_ pk-lf- planetscale pmak- pmat- pnu_ polar_ pplx- pscale pul- "
-    'pypi-ageichlwas5vcmc ramp_id_ ramp_sec_ rdme_ refresh_token" rk_live rk_prod rk_test rnd_ rootly_ rpa_ '
+    "endpoint=sb:// essu_ eyjrijoi eyjtaxjv ezak eztk figd_ fio-u- flwpubk_test- flwseck_test- flyv1 gcntfy- gho_ ghp_ "
+    "ghr_ ghs_ ghu_ github_pat_ glagent- glc_ glcbt- gldt- glffct- glft- glimt- gloas- glpat- glptt- glrt- glsa_ "
+    "glsoat- gocardless gr1348941 hf_ hooks hrku- hvb. hvs. ico- incoming+ influx lin_api_ linked-in linked_in "
+    "linkedin llx- lsv2_ ltai mdb_sa_id_ mlsn. napi_ npm_ ntn_ nvapi- nyk_ ops_eyj os_v2_app_ os_v2_org_ p8e- "
+    "packagist passphrase password pdl_live_ phc_ phx_ pina_ pk-lf- planetscale pmak- pmat- pnu_ polar_ pplx- pscale "
+    'pul- pypi-ageichlwas5vcmc ramp_id_ ramp_sec_ rdme_ refresh_token" rk_live rk_prod rk_test rnd_ rootly_ rpa_ '
     "rubygems_ rzp_ s-s4t2af- s-s4t2ud- samsara_api_ sbp_ secret sgp_ sha256~ shippo_ shpat_ shpca_ shppa_ shpss_ "
     "sk-or- sk_car_ sk_live sk_prod sk_test sm_aat_ sm_pat_ sm_sat_ sntrys_eyjpyxqio sntryu_ sq0atp- storage sumo "
     "swmkey-1- swmtkn-1- t3blbkfj tableau tenant tgp_v1_ tk-us- tskey- tss_ ucat_ unkey_ v1.0- vca_ vci_ vck_ vcp_ "
@@ -36,8 +36,10 @@ _WORDS = (  # noqa: SIM905 (as a list they take 200 lines)
 ).split()
 """Each rule needs one of these, an assignment, or one of the shapes."""
 _SHAPES = late_pattern(
-    r"[=>|:,](?!//[\w-]{1,30}\.)[`'\"\s=]{0,5}[^\s`'\"]{14}|aws[_-]?(?:session|security)[_-]?token"
-    r"|://\S*@|\.blob\.core\.|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-|[a-z0-9+/]{22}==|\dq~|\d{15}[|%]|00[a-z0-9]{13}!"
+    # The marks of recalled notes are ouro's own.
+    r"[=>|:,](?!//[\w-]{1,30}\.|\"(?:mem_[0-9a-f]{8}|command):[0-9a-f]{8}[\" ])[`'\"\s=]{0,5}[^\s`'\"]{14}"
+    r"|aws[_-]?(?:session|security)[_-]?token|://\S*@|\.blob\.core\.|client[_\s.-]*id[\s\S]{0,24}?[0-9a-f]{8}-[0-9a-f]{4}-"
+    r"|[a-z0-9+/]{22}==|\dq~|\d{15}[|%]|00[a-z0-9]{13}!"
     r"|sk-?[0-9a-z_-]{32}|\bs\.[a-z0-9]{24}|[0-9a-f]{32}\.|\bre_[0-9a-z]{8}_|\bpat[0-9a-z]{14}\.|\b(?:a3t|akia|asia|abia|acca)"
     r"|\ba3-[a-z0-9]{6}-|\bbk[a-z]{2,3}_|\bexo[a-z0-9]{24}|\bbsa[\w-]{24}|\br8_[a-z0-9]{37}|\bapi-[a-z0-9]{26}"
     r"|\bcli_[a-z0-9]{16}|(?:pa|al)-[\w-]{43}|\b(?:ion|lip|prf)_[\w-]{16}|\.ey|sg\.|\bsts\.[a-z0-9]{16}|\.acc[_-]|[ps]at\.[\w-]{22}\.|\bey[a-z0-9]{17}"

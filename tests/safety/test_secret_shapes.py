@@ -101,6 +101,10 @@ def test_what_a_rule_matches_is_left_to_the_scanner():
         "what changed in 4f2a9c81d03be5571a6c9d0e8f7b6a5d4c3b2a19",
         "rename HttpStream2ConnectionPool to ConnectionPool",
         "see https://example.org/a/page-about-2026-plans",
+        "session 81ebc31c-0d9f-4e1b-a7c2-0123456789ab",
+        '<memory-db01da77acb78964 recalled="mem_1a2b3c4d:176a4753 command:176a4753">',
+        '<memory-db01da77acb78964 recalled="command:176a4753">',
+        '<memory-db01da77acb78964 changed="user 1873a138bfbb82b166c1a31bce9d47aa58815a59 repo ~e3b0c44298fc">',
     ],
 )
 def test_usual_words_need_no_scanner(text):

@@ -8,7 +8,7 @@ from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.prompt_block import recalled_marks
+from ouro.memory.long_term.prompt_block import recalled_marks, sent_versions
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.recall.relevance import is_used
@@ -151,6 +151,13 @@ def test_what_is_sent_already_is_not_sent_again_until_it_changes(recall_of):
 
     edited = note(1, "Optimistic locking with three retries for user updates.")
     assert states(recall_of(edited).local(question, sent)) == {"1": "loaded"}
+
+
+def test_the_versions_that_were_sent_are_read_as_earlier_ouros_wrote_them_too():
+    versions = {"user": "1873a138", "team": "", "repo": "~e3b0c442"}
+    for text in ("user=1873a138 team= repo=~e3b0c442", "user 1873a138 team  repo ~e3b0c442"):
+        assert sent_versions([f'<{MARK} changed="{text}">\n'], MARK) == versions
+    assert sent_versions(["x"], MARK) == {}
 
 
 def test_a_note_of_another_branch_waits_for_its_merge(recall_of):
