@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ouro.errors import ConfigError
-from ouro.extensions.plugins import installed_plugins, plugin_folder
+from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
@@ -77,12 +76,7 @@ def _places(kind: FileKind, root: Path, trusted: bool, problems: list[str]) -> I
 
     for folder in user_folders(kind):
         yield from ((path, folder, "user") for path in with_limit(folder, files_below(folder, kind)))
-    try:
-        plugins = [plugin_folder(name).resolve() for name in installed_plugins()]
-    except ConfigError as error:
-        plugins = []
-        problems.append(error.message)
-    for plugin in plugins:
+    for plugin in map(Path.resolve, plugin_folders(problems).values()):
         inside = (path for path in files_below(plugin / kind, kind) if path.resolve().is_relative_to(plugin))
         yield from ((path, plugin / kind, "plugin") for path in inside)
     if trusted:

@@ -75,14 +75,23 @@ def plugin_folder(name: str) -> Path:
     return plugins_dir() / name
 
 
+def plugin_folders(problems: list[str]) -> dict[str, Path]:
+    """The folder of each installed plugin; none, with a line in `problems`, where their list cannot be read."""
+    try:
+        return {name: plugin_folder(name) for name in installed_plugins()}
+    except ConfigError as error:
+        problems.append(error.message)
+        return {}
+
+
 def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
     """`hooks` or `mcpServers` of each installed plugin; what cannot be read is added to `problems`. Blocks."""
     found: dict[str, dict[str, Any]] = {}
-    try:
-        for name in installed_plugins():
-            found[name] = _table(plugin_folder(name), key)
-    except ConfigError as error:
-        problems.append(error.message)
+    for name, folder in plugin_folders(problems).items():
+        try:
+            found[name] = _table(folder, key)
+        except ConfigError as error:
+            problems.append(f"plugin {name}: {error.message}")
     return found
 
 

@@ -197,3 +197,14 @@ def test_a_broken_list_of_plugins_is_a_notice(home, tmp_path):
     found, problems = find_files("commands", tmp_path, trusted=False)
     assert found == []
     assert "No plugin is used." in problems[0]
+
+
+def test_a_plugin_that_is_broken_later_costs_itself_alone(plugin, tmp_path):
+    broken = tmp_path / "broken"
+    write(broken / ".mcp.json", '{"mcpServers": {"x": {"command": "y"}}}')
+    for folder in (broken, plugin):
+        assert main(["plugin", "add", str(folder), "--yes"]) == 0
+    write(plugin_folder("broken") / ".mcp.json", "{")
+    problems: list[str] = []
+    assert list(plugin_tables("mcpServers", problems)) == ["review"]
+    assert problems[0].startswith("plugin broken: .mcp.json of the plugin is not valid JSON")
