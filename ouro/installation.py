@@ -10,10 +10,11 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import is_dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,8 @@ from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
 from ouro.config import explain_settings, load_settings, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
-from ouro.llm import Catalog, Chunk, ModelSpec, ToolSpec
+from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Message
 from ouro.safety import CLAUDE_SETTINGS, CONFIG_FILE, MCP_FILE, TrustStore, acting_files
 from ouro.settings import Settings
 from ouro.utils.git import find_root
@@ -65,21 +65,6 @@ def folder_settings(folder: Path | None = None) -> FolderSettings:
     return FolderSettings(root, is_trusted, load_settings(root if is_trusted else None))
 
 
-class MissingModel:
-    """In place of a model where none is usable: each request raises why."""
-
-    spec = ModelSpec("none")
-
-    def __init__(self, error: NoModelError) -> None:
-        self._error = error
-
-    def stream(self, _messages: Sequence[Message], _tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        raise self._error
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
 @asynccontextmanager
 async def unsaved_session() -> AsyncIterator[Session]:
     """A session without messages that is not saved; its costs are counted. Only a request needs a model."""
@@ -91,7 +76,8 @@ async def unsaved_session() -> AsyncIterator[Session]:
     try:
         session = await open_session(options, OpenRequest())
     except NoModelError as error:
-        session = await open_session(replace(options, ready_model=MissingModel(error)), OpenRequest())
+        none = ScriptedModel(repeat(error), spec=ModelSpec("none"))
+        session = await open_session(replace(options, ready_model=none), OpenRequest())
     for notice in session.notices:
         warn(notice)
     try:

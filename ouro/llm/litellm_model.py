@@ -27,7 +27,7 @@ from ouro.llm.portable import healed_all
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.wire import chunks_from
 from ouro.messages import Message, Thinking
-from ouro.utils.json_types import dictionaries, dictionary, string
+from ouro.utils.json_types import dictionaries, string
 from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"
@@ -61,20 +61,13 @@ class LiteLLMModel:
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         reader = _LiteLLMChunks(self.spec)
-        events = self._events(self._request(messages, tools))
+        events = events_of(self, "ask", self._request(messages, tools), self._endpoint, self._timeouts)
         async with aclosing(chunks_from(events, reader, self._timeouts.content)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def close(self) -> None:
         leave(self)
-
-    async def _events(self, request: Line) -> AsyncGenerator[Line, None]:
-        async with aclosing(process_for(self).answers("ask", request, self._timeouts)) as lines:
-            async for line in lines:
-                if "error" in line:
-                    raise _error_of(line["error"], self._endpoint, self._model)
-                yield dictionary(line.get("event"))
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
         request = _arguments(self._model, self._endpoint, self._timeouts)
@@ -125,10 +118,8 @@ class LiteLLMEmbeddings:
         limits = timeouts_for_vectors(self._endpoint)
         request = {**_arguments(self._model, self._endpoint, limits), "input": texts}
         answer: Any = None
-        async for line in process_for(self).answers("embed", request, limits):
-            if "error" in line:
-                raise _error_of(line["error"], self._endpoint, self._model)
-            answer = line.get("event", answer)
+        async for event in events_of(self, "embed", request, self._endpoint, limits):
+            answer = event
         if answer is None:
             raise ModelError(f"{self._model} gave no vectors.")
         return embedded(answer, len(texts), self._spec, self._model)
@@ -175,47 +166,50 @@ def _marked(message: Line) -> Line:
     return {**message, "content": marked([{"type": "text", "text": content}] if isinstance(content, str) else content)}
 
 
-class LiteLLMProcess(WorkerProcess):
-    """The worker process of litellm."""
+async def events_of(
+    user: object, name: str, request: Line, endpoint: Endpoint, timeouts: Timeouts
+) -> AsyncGenerator[Any, None]:
+    """What the process of litellm streams in answer to a request; closing the generator cancels the request.
 
-    def __init__(self) -> None:
-        super().__init__(WORKER)
+    Args:
+        user: for `process_for`.
+        name: `ask` for text, `embed` for vectors.
+        request: the arguments for litellm.
 
-    async def answers(self, name: str, request: Line, timeouts: Timeouts) -> AsyncGenerator[Line, None]:
-        """Yield the answers to `request`; `end` or `error` is the last. Closing the generator cancels the request.
+    Raises:
+        ModelUnavailable: the process died, could not start, or is silent.
+        StreamCut: it died or fell silent in the middle.
+        ModelError: the provider refused, or broke off.
+    """
+    try:
+        async with aclosing(process_for(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
+            async for line in lines:
+                if "error" in line:
+                    raise _error_of(line["error"], endpoint, request["model"])
+                if "event" in line:
+                    yield line["event"]
+    except WorkerStopped as stopped:
+        if stopped.died:
+            message = f"litellm stopped working. {redact(stopped.message)}".strip()
+        else:
+            subject = "The answer stopped" if stopped.begun else "The provider is silent"
+            message = f"{subject}: {stopped.message}."
+        raise StreamCut(message) if stopped.begun else ModelUnavailable(message) from stopped
 
-        `name` is `ask` for text, `embed` for vectors; `request` has the arguments for litellm.
 
-        Raises:
-            ModelUnavailable: the process died, could not start, or is silent.
-            StreamCut: it died or fell silent in the middle.
-        """
-        try:
-            async with aclosing(self.ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
-                async for line in lines:
-                    yield line
-        except WorkerStopped as stopped:
-            if stopped.died:
-                message = f"litellm stopped working. {redact(stopped.message)}".strip()
-            else:
-                subject = "The answer stopped" if stopped.begun else "The provider is silent"
-                message = f"{subject}: {stopped.message}."
-            raise StreamCut(message) if stopped.begun else ModelUnavailable(message) from stopped
-
-
-_process: LiteLLMProcess | None = None
+_process: WorkerProcess | None = None
 _users: set[object] = set()
 _sharing = threading.Lock()
 """Text is requested on the event loop, vectors in threads."""
 
 
-def process_for(user: object) -> LiteLLMProcess:
+def process_for(user: object) -> WorkerProcess:
     """The shared process, replaced if it died. It runs until each of its users has called `leave`."""
     global _process
     with _sharing:
         _users.add(user)
         if _process is None or not _process.alive:
-            _process = LiteLLMProcess()
+            _process = WorkerProcess(WORKER)
         return _process
 
 

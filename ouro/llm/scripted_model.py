@@ -1,4 +1,4 @@
-"""ScriptedModel: replays given replies; for tests, `ouro demo` and end-to-end runs."""
+"""ScriptedModel: replays given replies; for tests, `ouro demo`, and where no model is usable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.errors import ModelError, RequestRefused
+from ouro.errors import ModelError, OuroError, RequestRefused
 from ouro.llm.model import CallChunk, Chunk, EndChunk, ModelSpec, Reason, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
 from ouro.messages import Message, ToolCall, Usage
 
@@ -42,7 +42,7 @@ class ScriptedReply(msgspec.Struct, frozen=True):
     """Awaited between text and calls: stops a reply in the middle until the test continues."""
 
 
-Step = ScriptedReply | ToolCall | ModelError | str | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
+Step = ScriptedReply | ToolCall | OuroError | str | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
 """A reply; a call or text alone; an error in its place; or a function from the messages to a reply."""
 
 
@@ -101,7 +101,7 @@ class ScriptedModel:
             return ScriptedReply(step)
         if isinstance(step, ToolCall):
             return ScriptedReply(calls=(step,))
-        if isinstance(step, ModelError):
+        if isinstance(step, OuroError):
             raise step
         return step
 

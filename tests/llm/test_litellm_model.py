@@ -14,8 +14,9 @@ from fakes.wires import KEY, Wire, chunks_of, first_text
 from msgspec.structs import replace
 
 from ouro.errors import ModelUnavailable, StreamCut
-from ouro.llm import Timeouts, litellm_model
+from ouro.llm import Endpoint, Timeouts, litellm_model
 from ouro.messages import system, user
+from ouro.utils.worker import WorkerProcess
 
 
 @pytest.fixture
@@ -67,11 +68,12 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
 async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
     """The last line of its own error is what helps."""
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
-    process = litellm_model.LiteLLMProcess()
+    process = WorkerProcess(litellm_model.WORKER)
+    monkeypatch.setattr(litellm_model, "process_for", lambda _user: process)
     while when != "at once" and process.alive:
         await asyncio.sleep(0.01)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(process.answers("ask", {}, Timeouts(first=5)))
+        await anext(litellm_model.events_of("tests", "ask", {}, Endpoint(), Timeouts(first=5)))
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):
@@ -123,12 +125,11 @@ def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
     """A repository may hold a litellm.py: the process does not look there."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (
-        "import asyncio; from ouro.llm.litellm_model import LiteLLMProcess; from ouro.llm.model import Timeouts\n"
+        "import asyncio; from ouro.llm.litellm_model import WORKER; from ouro.utils.worker import WorkerProcess\n"
         "async def run():\n"
-        "    process = LiteLLMProcess()\n"
+        "    process = WorkerProcess(WORKER)\n"
         "    request = {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}\n"
-        "    lines = process.answers('ask', request, Timeouts())\n"
-        "    print(await anext(lines))\n"
+        "    print(await anext(process.ask('ask', request, first=100, idle=100)))\n"
         "    process.stop()\n"
         "asyncio.run(run())\n"
     )
