@@ -8,7 +8,7 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.safety.checkpoints import Checkpoints, Restored, TurnFiles, clean_checkpoints, stored_checkpoints
-    from ouro.safety.environment import child_environment
+    from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.guarded_memory import GIT_CONFIG, GuardedMemory
     from ouro.safety.permissions import Permissions
     from ouro.safety.rules import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from ouro.safety.sandbox.choose import choose_sandbox
     from ouro.safety.sandbox.confinement import Confinement
-    from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name, secret_values
+    from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
     from ouro.safety.shell.parse import parse_line
     from ouro.safety.trust import TrustStore
     from ouro.safety.trust_scope import (

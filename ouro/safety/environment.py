@@ -1,4 +1,4 @@
-"""The environment of commands, without keys."""
+"""The environment of commands, without keys, and the values of those keys."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from ouro.safety.secrets import SHORTEST_VALUE
 from ouro.utils.late_pattern import late_pattern
 
 _SECRET_NAME = late_pattern(
@@ -26,6 +27,7 @@ _NEVER_SECRET = {
     "GIT_AUTHOR_EMAIL",
     "GIT_AUTHOR_DATE",
     "DBUS_SESSION_BUS_ADDRESS",
+    "LICENSE",
 }
 _STEERS_SHELL = late_pattern(
     r"BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|GIT_ASKPASS|SSH_ASKPASS"
@@ -45,7 +47,7 @@ _UNATTENDED = {
     # Unbuffered, so that the output of a Python program is there when the time limit ends it.
     "PYTHONUNBUFFERED": "1",
 }
-_LONG_ENOUGH = 8
+_NOT_A_SECRET = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
 
 
 def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] = ()) -> dict[str, str]:
@@ -54,7 +56,7 @@ def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] 
     Args:
         secrets: values (provider keys) to remove from every variable, whatever its name.
     """
-    known = [value for value in secrets if len(value) >= _LONG_ENOUGH]
+    known = [value for value in secrets if len(value) >= SHORTEST_VALUE]
     passed = {
         name: value
         for name, value in environment.items()
@@ -62,6 +64,12 @@ def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] 
         and not (_looks_secret(name, value) or _STEERS_SHELL.fullmatch(name))
     }
     return {**passed, **_UNATTENDED}
+
+
+def secret_values(environment: Mapping[str, str]) -> list[str]:
+    """The values of the variables that commands do not get because they look secret."""
+    found = (value for name, value in environment.items() if _looks_secret(name, value))
+    return [value for value in found if len(value) >= SHORTEST_VALUE and not _NOT_A_SECRET.fullmatch(value)]
 
 
 def _looks_secret(name: str, value: str) -> bool:

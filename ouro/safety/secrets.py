@@ -121,8 +121,6 @@ SHORTEST_VALUE = 8
 _KINDS_OF_KEYS = ("api", "access", "auth", "private", "signing", "encryption", "account", "master", "shared")
 _NAMES = rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|(?:{'|'.join(_KINDS_OF_KEYS)})[_-]?key)"
 _SECRET_NAME = late_pattern(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
-_VARIABLE = late_pattern(r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIALS?|AUTH|PAT)(?:\Z|_)")
-_NOT_A_SECRET = late_pattern(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
 _LONG_WORD = late_pattern(r"[\w+=.~-]{16,}+", re.ASCII)
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
@@ -313,12 +311,6 @@ def _needs_the_scanner(text: str) -> bool:
 
 def is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
-
-
-def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """The values of environment variables whose names say that they are secret."""
-    named = (value for name, value in environment.items() if _VARIABLE.search(name.upper()))
-    return [value for value in named if len(value) >= SHORTEST_VALUE and not _NOT_A_SECRET.fullmatch(value)]
 
 
 def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:

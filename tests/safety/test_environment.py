@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.safety import child_environment
+from ouro.safety import child_environment, secret_values
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,26 @@ def test_our_own_key_is_passed_on_under_no_name():
 def test_nobody_is_asked_anything():
     environment = child_environment({"PAGER": "less", "TERM": "xterm-256color"})
     assert (environment["PAGER"], environment["TERM"], environment["GIT_TERMINAL_PROMPT"]) == ("cat", "dumb", "0")
+
+
+def test_what_commands_do_not_get_because_it_looks_secret_is_masked():
+    environment = {
+        "OPENAI_API_KEY": "k" * 8 + "1",
+        "GITHUB_TOKEN": "t0kent0ken",
+        "DB_PASSWORD": "correct horse",
+        "SESSION_COOKIE": "c00kie-c00kie",
+        "DATABASE_URL": "postgres://me:hunter2@db.example.com/app",
+        "SSH_AUTH_SOCK": "/tmp/ssh-x/agent.1",
+        "XAUTHORITY": "/home/me/.Xauthority",
+        "KEYBOARD": "qwertz-1234",
+        "MAX_TOKENS": "123456789",
+        "GIT_AUTHOR_NAME": "Some Body",
+        "AUTH": "disabled",
+        "LICENSE": "Apache-2.0",
+        "SHORT_TOKEN": "abc",
+        "HOME": "/home/me",
+    }
+
+    values = ["k" * 8 + "1", "t0kent0ken", "correct horse", "c00kie-c00kie", environment["DATABASE_URL"]]
+    assert secret_values(environment) == values
+    assert not set(values).intersection(child_environment(environment).values())

@@ -11,7 +11,7 @@ from fakes.ready_mask import ready_mask
 from ouro.memory.backend import MessageRecord
 from ouro.memory.serialization import record_data
 from ouro.messages import Context, Message, Text
-from ouro.safety import SecretMask, SecretScanner, is_secret_name, secret_values, secrets
+from ouro.safety import SecretMask, SecretScanner, is_secret_name, secrets
 
 KEY = "pa55-word/with+odd=signs"
 
@@ -107,24 +107,6 @@ def test_masking_works_from_many_threads_at_once(mask):
         thread.join()
 
     assert [text for text in texts if "[secret:" not in found[text]] == []
-
-
-def test_values_are_taken_from_variables_whose_names_say_so():
-    environment = {
-        "OPENAI_API_KEY": "k" * 8 + "1",
-        "GITHUB_TOKEN": "t0kent0ken",
-        "DB_PASSWORD": "correct horse",
-        "SSH_AUTH_SOCK": "/tmp/ssh-x/agent.1",
-        "XAUTHORITY": "/home/me/.Xauthority",
-        "KEYBOARD": "qwertz-1234",
-        "MAX_TOKENS": "123456789",
-        "GIT_AUTHOR_NAME": "Some Body",
-        "AUTH": "disabled",
-        "SHORT_TOKEN": "abc",
-        "HOME": "/home/me",
-    }
-
-    assert secret_values(environment) == ["k" * 8 + "1", "t0kent0ken", "correct horse"]
 
 
 @pytest.mark.parametrize(
