@@ -93,11 +93,10 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
         try:
             return memory.timeline.find(what).commit
         except UsageError:  # a file or a note: the commit that made it
-            entries = reversed(memory.timeline.log(_MAX_SEARCHED, what))
-            made = next((entry.commit for entry in entries if entry.commit.source.session), None)
-            if made is None:
+            made = [entry.commit for entry in reversed(memory.timeline.log(_MAX_SEARCHED, what))]
+            if not made:
                 raise
-            return made
+            return next((commit for commit in made if commit.source.session), made[0])
 
     return await _show_turn(context, await context.memory(work))
 

@@ -131,11 +131,13 @@ def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
 
     Raises:
-        UsageError: there is no such scope or category.
+        UsageError: there is no such scope or category, or the scope is not in use here.
     """
     words = what.lower().replace("/", " ").replace(".md", "").split()
     every = entries = all_entries(editor, archived=True)
     for word in words:
+        if word in ("user", "repo"):
+            editor.scope(word)
         entries = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
         allowed = {"core", "note", *_BADGES[:5], *editor.names, *editor.scopes[0].store.core}
         allowed |= {entry.category for entry in every}

@@ -128,6 +128,7 @@ class ScopeMemory:
         with self.alone():
             with suppress(OSError):
                 self._writes.end()
+                self.store.drop_lost_approval()
             self._reload()
             if self._commit_approved("Keep what was written before ouro ended", open_turn(self.store.repository)):
                 self._reload()

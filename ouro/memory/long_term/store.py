@@ -306,6 +306,14 @@ class GitMemoryStore:
         """
         return self._ledger.accepted if os.path.lexists(self.repository.git_dir) else ""
 
+    def drop_lost_approval(self) -> None:
+        """Approve nothing where the accepted commit is of another history: the folder is another one, or a backup."""
+        accepted, head = self.accepted, self.get_current_head()
+        has_head = bool(head) and self.repository.run("cat-file", "-e", head).returncode == 0
+        if accepted and has_head and self.repository.run("cat-file", "-e", accepted).returncode == 1:
+            log.warning("memory: %s has another history than before; nothing is approved", self.folder)
+            self._ledger.forget()
+
     def accept(self, commit: str) -> None:
         """Approve all files of a commit."""
         self.ensure_repo()

@@ -50,9 +50,10 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
     """The given remote, else that of the settings, else the last one; raises UsageError where there is none."""
     if remote := given or store.remote or store.repository.own(_LAST_REMOTE):
         return remote
-    setting = " or set `memory.remote` in the settings" if store.scope == "user" else ""
+    setting = ", or set `memory.remote`" if store.scope == "user" else ""
     raise UsageError(
-        f"The {store.scope} memory has no remote yet.", f"Name a git repository that is yours{setting}: URL or folder."
+        f"The {store.scope} memory has no remote yet.",
+        f"Name a git repository of yours, by its URL or folder{setting}.",
     )
 
 

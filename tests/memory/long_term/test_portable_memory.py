@@ -11,6 +11,7 @@ import pytest
 from fakes.warm_python import WARM
 
 from ouro.memory.long_term.git.folders import find_state_dir
+from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 
@@ -157,6 +158,20 @@ def test_a_memory_that_is_shared_later_keeps_its_history_and_loses_the_nested_gi
     again.open()
     assert [commit.subject for commit in again.log()] == ["Learn"]
     assert (again.folder / ".git").is_dir()
+
+
+def test_a_folder_that_was_restored_from_a_backup_waits_for_approval(old_home):
+    store = open_user(old_home)
+    backup = shutil.copytree(store.folder, old_home / "backup")
+    store.save_and_commit({"facts.md": "- later\n"}, "Learn after the backup")
+    shutil.rmtree(store.folder)
+    backup.rename(store.folder)
+
+    read = open_scopes([user_store(store.folder, old_home / "history.git", lambda _text: "")])
+    assert (read.problems, [scope.texts for scope in read.opened]) == ((), [{}])
+    [scope] = read.opened
+    scope.accept(scope.proposals()[0], TurnRef("", 0))
+    assert scope.texts["facts"] == store.read("facts.md") != "- later\n"
 
 
 def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):

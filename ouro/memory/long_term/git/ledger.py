@@ -56,6 +56,11 @@ class ApprovalLedger:
             self._accepted.replace(self._before)
         write_private(self._accepted, f"{commit}\n{_digest(files)}\n")
 
+    def forget(self) -> None:
+        """Accept no commit. What was approved by its content stays so."""
+        for path in (self._accepted, self._before):
+            path.unlink(missing_ok=True)
+
     def settle(self, commit: str, files: Mapping[str, str], still: Set[tuple[str, str]] = frozenset()) -> None:
         """As `accept`. Of what was approved before, only `still` counts on, as (name, blob): else a file could be reset
         unnoticed to what it was."""
