@@ -32,6 +32,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.transcript import title_of
 from ouro.messages import Image, Message, Part, Text, ToolCall, ToolReply
+from ouro.utils.json_types import dictionaries
 
 _STATES: Mapping[str, TodoState] = {"completed": "done", "done": "done", "in_progress": "in_progress"}
 
@@ -207,7 +208,7 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
     if not isinstance(path, str):
         return ()
     edits = arguments.get("edits")
-    pairs = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else [arguments]
+    pairs = dictionaries(edits) if isinstance(edits, list) else [arguments]
     found = [(item.get("old_string"), item.get("new_string")) for item in pairs]
     changes = [FileChange(path, old, new) for old, new in found if isinstance(old, str) and isinstance(new, str)]
     if not changes and isinstance(content := arguments.get("content"), str):
@@ -216,10 +217,8 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
 
 
 def _todos(arguments: Mapping[str, Any]) -> tuple[Todo, ...]:
-    items = arguments.get("todos") or arguments.get("plan")
-    if not isinstance(items, list):
-        return ()
-    found = [(item.get("content") or item.get("step"), item.get("status")) for item in items if isinstance(item, dict)]
+    items = dictionaries(arguments.get("todos") or arguments.get("plan"))
+    found = [(item.get("content") or item.get("step"), item.get("status")) for item in items]
     return tuple(Todo(text, _STATES.get(str(state), "pending")) for text, state in found if isinstance(text, str))
 
 

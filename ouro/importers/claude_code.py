@@ -27,7 +27,7 @@ from ouro.importers.json_values import (
 )
 from ouro.memory.backend import CompactionTrigger
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.json_types import dictionaries
+from ouro.utils.json_types import dictionaries, dictionary, string
 
 SUB_AGENTS = "messages of sub-agents"
 _WITHOUT_WORDS = {
@@ -88,8 +88,7 @@ class _EntryReader:
         elif kind == "attachment":
             number = self._take_attachment(entry)
         elif kind == "system" and entry.get("subtype") == "compact_boundary":
-            metadata = entry.get("compactMetadata")
-            self._boundary = metadata if isinstance(metadata, dict) else {}
+            self._boundary = dictionary(entry.get("compactMetadata"))
         elif kind not in _WITHOUT_WORDS and kind not in ("user", "assistant"):
             builder.left_out[f"`{word(kind, 40) or 'nameless'}` entries"] += 1
         if isinstance(uuid := entry.get("uuid"), str):
@@ -168,11 +167,10 @@ class _EntryReader:
 
     def _take_attachment(self, entry: Mapping[str, Any]) -> int:
         """Import a message that the user sent during a turn."""
-        attachment = entry.get("attachment")
-        if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
-            return 0
-        parts = list(_user_parts(attachment.get("prompt")))
-        if not parts or attachment.get("commandMode", "prompt") != "prompt":
+        attachment = dictionary(entry.get("attachment"))
+        is_prompt = attachment.get("type") == "queued_command" and attachment.get("commandMode", "prompt") == "prompt"
+        parts = list(_user_parts(attachment.get("prompt"))) if is_prompt else []
+        if not parts:
             return 0
         return self.builder.add_prompt(parts, instant(entry.get("timestamp")))
 
@@ -210,20 +208,18 @@ def _answer_parts(content: Any) -> Iterable[Part]:
             case {"type": "text", "text": str(text)} if text.strip():
                 yield Text(shortened(text))
             case {"type": "thinking", "thinking": str(text)}:
-                signature = block.get("signature")
-                yield Thinking(shortened(text), signature if isinstance(signature, str) else "")
+                yield Thinking(shortened(text), string(block.get("signature")))
             case {"type": "redacted_thinking", "data": str(data)}:
                 yield Thinking("", data, redacted=True)
             case {"type": "tool_use", "name": str(name)}:
-                arguments = block.get("input")
-                yield ToolCall(word(block.get("id")), word(name), arguments if isinstance(arguments, dict) else {})
+                yield ToolCall(word(block.get("id")), word(name), dictionary(block.get("input")))
             case _:
                 pass
 
 
 def _image(block: Mapping[str, Any]) -> Image | Text:
-    source = block.get("source")
-    if not isinstance(source, dict):
+    source = dictionary(block.get("source"))
+    if not source:
         return Text("[a picture that is not kept]")
     if source.get("type") == "url":
         return picture_from_url(source.get("url"))

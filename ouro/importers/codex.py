@@ -28,7 +28,7 @@ from ouro.importers.json_values import (
     word,
 )
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
-from ouro.utils.json_types import dictionaries
+from ouro.utils.json_types import dictionaries, dictionary
 
 _SURROUNDINGS = re.compile(
     r"\s*<(?:user_instructions|environment_context|permissions instructions|collaboration_mode|skills_instructions"
@@ -66,9 +66,8 @@ def _speaker(line: Mapping[str, Any]) -> str:
 
 def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """The response item or message of a line, or empty."""
-    payload = line.get("payload")
-    if line.get("type") == "response_item" and isinstance(payload, dict):
-        return payload
+    if line.get("type") == "response_item":
+        return dictionary(line.get("payload"))
     return line if "payload" not in line and line.get("type") in _ITEMS | _WITHOUT_WORDS else {}
 
 
@@ -116,8 +115,7 @@ class _LineReader:
             builder.left_out[f"`{word(kind, 40) or 'nameless'}` lines"] += 1
 
     def finish(self, path: Path) -> ForeignSession:
-        git = self._header.get("git")
-        self.builder.branch = word(git.get("branch")) if isinstance(git, dict) else ""
+        self.builder.branch = word(dictionary(self._header.get("git")).get("branch"))
         self.builder.created = instant(self._header.get("timestamp"))
         return self.builder.finish("codex", word(self._header.get("id")) or path.stem, path)
 
@@ -170,10 +168,9 @@ class _LineReader:
 
     def _take_search(self, item: Mapping[str, Any]) -> None:
         """Import a search that the provider ran: its results are not in the file."""
-        action = item.get("action")
         call_id = word(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
         name = str(item["type"]).removesuffix("_call")
-        self._answered(ToolCall(call_id, name, action if isinstance(action, dict) else {}))
+        self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))
         self._reply(call_id, "(the provider looked this up; what it found was not kept)")
 
     def _reply(self, call_id: str, text: str, **details: Any) -> None:
@@ -222,8 +219,7 @@ def _shell_line(part: Part) -> Part:
 def _call(item: Mapping[str, Any]) -> ToolCall:
     call_id = word(item.get("call_id")) or word(item.get("id"))
     if item.get("type") == "local_shell_call":
-        action = item.get("action")
-        return ToolCall(call_id, "local_shell", action if isinstance(action, dict) else {})
+        return ToolCall(call_id, "local_shell", dictionary(item.get("action")))
     name = word(item.get("name")) or "unknown"
     if item.get("type") == "custom_tool_call":
         return ToolCall(call_id, name, {"input": str(item.get("input") or "")})
@@ -246,7 +242,6 @@ def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
         except (ValueError, RecursionError):
             inner = None
         if isinstance(inner, dict) and isinstance(inner.get("output"), str):
-            metadata = inner.get("metadata")
-            code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+            code = dictionary(inner.get("metadata")).get("exit_code")
             return shortened(inner["output"]), (), isinstance(code, int) and code != 0
     return shortened(text), (), False

@@ -39,6 +39,7 @@ from ouro.memory.backend import (
 )
 from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import read_start, write_private
+from ouro.utils.json_types import dictionaries, dictionary
 from ouro.utils.log import log
 
 READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
@@ -147,18 +148,16 @@ def _begins_as_export(path: Path) -> bool:
 
 
 def _project(line: Mapping[str, object]) -> str:
-    payload = line.get("payload")
-    return folder(line.get("cwd")) or (folder(payload.get("cwd")) if isinstance(payload, dict) else "")
+    return folder(line.get("cwd")) or folder(dictionary(line.get("payload")).get("cwd"))
 
 
 def _words(line: Mapping[str, object]) -> str:
-    payload = line.get("payload")
-    said = payload if isinstance(payload, dict) and payload.get("role") == "user" else line.get("message")
-    if not isinstance(said, dict) or said.get("role") != "user" or line.get("isMeta") is True:
+    payload = dictionary(line.get("payload"))
+    said = payload if payload.get("role") == "user" else dictionary(line.get("message"))
+    if said.get("role") != "user" or line.get("isMeta") is True:
         return ""
     content = said.get("content")
-    blocks = content if isinstance(content, list) else [{"text": content}]
-    found = (word(block.get("text"), 70) for block in blocks if isinstance(block, dict))
+    found = (word(block.get("text"), 70) for block in dictionaries(content) or [{"text": content}])
     return next((text for text in found if text and not text.startswith(("<", "# AGENTS.md", "Caveat:"))), "")
 
 

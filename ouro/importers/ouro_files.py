@@ -26,7 +26,7 @@ from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import UnknownRecordError, header_from, record_with_images
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
-from ouro.utils.json_types import dictionaries
+from ouro.utils.json_types import dictionaries, dictionary
 
 DAMAGED_RECORDS = "records that cannot be read"
 _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
@@ -125,8 +125,7 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
         if block.get("type") == "tool_use":
             parts.append(parsed_call(word(block.get("id")), word(block.get("name")) or "unknown", block.get("input")))
     for call in dictionaries(data.get("tool_calls")):
-        function = call.get("function")
-        function = function if isinstance(function, dict) else call
+        function = dictionary(call.get("function")) or call
         name = word(function.get("name")) or "unknown"
         parts.append(parsed_call(word(call.get("id")), name, function.get("arguments")))
     usage = data.get("usage")
