@@ -39,7 +39,8 @@ MAX_CHARACTERS = 10_000
 """Maximum characters of a text to remember; a longer one is a document."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 """Markdown marks of headings, quotations and lists."""
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
+"""Also what makes another statement: `C++`, `C#`, `< 30`, `-1`."""
 _MAX_CORRECTION = 600
 """Of a core line on the subject of another one."""
 CORE_TOKENS = 1_500
@@ -227,7 +228,7 @@ def checked(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """The words of a text, without case and punctuation."""
+    """The words of a text, without case and the punctuation between them."""
     return " ".join(_WORD.findall(text.casefold()))
 
 

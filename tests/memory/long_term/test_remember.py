@@ -57,6 +57,20 @@ def test_what_is_known_is_confirmed_and_not_doubled(editor, ouro):
     assert len(all_entries(editor)) == 2
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("We use C++", "We use C"),
+        ("We use C#", "We use C++"),
+        ("Timeouts are < 30 s", "Timeouts are > 30 s"),
+        ("Errors return -1", "Errors return 1"),
+        ("It runs if a && b", "It runs if a || b"),
+    ],
+)
+def test_what_differs_in_a_sign_is_another_statement(editor, one, other):
+    assert [remember_text(editor, text).state for text in (one, other, one)] == ["kept", "kept", "confirmed"]
+
+
 def test_what_lies_in_the_archive_comes_back(editor):
     note = remember_text(editor, "Look at api.py first")
     archive_note(editor, find_entry(editor, note.entry.id))

@@ -53,6 +53,10 @@ async def test_of_lines_that_say_the_same_the_one_that_says_more_or_is_later_sta
         ("Alice reviews the changes of Bob.", "Bob reviews the changes of Alice."),
         ("Use mocks in tests.", "Never use mocks in tests."),
         ("The limit is 20 MB.", "The limit is 30 MB."),
+        ("The limit is 20 MB.", "The limit is 200 MB."),
+        ("The limit is < 20 MB.", "The limit is > 20 MB."),
+        ("The parser is written in C++.", "The parser is written in C."),
+        ("Errors return -1.", "Errors return 1."),
         ("See api.py for the limit.", "See apis.py for the limit."),
     ],
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from ouro.utils.late_pattern import late_pattern
 
+_SIGNS = late_pattern(r"-?\d+|\w[+#]+|[<>]=?")
 _KINDS = {"file", "cmd", "pkg", "symbol", "tool", "config"}
 """An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`, `tool:ruff`,
 `config:line-length`."""
@@ -55,9 +56,10 @@ def entities_in(text: str) -> tuple[str, ...]:
 
 
 def has_names_of(text: str, other: str) -> bool:
-    """Whether a text has all names and numbers of another one."""
-    names = {entity.partition(":")[2] for entity in entities_in(other)} | set(re.findall(r"\d+", other))
-    return all(name.casefold() in text.casefold() for name in names)
+    """Whether a text has all names and numbers of another one, and the signs that make them others: `C++`, `< 30`."""
+    names = (entity.partition(":")[2] for entity in entities_in(other))
+    has_signs = set(_SIGNS.findall(other)) <= set(_SIGNS.findall(text))
+    return has_signs and all(name.casefold() in text.casefold() for name in names)
 
 
 def normalized(entity: str, root: str = "") -> str:
