@@ -32,6 +32,7 @@ _CONTRADICTS = late_pattern(
     rf"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b{_MINDS}\b|\b{_WRONG}\b", re.IGNORECASE | re.VERBOSE
 )
 _CHANGES = late_pattern(r"\b(?:from now on|as of|no longer|any ?more|now|instead|actually)\b", re.IGNORECASE)
+_ADDS = late_pattern(r"\b(?:also|too|as well|additionally)\b", re.IGNORECASE)
 _REPLACES = late_pattern(
     r"""(?:\breplac(?:es|ed|ing)|\bin\ (?:place|favou?r)\ of|\binstead\ of|\brather\ than|\bstop(?:ped)?\ using
     |\bdropped|\bno\ longer(?:\ (?:use[sd]?|using|run|runs|on))?|,(?:\ and|\ but)?\ not|\bnever\ (?:with|use|using)
@@ -86,8 +87,10 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
     named = [(old, entry) for old, entry in pairs if _affirms(old, names)] if names else []
     ranked = _ranked(text, named, _MIN_SHARED)
     contradicts = _CONTRADICTS.search(said)
-    if not ranked and (contradicts or (not names and _CHANGES.search(said))):
-        ranked = _ranked(text, pairs, _MIN_SHARED if contradicts else _MIN_REPLACED)
+    if not ranked and contradicts:
+        ranked = _ranked(text, pairs, _MIN_SHARED)
+    elif not ranked and not names and _CHANGES.search(said) and not _ADDS.search(said):
+        ranked = [pair for pair in _ranked(text, pairs, _MIN_REPLACED) if _has_same_subject(text, pair[1].text)]
     if not ranked:
         return []
     best = ranked[0][1]
@@ -111,8 +114,25 @@ def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list
     return sorted(found, key=lambda pair: -pair[0])
 
 
+def _has_same_subject(text: str, old: str) -> bool:
+    """Whether two statements begin with the same, or differ in one word that does not begin both.
+
+    Not `The admin API listens on 9090 now` and `The API listens on 8080`.
+    """
+    words, own = _subject(text), _subject(old)
+    new, gone = set(words) - set(own), set(own) - set(words)
+    begins_new = words[0] in new and own[0] in gone
+    return words[0] == own[0] or (len(new) == len(gone) == 1 and not begins_new)
+
+
 def subject_words(text: str) -> frozenset[str]:
-    return frozenset(stem(forms[0]) for forms in question_of(without_introduction(text)).words) - _CUE_STEMS
+    return frozenset(_subject(text))
+
+
+def _subject(text: str) -> list[str]:
+    """The stems of a statement that are no cues, in their order."""
+    stems = (stem(forms[0]) for forms in question_of(without_introduction(text)).words)
+    return [word for word in stems if word not in _CUE_STEMS]
 
 
 def _names_replaced(text: str) -> frozenset[str]:

@@ -31,6 +31,12 @@ def entries(*texts):
         ("The API must never return 500 instead of 400", "The API must return JSON", False),
         ("We never deploy on Fridays", "We deploy on Tuesdays", False),
         ("Postgres holds the orders", "Postgres holds the users", False),
+        ("The job queue is on RabbitMQ now", "We use Redis for the job queue", True),
+        ("Snapshots are stored in UTC now", "Dates are stored in UTC", False),
+        ("The staging port is 8081 now", "The staging port is 8080", True),
+        ("The tests now also run on Windows", "We run the tests with tox", False),
+        ("The admin API listens on port 9090 now", "The API listens on port 8080", False),
+        ("The mobile app is now written in React Native", "The frontend is written in React", False),
     ],
 )
 def test_what_a_statement_replaces(said, before, replaced):
