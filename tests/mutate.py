@@ -67,7 +67,7 @@ DEFENCES = (
     # memory
     Defence("M1", f"{MEMORY}/trust/provenance.py", "if not self.sources:", "if True:", "test_m1_words_of_others.py"),
     Defence("M2", f"{MEMORY}/prompt_block.py", "\\n{quoted(text)}\\n", "\\n{text}\\n", "test_m2_words_that_pose.py"),
-    Defence("M3", f"{MEMORY}/trust/approval.py", "if agent_was_idle and not has_pending else", "if True else",
+    Defence("M3", f"{MEMORY}/scope.py", "if not agent_was_idle or self._foreign:", "if False:",
             "test_m3_memory_from_outside.py"),
     Defence("M3", f"{MEMORY}/trust/approval.py", "may_be_ours = is_own or not self.provenance.knows_all_writing",
             "may_be_ours = True", "test_m3_memory_from_outside.py"),

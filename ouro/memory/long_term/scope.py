@@ -22,7 +22,7 @@ from ouro.memory.long_term.git.values import (
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
-from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
+from ouro.memory.long_term.trust.approval import MemoryChange, TurnApproval
 from ouro.memory.long_term.trust.proposals import (
     MAX_SHOWN,
     MAX_SOURCES,
@@ -189,7 +189,7 @@ class ScopeMemory:
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
                     continue  # others wrote there too
-                if approval.after_tool(edit, is_own=is_own).state is ChangeState.TRUSTED:
+                if approval.is_trusted_after_tool(edit, is_own=is_own):
                     self.store.approve(edit.name)
                     self._approved_in_turn[edit.name] = edit.after
 
@@ -221,12 +221,13 @@ class ScopeMemory:
             for name, edit in written.net_edits().items()
             if edit.before != edit.after
         ]
-        refused = [change for change in changes if change.state is ChangeState.REFUSED]
+        refused = [change for change in changes if change.state == "refused"]
         self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
         if refused:  # the files are without the secret again (M8)
             written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
-        trusted = written.commit(edits_in(changes, ChangeState.TRUSTED), at.trailers("agent"))
-        pending = [change for change in changes if change.state is ChangeState.PENDING]
+        approved_now = [change.edit for change in changes if change.state == "trusted"]
+        trusted = written.commit(approved_now, at.trailers("agent"))
+        pending = [change for change in changes if change.state == "pending"]
         events = [self._propose(pending, written, provenance.sources, at)] if pending else []
         self._writes.end(at.session)
         self._commit_approved("Keep what was written", {ORIGIN: "outside"})
@@ -264,8 +265,11 @@ class ScopeMemory:
         return [self._event(changed, "outside", base)] if changed else []
 
     def _trust_new(self, *, agent_was_idle: bool) -> list[FileEdit]:
-        """Approve and commit what was written since the last reading, where only the user can have written it."""
-        if after_pause(agent_was_idle=agent_was_idle, has_pending=bool(self._foreign)) is not ChangeState.TRUSTED:
+        """Approve and commit what was written since the last reading, where only the user can have written it.
+
+        Beside a change that is pending already nothing is trusted by itself: both may be from the same source.
+        """
+        if not agent_was_idle or self._foreign:
             return []
         undecided = self._writes.names_of_others()
         edits = [edit for edit in self._new_edits(self.store.outside()) if edit.name not in undecided]
