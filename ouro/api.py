@@ -11,11 +11,11 @@ from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
-from ouro.events import Event, PermissionAsked, Permit, QuestionAsked, Reply
+from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, Reply
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
 from ouro.frontends.headless.output import Result
 from ouro.llm import Effort, Model
@@ -69,7 +69,7 @@ class AgentOptions(TypedDict, total=False):
     """Functions with `@tool`."""
     on_permission: Callable[[PermissionAsked], Permit | bool | Awaitable[Permit | bool]]
     """Decides on calls that neither mode nor rules allow; without it they are refused."""
-    on_question: Callable[[QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str]]]
+    on_question: Callable[[QuestionAsked], str | Sequence[str] | Awaitable[str | Sequence[str] | None] | None]
     """Answers questions of the agent; without it they stay unanswered."""
     on_background: Callable[[Event], None]
     """Gets what happens outside of turns, such as a change of memory."""
@@ -207,14 +207,17 @@ class AsyncAgent:
         decided = await _call(on_permission, question)
         if isinstance(decided, bool):
             return Permit("yes" if decided else "no")
-        if not isinstance(decided, Permit):
+        if not isinstance(decided, Permit) or decided.choice not in get_args(PermitChoice):
             raise UsageError(f"on_permission returned {decided!r}.", "Return True, False or a Permit.")
         return decided
 
     async def _reply(self, question: QuestionAsked) -> Reply:
         on_question = self._options.get("on_question")
-        answers = await _call(on_question, question) if on_question else ()
-        return Reply((answers,) if isinstance(answers, str) else tuple(answers))
+        answers = (await _call(on_question, question) if on_question else None) or ()
+        given = (answers,) if isinstance(answers, str) else answers
+        if not isinstance(given, list | tuple) or not all(isinstance(answer, str) for answer in given):
+            raise UsageError(f"on_question returned {answers!r}.", "Return a text, a list of texts, or None.")
+        return Reply(tuple(given))
 
     async def _read_background(self, session: Session) -> None:
         on_background = self._options.get("on_background")
@@ -383,6 +386,8 @@ def tool(
 
 def _session_options(cwd: Path, options: AgentOptions) -> Options:
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
+    if other := next((tool for tool in tools if not isinstance(tool, FunctionTool)), None):
+        raise UsageError(f"{other!r} is not a tool.", "Decorate the function with @tool.")
     settings = {
         "effort": options.get("effort"),
         "permissions.ask": tuple(tool.name for tool in tools if tool.asks),

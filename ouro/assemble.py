@@ -108,8 +108,8 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         ConfigError: a settings file is not valid.
         SessionError: the requested session cannot be opened.
     """
-    if not options.cwd.is_dir():
-        raise UsageError(f"{options.cwd} is not a folder.")
+    if other := next((folder for folder in (options.cwd, *options.add_dirs) if not folder.is_dir()), None):
+        raise UsageError(f"{other} is not a folder.")
     ground = await asyncio.to_thread(_ground, options, request)
     mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
     mask_log(mask.mask)

@@ -22,7 +22,7 @@ from fakes.model_server import Call, Reply, failure
 from PIL import Image as Pillow
 
 import ouro
-from ouro import Agent, AsyncAgent, tool
+from ouro import Agent, AsyncAgent, Permit, tool
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, NoModelError, TrustNeeded, UsageError
 from ouro.events import PermissionAsked, Prompted, QuestionAsked, TextDelta, ToolFinished, TurnFinished
 from ouro.frontends.headless.answer_schema import AnswerMisfit
@@ -138,6 +138,24 @@ def test_questions_of_the_agent_are_answered(agent_of):
     with agent_of(model, on_question=lambda asked: f"{asked.question.text} B") as agent:
         agent.run("go")
     assert "Which? B" in model.requests[1].messages[-1].parts[0].text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_permission": lambda _asked: Permit("never")}, "on_permission returned Permit"),
+        ({"on_question": lambda _asked: 5}, "on_question returned 5"),
+        ({"on_question": lambda _asked: None}, ""),
+    ],
+)
+def test_a_callback_with_another_answer_is_named(agent_of, repository, options, message):
+    with agent_of(WRITE, call("ask_user", question="Which?"), "Done.", **options) as agent:
+        if message:
+            with pytest.raises(UsageError, match=message):
+                agent.run("go")
+        else:
+            assert agent.run("go").text == "Done."
+    assert not (repository / "made.txt").exists()
 
 
 def test_what_a_callback_raises_reaches_the_program_and_ends_the_turn(agent_of, repository):
@@ -350,6 +368,8 @@ def test_tools_that_cannot_be_are_refused_at_once(agent_of):
             tool(function)
     with pytest.raises(UsageError, match="no argument `file`"):
         tool(reads="file")(stamp_file.function)
+    with pytest.raises(UsageError, match=r"no_hint.* is not a tool"):
+        agent_of(tools=[no_hint]).open()
     with pytest.raises(UsageError, match="two tools with the name `read`"):
         agent_of(tools=[tool(name="read")(stamp_file.function)]).open()
 

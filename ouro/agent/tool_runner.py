@@ -231,7 +231,7 @@ class ToolBatch:
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)
-        if permit.choice == "no":
+        if permit.choice not in ("yes", "session", "always"):  # a program may answer with any word
             raise RefusedError(f"Refused: {permit.comment}" if permit.comment else REFUSED)
         if permit.choice in ("session", "always") and ask.rule:
             try:

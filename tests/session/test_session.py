@@ -104,13 +104,15 @@ async def test_a_permission_is_asked_with_the_diff_and_answered(repository):
     await session.close()
 
 
-async def test_no_with_a_reason_reaches_the_model(repository):
-    open_session, model = make(repository, call("shell", command="make deploy"), "As you wish.")
+@pytest.mark.parametrize("choice", ["no", "never"])
+async def test_all_but_a_yes_refuses_and_a_reason_reaches_the_model(repository, choice):
+    open_session, model = make(repository, call("shell", command="touch made"), "As you wish.")
     session = await open_session(OpenRequest())
     async for event in session.send("deploy"):
         if isinstance(event, PermissionAsked):
-            session.answer(event.question_id, Permit("no", "not on a Friday"))
+            session.answer(event.question_id, Permit(choice, "not on a Friday"))
     assert "not on a Friday" in str(model.requests[1].messages[-1])
+    assert not (repository / "made").exists()
     await session.close()
 
 
@@ -278,6 +280,8 @@ async def test_a_folder_that_is_gone_is_said(tmp_path):
     with pytest.raises(UsageError, match="is not a folder"):
         await open_session(OpenRequest())
     assert not Path(tmp_path / "gone").exists()
+    with pytest.raises(UsageError, match="gone is not a folder"):
+        await opener(Options(tmp_path, add_dirs=(tmp_path / "gone",)))(OpenRequest())
 
 
 async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_undone(repository):
