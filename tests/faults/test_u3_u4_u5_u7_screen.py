@@ -50,6 +50,14 @@ def test_u3_of_two_sizes_at_once_the_last_one_counts(start):
     assert terminal.lines()[-4] == f"╭{'─' * 78}╮"
 
 
+def test_u3_the_screen_is_back_after_an_editor_that_fails(start):
+    terminal = start("plain", VISUAL="false")
+    terminal.send("a draft\x07")
+    terminal.until_shows("false ended with exit code 1")
+    terminal.send("!")
+    terminal.until_shows("❯ a draft!")
+
+
 def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):
     terminal = start("plain")
     line = b"rm -rf / \x07\x03\x1b[31m\x00 pasted\r"
