@@ -23,8 +23,9 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.utils.files import lock_file, note_written_dir, open_folder, replace_file, write_private
+from ouro.utils.files import lock_file, open_folder, write_private
 from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.text_files import save
 
 Moment = Literal["before", "after"]
 MAX_FILE_BYTES = 5_000_000
@@ -165,9 +166,11 @@ class Checkpoints:
             self._keep_now(now)
             start, count, old = _old_lines(hunk)
             lines = _LINES.findall(os.fsdecode(content))
-            self._write(
-                self.root / path, found[0], os.fsencode("".join([*lines[:start], *old, *lines[start + count :]]))
-            )
+            restored = "".join([*lines[:start], *old, *lines[start + count :]])
+            if restored or "\nnew file mode " not in pieces[0]:
+                self._write(self.root / path, found[0], os.fsencode(restored))
+            else:
+                (self.root / path).unlink()
         return Restored((path,))
 
     def _with_ids(self, start: str, end: str, path: str = "") -> Iterator[str]:
@@ -208,7 +211,10 @@ class Checkpoints:
                 for change in sorted(self._changes(start, end), key=lambda change: change.kind != "deleted"):
                     if change.path in unsure or (path and change.path != path):
                         continue
-                    outcome = self._restore(change)
+                    try:
+                        outcome = self._restore(change)
+                    except OSError as error:
+                        outcome = f"it cannot be written ({error.strerror})"
                     if outcome not in ("", _MERGED) or not outcomes.get(change.path):  # the worst of all turns
                         outcomes[change.path] = outcome
         for turn in () if path else turns:
@@ -243,7 +249,10 @@ class Checkpoints:
                 return "you have changed it since"
             joined = self._merge(content, change, wanted)
             if joined is None:
-                self._write(file.with_name(file.name + BESIDE), "100644", wanted)
+                beside = file.with_name(file.name + BESIDE)
+                self._write(beside, "100644", wanted)
+                if file.exists():
+                    shutil.copymode(file, beside)
                 return f"you have changed it since; the other version is in {file.name}{BESIDE}"
             self._write(file, change.new_mode, joined)
             return _MERGED
@@ -269,15 +278,17 @@ class Checkpoints:
         return output if code == 0 else None
 
     def _write(self, file: Path, mode: str, data: bytes) -> None:
+        """Write a file or link; who may read and write a file that is there stays as it is."""
         file.parent.mkdir(parents=True, exist_ok=True)
+        if mode == "120000" or file.is_symlink():
+            file.unlink(missing_ok=True)
         if mode == "120000":
-            with suppress(FileNotFoundError):
-                file.unlink()
             file.symlink_to(os.fsdecode(data))
             return
         with open_folder(file.parent) as folder:
-            note_written_dir(folder)
-            replace_file(folder, file.name, data, mode=0o777 if mode == "100755" else 0o666)
+            found = save(folder, file.name, data, expected=file.lstat() if file.exists() else None)
+            plain = stat.S_IMODE(found.st_mode) & ~0o111
+            os.chmod(file.name, plain | (plain & 0o444) >> 2 if mode == "100755" else plain, dir_fd=folder)
 
     def _blob(self, name: str) -> bytes:
         code, output = _run_git(self.folder, self.root, ["cat-file", "blob", name])

@@ -112,6 +112,18 @@ async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
     assert pilot.app.return_value == 0
 
 
+async def test_x5_ctrl_c_gives_back_what_is_queued_and_does_not_send_it():
+    session = FakeSession([[Wait()]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("b", "tab", "ctrl+c")
+        await until(pilot, lambda: not session.running)
+        assert (pilot.app.conversation.prompt.text, session.sent) == ("b", ["g"])
+        assert "again quits" not in screen_text(pilot.app)  # it clears first
+
+
 async def test_ctrl_d_quits_on_empty_input_only():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
