@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -197,11 +197,9 @@ def make_project(folder: Path) -> None:
         ("add", "."),
         (*person, "commit", "-q", "--no-verify", "-m", "A very small shop"),
     )
-    try:
+    with suppress(OSError, subprocess.CalledProcessError):  # the demo needs no git
         for line in lines:
             subprocess.run(["git", *line], cwd=folder, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        return  # the demo needs no git
 
 
 def recorded_model(test_command: str, pace: float, *, watched: bool) -> ScriptedModel:

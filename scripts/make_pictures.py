@@ -58,20 +58,18 @@ QUESTIONS = ("add a basket with a discount", "which Python versions do we suppor
 
 
 def shop(request):
-    """What the scripted model does: run the tests, read the file, correct it, run them again."""
+    """What the scripted model does: read the file, correct it, run the tests."""
     match len(request.results):
         case 0:
-            return Reply("I run the tests first.", [Call("shell", {"command": SUITE})])
+            return Reply("I read the function first.", [Call("read", {"path": "basket.py"})])
         case 1:
-            return Reply("", [Call("read", {"path": "basket.py"})])
-        case 2:
             edit = {
                 "old_text": "    return sum(prices) - discount\n",
                 "new_text": "    return round(sum(prices) * (1 - discount))\n",
             }
             call = Call("edit", {"path": "basket.py", "edits": [edit]})
             return Reply("The discount is subtracted as an amount; it is a share.", [call])
-        case 3:
+        case 2:
             return Reply("", [Call("shell", {"command": SUITE})])
         case _:
             return "The discount is now a **share of the total**, rounded to whole cents. All tests pass."
@@ -115,6 +113,9 @@ def _session(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
     yield "permission", still(terminal)
     terminal.answer("y", "edit")
     terminal.until_shows("All tests pass")
+    _settle(terminal)
+    terminal.say("# A discount is a share of the total: 0.1 means 10 %")
+    terminal.until_shows("Remembered")
     _settle(terminal)
     yield "session", still(terminal)
     terminal.send("\x19")  # Ctrl+Y

@@ -15,7 +15,7 @@ from ouro.display import Choice
 from ouro.importers.importer import Importer, ImportLedger, ImportResult, ImportSource, find_sources, usual_places
 from ouro.importers.json_values import PROGRAM_NAMES, Program
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.utils.runtime import get_home, get_sessions_dir
+from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def import_sessions(context: ShellContext, paths: Sequence[Path], program:
 
 
 async def _import_all(context: ShellContext, sources: Sequence[ImportSource], done: list[ImportResult]) -> None:
-    ledger = ImportLedger(get_home() / "cache" / "imports.json")
+    ledger = ImportLedger()
     store = YamlFileMemoryStore(get_sessions_dir(), context.folder.mask.mask)
     importer = Importer(store, ledger, [info.id for info in await store.list_sessions()])
     try:

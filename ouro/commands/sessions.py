@@ -1,4 +1,4 @@
-"""Sessions on disk: list, show, export, rename, trash, repair."""
+"""Sessions on disk: list, show, export, rename, trash, repair; and the checkpoints of files that are kept for undo."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
 from ouro.commands.export import document, format_of
-from ouro.commands.export.for_agents import session_for_agent
 from ouro.commands.export.session_document import date_and_time
 from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, print_document, table
 from ouro.errors import SessionError, SessionInUse, UsageError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.memory.transcript import title_of
+from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.files import write_document
-from ouro.utils.runtime import get_home, get_sessions_dir, tilde
+from ouro.utils.runtime import get_checkpoints_dir, get_home, get_sessions_dir, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -86,10 +86,16 @@ async def export(
     info = await catalog.find(session)
     path = Path(output).expanduser() if output else None
     if agent:
+        from ouro.commands.export.for_agents import session_for_agent  # both needed by this alone
+        from ouro.importers.importer import ImportLedger
+
         found = session_for_agent(await context.store.read_whole(info.id), agent)
         path = path or found.path
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_document(path, found.lines, force=force)
+        ledger = ImportLedger()  # as long as nothing was said there, it is not imported back
+        ledger.note(path.absolute(), info.id)
+        ledger.save()
         view = [line(f"Wrote {tilde(path)}."), line("Continue there, in the same folder: ", CodeSpan(found.command))]
         return Answer({"file": str(path), "format": agent, "command": found.command}, view)
     chosen = to or ("json" if context.as_json else format_of(path) if path else "markdown")
@@ -230,6 +236,27 @@ async def repair(context: ShellContext, session: str) -> Answer:
     rest = f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
     value = {"repaired": repaired, "left_out": left_out, "sessions": count}
     return Answer(value, [*table(rows), line(rest)], int(bool(left_out)))
+
+
+async def list_checkpoints(_context: ShellContext) -> Answer:
+    found = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
+    rows = [
+        (f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}", f"{one.bytes / 1e6:.1f} MB", one.workspace)
+        for one in found
+    ]
+    value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
+    return Answer(value, table(rows) or [line("No checkpoints are stored.")])
+
+
+async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answer:
+    settings = context.folder.settings.checkpoints
+    days = settings.keep_days if days is None else days
+    if days < 0:
+        raise UsageError(f"--days is {days}: it cannot be less than 0.")
+    limit = settings.max_mb * 1_000_000
+    freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
+    text = f"Deleted checkpoints older than {plural(days, 'day')}: {freed / 1e6:.1f} MB."
+    return Answer({"days": days, "freed": freed}, [line(text)])
 
 
 def _data(info: SessionInfo) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import read_start, write_private
 from ouro.utils.json_types import dictionaries, dictionary
 from ouro.utils.log import log
+from ouro.utils.runtime import get_home
 
 READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
     "claude-code": read_claude_code,
@@ -164,8 +165,8 @@ def _words(line: Mapping[str, object]) -> str:
 class ImportLedger:
     """The imported files and their state. Derived, may be deleted: then all is read again; nothing is added twice."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self) -> None:
+        self._path = path = get_home() / "cache" / "imports.json"
         self._lines: dict[str, tuple[int, int, str]] = {}
         """By path: size, time of the last change, and the id of the session."""
         with suppress(OSError, msgspec.MsgspecError, ValueError):

@@ -255,3 +255,17 @@ def test_sync_sends_all_sessions_and_remembers_the_remote(root, tmp_path, capsys
     assert re.search(r"\d sessions? sent \(0\.0 MB\), 0 received", capsys.readouterr().out)
     assert run("sync") == 0
     assert "0 sessions sent (0.0 MB), 0 received." in capsys.readouterr().out
+
+
+def test_what_was_exported_for_another_agent_is_not_imported_back_before_it_went_on_there(root, home, capsys):
+    assert run("export", "latest", "--to", "codex") == 0
+    assert "Continue there, in the same folder: codex resume " in capsys.readouterr().out
+    run("import", "--all")
+    assert capsys.readouterr().out == "Sessions: 0 new, 1 already imported.\n"
+
+    [there] = (home / ".codex" / "sessions").rglob("*.jsonl")
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]}
+    line = {"timestamp": "2026-11-22T09:00:00.000Z", "type": "response_item", "payload": said}
+    there.write_text(f"{there.read_text()}{json.dumps(line)}\n")
+    run("import", "--all")
+    assert "Sessions: 1 new" in capsys.readouterr().out

@@ -86,7 +86,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     chosen = place(checked(text), editor.names, scope)
     if not chosen.text:
         raise UsageError(
-            "Nothing to remember: the text is empty.", commands=["memory remember Run the tests with pytest -q"]
+            "Nothing to remember: the text is empty.", commands=["memory remember Run the tests with make check"]
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
     entries = all_entries(editor, archived=True)
