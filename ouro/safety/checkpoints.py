@@ -167,7 +167,7 @@ class Checkpoints:
             start, count, old = _old_lines(hunk)
             lines = _LINES.findall(os.fsdecode(content))
             restored = "".join([*lines[:start], *old, *lines[start + count :]])
-            if restored or "\nnew file mode " not in pieces[0]:
+            if restored or not any("\nnew file mode " in piece for piece in pieces):
                 self._write(self.root / path, found[0], os.fsencode(restored))
             else:
                 (self.root / path).unlink()

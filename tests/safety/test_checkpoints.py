@@ -1,5 +1,6 @@
 import os
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -140,6 +141,19 @@ class TestWhatTheUserChangedSince:
         assert (root / "a.py").read_text() == text.replace("one", "mine")
         assert (root / f"a.py{BESIDE}").read_text() == text
 
+    def test_a_folder_that_became_a_file_is_left_and_the_rest_is_undone(self, kept, root):
+        def work():
+            (root / "sub/b.py").unlink()
+            (root / "a.py").write_text("agent\n")
+
+        turn(kept, 1, work)
+        (root / "sub").rmdir()
+        (root / "sub").write_text("mine\n")
+        restored = kept.undo(kept.turns())
+        assert restored.left == {"sub/b.py": "it cannot be written (File exists)"}
+        assert restored.paths == ("a.py",)
+        assert (root / "sub").read_text() == "mine\n"
+
     def test_a_new_file_that_was_edited_stays(self, kept, root):
         turn(kept, 1, lambda: (root / "new").write_text("agent\n"))
         (root / "new").write_text("agent and me\n")
@@ -169,6 +183,28 @@ class TestWhatTheUserChangedSince:
         (root / "sub").symlink_to(tmp_path / "outside")
         assert "link" in kept.undo(kept.turns()).left["sub/b.py"]
         assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_who_may_read_a_file_stays_as_it_is(kept, root):
+    """An undo made a file with keys readable for all."""
+    keys, tool, shared = root / "keys.txt", root / "tool.sh", root / "shared.txt"
+    for path, mode in ((keys, 0o600), (tool, 0o700), (shared, 0o664)):
+        path.write_text("one\n")
+        path.chmod(mode)
+    os.link(shared, root / "same.txt")
+
+    def work():
+        for path in (keys, tool, shared):
+            path.write_text("two\n")
+        tool.chmod(0o600)
+
+    turn(kept, 1, work)
+    kept.undo(kept.turns())
+    assert [path.stat().st_mode & 0o777 for path in (keys, tool, shared)] == [0o600, 0o700, 0o664]
+    assert (root / "same.txt").read_text() == "one\n"
+    keys.write_text("mine\n")
+    assert "you have changed it" in kept.redo(kept.turns()).left["keys.txt"]
+    assert (root / f"keys.txt{BESIDE}").stat().st_mode & 0o777 == 0o600
 
 
 def test_one_file_alone(kept, root):
@@ -238,6 +274,9 @@ def test_diff_since_a_turn_shows_what_is_new(kept, root):
     diff = kept.diff(kept.turns()[0])
     assert "+changed" in diff
     assert "+later" in diff
+    hunk = re.search(r"#(\w+)\n\+later", diff)[1]
+    kept.undo_hunk(kept.turns()[0], "later", hunk)
+    assert not (root / "later").exists()
 
 
 def test_without_git_it_says_so(kept, monkeypatch, tmp_path):
