@@ -166,10 +166,9 @@ class KeyActions:
             self._app.exit(0)
             return
         self._cleared_at = now
-        stopped = self._turns.interrupt()
-        self._conversation.status.show_message(
-            f"{'interrupted · ' if stopped else ''}{AGAIN_QUITS}", seconds=SECOND_CTRL_C
-        )
+        stopped = ["interrupted"] if self._conversation.interrupt() else []
+        quits = [] if self._conversation.prompt.text else [AGAIN_QUITS]  # else it clears what was queued
+        self._conversation.status.show_message(" · ".join([*stopped, *quits]), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:
         session = self._conversation.session
@@ -183,8 +182,8 @@ class KeyActions:
         panel = self._conversation.questions.panel
         if isinstance(panel, AskPanel):
             panel.dismiss_question()
-        elif self._turns.interrupt():
-            self._conversation.withdraw_all()
+        elif self._conversation.interrupt():
+            pass
         elif self._conversation.resume.is_open:
             self._conversation.resume.close()
         else:

@@ -48,13 +48,19 @@ async def page(app: App[Any], text: str) -> None:
 @asynccontextmanager
 async def _suspended(app: App[Any]) -> AsyncIterator[None]:
     """The terminal is for another program inside; the session keeps running meanwhile."""
+    failure: Exception | None = None
     try:
         with app.suspend():
-            yield
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 (raised below: Textual takes the terminal back only after a yield)
+                failure = error
     except SuspendNotSupported as error:
         raise UsageError("This terminal cannot run another program inside ouro.") from error
     finally:
         app.refresh(repaint=True, layout=True)
+    if failure is not None:
+        raise failure
 
 
 def copy(app: App[Any], text: str) -> str:

@@ -51,7 +51,7 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("stash", ("ctrl+s",), "put the draft aside; on empty input: restore it", "prompt"),
     KeyAction("editor", ("ctrl+g", "ctrl+x ctrl+e"), "write in your editor", "prompt"),
     KeyAction("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
-    KeyAction("clear", ("ctrl+c",), "clear the input; again to quit", "prompt"),
+    KeyAction("clear", ("ctrl+c",), "clear the input, else interrupt; again to quit", "prompt"),
     KeyAction("leave", ("ctrl+d",), "quit on empty input", "prompt"),
     KeyAction("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
     KeyAction("help", ("?", "f1"), "commands and keys (`?` on empty input)", "prompt"),

@@ -344,14 +344,17 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _accept(self) -> None:
         self.prompt.accept()
 
-    def withdraw_all(self) -> None:
-        """Put all queued messages back into the prompt, before what is there."""
+    def interrupt(self) -> bool:
+        """End what runs, and put all queued messages back into the prompt; returns False if nothing runs."""
+        if not self.turns.interrupt():
+            return False
         drafts: list[Draft] = []
         while (draft := self.turns.withdraw()) is not None:
             drafts.insert(0, draft)
         if drafts:
             texts = [self.prompt.attachments.restore(draft) for draft in drafts]
             self.prompt.fill("\n".join([*texts, *([self.prompt.text] if self.prompt.text else [])]))
+        return True
 
     # The terminal
 
