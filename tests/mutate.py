@@ -216,7 +216,7 @@ DEFENCES = (
     Defence("L12", "ouro/llm/reply.py", '_INCOMPLETE.get(self.reason, "")', '""', "test_l12_cut_answers.py"),
     Defence("L12", "ouro/agent/loop.py", 'TurnFinished("cut", incomplete) if incomplete else', "",
             "test_l12_cut_answers.py"),
-    Defence("L8", "ouro/llm/http_stream.py", '"follow_redirects": False', '"follow_redirects": True',
+    Defence("L8", "ouro/llm/http_stream.py", "follow_redirects=False", "follow_redirects=True",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
     Defence("L9", "ouro/llm/reply.py", "if self._size > MAX_CHARACTERS:", "if False:",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),

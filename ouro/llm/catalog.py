@@ -25,6 +25,7 @@ from ouro.llm.providers import (
     Provider,
     WireName,
     base_url,
+    is_address,
     is_litellm_provider,
     look_around,
     provider_of,
@@ -154,6 +155,8 @@ class Catalog:
         entry, provider = self._entry(name), provider_of(name)
         if missing := self._keys.missing(entry, provider):
             return missing
+        if (url := self._url(name)) and not is_address(url):
+            return f"`{url}` is not an address of a server"
         if self._wire(name) == "litellm" and find_spec("litellm") is None:
             return "needs the package litellm, which is not installed"
         if provider and provider.local and self._servers is not None and name not in self._file.models:
@@ -169,8 +172,7 @@ class Catalog:
         if reason := self.unusable(name):
             hint = f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro models --setup`)."
             raise NoModelError(f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else "")
-        entry, provider, wire = self._entry(name), provider_of(name), self._wire(name)
-        url = entry.api_base or (base_url(provider, self._environ) if provider else "")
+        entry, provider, wire, url = self._entry(name), provider_of(name), self._wire(name), self._url(name)
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows it
         key, source = self._keys.find(name, entry, provider)
@@ -227,6 +229,11 @@ class Catalog:
             is_litellms = entry.via != "direct" and is_litellm_provider(name.partition("/")[0])
             return "openai" if entry.api_base and not is_litellms else "litellm"
         return "litellm" if NEEDS_LITELLM.match(name) and entry.via != "direct" else provider.wire
+
+    def _url(self, name: str) -> str:
+        """Where a model is, of models.yaml, else of its provider; empty where only litellm knows it."""
+        provider = provider_of(name)
+        return self._entry(name).api_base or (base_url(provider, self._environ) if provider else "")
 
     def _with_key(self) -> list[Provider]:
         return [provider for provider in HOSTED if not self._keys.missing(self._entry(f"{provider.name}/*"), provider)]

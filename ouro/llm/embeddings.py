@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.llm.http_stream import client_options, decoder_for, http_errors, load_httpx
+from ouro.llm.http_stream import decoder_for, http_errors, new_client
 from ouro.llm.model import Endpoint, ModelSpec, timeouts_for_vectors
 from ouro.llm.openai import usage_from_openai
 from ouro.llm.provider_errors import error_from_status
@@ -93,7 +93,7 @@ class EmbeddingWire:
         headers = {"Content-Type": "application/json", **key}
         url = endpoint.base_url.rstrip("/") + "/embeddings"
         with self._making:
-            self._client = self._client or load_httpx().Client(**client_options(endpoint, limits))
+            self._client = self._client or new_client("Client", endpoint, limits)
         with (
             http_errors(endpoint, limits),
             self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response,

@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -52,7 +52,7 @@ class HttpStream:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
         async with self._making:  # a first request that arrives meanwhile waits for this client
             if self._client is None:
-                self._client = await asyncio.to_thread(self._new_client)
+                self._client = await asyncio.to_thread(new_client, "AsyncClient", self._endpoint, self.timeouts)
 
     async def post(
         self, path: str, headers: Mapping[str, str], body: Any, is_complete: Callable[[], bool]
@@ -89,9 +89,6 @@ class HttpStream:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-    def _new_client(self) -> httpx.AsyncClient:
-        return load_httpx().AsyncClient(**client_options(self._endpoint, self.timeouts))  # type: ignore[no-any-return]
 
     async def _events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
         await self.warm()
@@ -271,17 +268,26 @@ def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
         raise RequestRefused(message, f"It came from {endpoint.key_source or 'the settings'}.") from error
 
 
-def client_options(endpoint: Endpoint, timeouts: Timeouts) -> dict[str, Any]:
-    """The arguments for a client of httpx."""
-    return {
-        "timeout": load_httpx().Timeout(timeouts.first, connect=timeouts.connect),
-        "headers": {"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
-        "follow_redirects": False,
-        # Loading the certificates takes as long as everything else, and plain http needs none.
-        "verify": endpoint.base_url.startswith("https:"),
-        # A proxy in the environment is not meant for local servers.
-        "trust_env": not endpoint.is_local,
-    }
+def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint, timeouts: Timeouts) -> Any:
+    """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment cannot be used."""
+    httpx = load_httpx()
+    try:
+        return getattr(httpx, kind)(
+            timeout=httpx.Timeout(timeouts.first, connect=timeouts.connect),
+            headers={"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
+            follow_redirects=False,
+            # Loading the certificates takes as long as everything else, and plain http needs none.
+            verify=endpoint.base_url.startswith("https:"),
+            # A proxy in the environment is not meant for local servers.
+            trust_env=not endpoint.is_local,
+        )
+    except (ValueError, ImportError) as error:
+        reason = "ouro speaks no SOCKS" if isinstance(error, ImportError) else error
+        hint = "See HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
+        raise RequestRefused(f"The proxy cannot be used: {reason}.", hint) from error
+    except OSError as error:
+        message = f"The certificates cannot be read: {error.strerror or error}."
+        raise RequestRefused(message, "See SSL_CERT_FILE and SSL_CERT_DIR.") from error
 
 
 def load_httpx() -> Any:

@@ -12,6 +12,7 @@ from msgspec.structs import astuple, replace
 
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
+from ouro.llm.providers import is_address
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.yaml import YamlTable, as_scalar, parse_table, read_section, read_yaml, with_value
@@ -109,10 +110,8 @@ def _check(entry: ModelEntry, where: str) -> None:
     ways = [way for way in KEY_WAYS if getattr(entry, way)]
     if len(ways) > 1:
         raise ConfigError(f"{where} has {' and '.join(f'`{way}`' for way in ways)}: keep one.")
-    if entry.api_base and not entry.api_base.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"{where}: `api_base` must be a URL that begins with http:// or https://, not `{entry.api_base}`."
-        )
+    if entry.api_base and not is_address(entry.api_base):
+        raise ConfigError(f"{where}: `api_base` must be like http://HOST:PORT/v1, not `{entry.api_base}`.")
     for name in ("window", "max_output"):
         size = getattr(entry, name)
         if size is not None and size <= 0:

@@ -112,6 +112,15 @@ class LocalServer(msgspec.Struct, frozen=True):
     models: tuple[LocalModel, ...]
 
 
+def is_address(url: str) -> bool:
+    """Whether a server can be at `url`: `http://HOST…` or `https://HOST…`, with a port that there is."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """The URL of a provider: its default, or the value of its environment variable."""
     moved = next((environ[name].strip() for name in provider.base_variables if environ.get(name, "").strip()), "")
@@ -187,11 +196,14 @@ def _with_scheme(address: str) -> str:
 
 def _local_url(given: str, provider: Provider) -> str:
     """A URL from the forms that OLLAMA_HOST may have: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
-    parts = urlsplit(given if "://" in given else f"http://{given}")
-    host = parts.hostname or "127.0.0.1"
+    try:
+        parts = urlsplit(given if "://" in given else f"http://{given}")
+        host, port = parts.hostname or "127.0.0.1", parts.port
+    except ValueError:
+        return given  # it is no address: no server answers, and its models are not usable
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - where it listens; it is asked on this machine
         host = "127.0.0.1"
-    port = parts.port or (443 if parts.scheme == "https" else urlsplit(provider.base_url).port)
+    port = port or (443 if parts.scheme == "https" else urlsplit(provider.base_url).port)
     path = parts.path.rstrip("/") or "/v1"
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
@@ -201,16 +213,12 @@ def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = "", None
-    if not host or parts.scheme not in ("http", "https"):
+    if not is_address(url):
         return None, "this is not an address"
+    parts = urlsplit(url)
     try:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(host, port, timeout=timeout)
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         try:
             connection.request("GET", parts.path, headers=headers)
             answer = connection.getresponse()

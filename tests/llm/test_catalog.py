@@ -178,6 +178,15 @@ class TestRoutes:
         found = catalog(models_file, f"models:\n  {name}: {{{via}api_base: 'https://h/v1', api_key: k}}\n")
         assert found.route(name) == Route(wire, Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"))
 
+    @pytest.mark.parametrize("url", ["foo", "http://", "http://[::1", "http://host:port/v1", "http://h:99999/v1"])
+    def test_an_address_that_is_none_is_named(self, models_file, url):
+        with pytest.raises(ConfigError, match="`api_base` must be like"):
+            catalog(models_file, f"models:\n  openai/m: {{api_base: '{url}'}}\n")
+        for name, variable in (("openai/gpt-5", "OPENAI_BASE_URL"), ("ollama_chat/q", "OLLAMA_HOST")):
+            given = url if name == "openai/gpt-5" else f"{url}:port"
+            reason = Catalog(environ={"OPENAI_API_KEY": "k", variable: given}).unusable(name)
+            assert reason.endswith("is not an address of a server")
+
     def test_a_missing_key_says_which_and_what_to_do(self):
         with pytest.raises(NoModelError) as caught:
             Catalog().make("xai/grok-4.7")
@@ -318,7 +327,7 @@ class TestTheFile:
             ),
             (
                 "models:\n  openai/a: {api_base: h/v1}\n",
-                ":2: `openai/a`: `api_base` must be a URL that begins with http:// or https://, not `h/v1`.",
+                ":2: `openai/a`: `api_base` must be like http://HOST:PORT/v1, not `h/v1`.",
             ),
         ],
     )

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.errors import StreamCut
-from ouro.llm.http_stream import EventDecoder, ServerEvent
+from ouro.errors import RequestRefused, StreamCut
+from ouro.llm import Endpoint, Timeouts
+from ouro.llm.http_stream import EventDecoder, ServerEvent, new_client
 from ouro.llm.portable import SurrogateJoiner, healed
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
@@ -31,6 +32,22 @@ def test_any_cutting_gives_the_same_events(wanted, newline, places, comments):
     data = "".join(line + newline for line in lines).encode()
     places = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
     assert events(data[a:b] for a, b in itertools.pairwise(places)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("HTTPS_PROXY", "foo://bar", "The proxy cannot be used: Unknown scheme"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "ouro speaks no SOCKS"),
+        ("SSL_CERT_FILE", "/nowhere", "The certificates cannot be read: No such file"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_named(monkeypatch, variable, value, message):
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(RequestRefused, match=message):
+        new_client("Client", Endpoint("https://api.example.com/v1"), Timeouts())
 
 
 def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():
