@@ -119,11 +119,23 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
     """Cells in columns; the last cell of a row is not padded."""
     shown = [[_text_span(cell, prefix) for cell in row] for row in rows]
     count = max(map(len, shown), default=1)
-    widths = [max((len(row[place]) for row in shown if len(row) > place + 1), default=0) for place in range(count - 1)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]]).rstrip()
-        for row in shown
+    widths = [
+        max((_width(row[place]) for row in shown if len(row) > place + 1), default=0) for place in range(count - 1)
     ]
+    lines = []
+    for row in shown:
+        padded = [cell + " " * (width - _width(cell)) for cell, width in zip(row[:-1], widths, strict=False)]
+        lines.append("  ".join([*padded, row[-1]]).rstrip())
+    return lines
+
+
+def _width(text: str) -> int:
+    """In cells of a terminal."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # 12 ms
+
+    return cell_len(text)
 
 
 def _markdown_row(row: Sequence[str]) -> str:

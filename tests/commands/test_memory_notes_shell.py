@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from rich.cells import cell_len
 
 from ouro.cli import main
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -255,3 +256,10 @@ def test_one_thing_is_named_in_the_singular(ouro, inside):
     assert ouro("forget", "german", "--yes")[1].startswith("Forgot 1 entry.")
     assert ouro("remember", "Look at api.py first")[0] == 0
     assert ouro("reindex")[1].startswith("Read 1 file: 0 sessions, 0 messages, 1 note.")
+
+
+def test_columns_of_a_list_count_wide_characters_twice(ouro, inside):
+    ouro("remember", "--scope", "user", "日本語のコメントを使う")
+    ouro("remember", "--scope", "user", "Answer in Japanese always")
+    rows = ouro("list")[1].splitlines()
+    assert len({cell_len(row[: re.search(r"\d{4}-\d\d-\d\d", row).start()]) for row in rows}) == 1 < len(rows)
