@@ -45,8 +45,12 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
 
 async def _export_to(context: ActionContext, agent: str) -> Answer:
     """Write the core into the files that another agent reads, between markers."""
-    written = await context.memory(lambda memory: long_term.export_to_agent(memory.editor, agent))
+    written, root = await context.memory(
+        lambda memory: (long_term.export_to_agent(memory.editor, agent), memory.editor.root)
+    )
     view = [line(f"Wrote {tilde(path)}.") for path in written]
+    if root and not await asyncio.to_thread(long_term.is_memory_trusted, root, context.cwd):
+        view.append(line("At its next start here ouro asks whether you trust what it has not read before."))
     return Answer([str(path) for path in written], view or [line("Nothing changed.")])
 
 

@@ -24,7 +24,7 @@ from ouro.memory.long_term.entries import (
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, is_note_name, new_id, note_text, parse_note
+from ouro.memory.long_term.notes.note import Note, ids_named, is_note_name, new_id, note_text, parse_note
 from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import on_subject, replaced_by, subject_words
@@ -56,6 +56,8 @@ _CORE = {
 """Category of what the user states -> the category of such a line in the core, if it alone tells."""
 _NOT_IN_USE = {"archived", "replaced"}
 MAX_FOUND = 20
+_MIN_ID = 8
+"""Characters of an id that are no other word: `mem_3f6c`, `3f6c1e0b`."""
 _SHARE = 0.6
 """Share of the best score below which a hit does not count."""
 EDITED = "edited-"
@@ -294,9 +296,8 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
             commands=["memory forget the staging password rule"],
         )
     word = text.strip()
-    is_start = word.startswith("mem_") and len(word) >= 8
-    named = [entry for entry in entries if word == entry.id or (is_start and entry.id.startswith(word))]
-    if named:
+    ids = {word, *(ids_named(word, (entry.id for entry in entries)) if len(word) >= _MIN_ID else ())}
+    if named := [entry for entry in entries if entry.id in ids]:
         return named
     holding = [entry for entry in entries if set(words) <= set(folded(entry.text).split())]
     return (holding or _found(editor, text, entries))[:MAX_FOUND]

@@ -137,14 +137,14 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
     """Write the core into the files that another agent reads; returns those that changed.
 
-    A repository that is trusted with its instructions stays so: ouro has written them, from what is trusted.
+    A repository that the user has trusted, with its instructions, stays so: ouro has written them, from what is trusted.
 
     Raises:
         UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.
     """
     texts = _texts_for_agent(editor, agent)
     trust, root = TrustStore(get_trust_path()), editor.root
-    was_trusted = root is not None and trust.is_trusted(root, acting_files(root))
+    was_trusted = root is not None and trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode if path.exists() else 0o644  # others may read the instructions of a project

@@ -28,6 +28,8 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(editor):
         "The heron answers on port 7777, see api.py",
     ]
     assert [each.text for each in find_to_forget(editor, "answering german")] == ["Always answer in German"]
+    [heron] = find_to_forget(editor, "7777")
+    assert find_to_forget(editor, heron.id[:12]) == find_to_forget(editor, heron.id[4:12]) == [heron]
     assert find_to_forget(editor, "zebra") == []
     with pytest.raises(UsageError, match="Nothing to forget"):
         find_to_forget(editor, "  ")

@@ -258,9 +258,11 @@ def test_the_core_goes_into_the_files_of_another_agent_between_markers(home, rep
     def is_trusted():
         return TrustStore(get_trust_path()).is_trusted(repository, acting_files(repository))
 
+    own.unlink()
     export_to_agent(editor, "codex")
-    assert not is_trusted()  # the user never trusted CLAUDE.md
+    assert not is_trusted()  # a folder that the user never trusted
     (repository / "AGENTS.md").unlink()
+    own.write_text("# Ours\n")
     TrustStore(get_trust_path()).trust(repository, [own])
     assert set(export_to_agent(editor, "claude")) == {own, home / ".claude" / "CLAUDE.md"}
     assert own.read_text().startswith("# Ours\n\n<!-- ouro memory")
