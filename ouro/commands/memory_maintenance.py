@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer, confirm
@@ -18,7 +19,6 @@ from ouro.errors import UsageError
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.settings import MemorySettings
-from ouro.utils.runtime import get_history_dir, get_memory_dir
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
@@ -143,17 +143,15 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
     embedder = None if words_only else memory_index.local_embedder()
     with tempfile.TemporaryDirectory(prefix="ouro-test-") as folder:
         for answer in memory_index.answers(documents, questions, limit, Path(work or folder), embedder):
-            sys.stdout.write(memory_index.answer_line(answer) + "\n")
+            sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
 
 
 def _recall_in(search: Search, project: str) -> long_term.Recall:
     """The recall of a session in that repository, without its token budget: only the order counts."""
-    histories = get_history_dir()
-    stores: dict[Any, Any] = {"user": long_term.user_store(get_memory_dir(), histories, str)}
-    if project:
-        stores["repo"] = long_term.repo_store(Path(project), histories, str)
     settings = MemorySettings(retrieval_top_k=memory_index.MAX_HITS, injection_token_budget=sys.maxsize)
-    return long_term.Recall(search, long_term.Notebook(stores), "memory", settings)
+    stores = long_term.memory_stores(settings, Path(project) if project else None, str)
+    notebook = long_term.Notebook({store.scope: store for store in stores})
+    return long_term.Recall(search, notebook, "memory", settings)
 
 
 async def _maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:

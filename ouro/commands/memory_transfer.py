@@ -79,7 +79,8 @@ async def import_(
     found = await context.memory(
         lambda memory: long_term.plan_import(memory.editor, read, scope, long_term.is_trusted_text)
     )
-    context.show([*_plan_view(found), *(_entries_view(found) if dry_run else [])])
+    entries = [Title("Entries"), *table((CodeSpan(place), one_line(text)) for place, text in found.texts)]
+    context.show([*_plan_view(found), *(entries if dry_run else [])])
     count = sum(found.counts.values())
     is_sure = bool(count) and not dry_run and (yes or context.can_ask)
     if is_sure:
@@ -125,10 +126,6 @@ async def graph(context: ShellContext, output: str, force: bool, html: bool) -> 
         write_document(Path(output).expanduser().absolute(), [page], force=force)
     count = plural(len(picture.nodes), "note or name", "notes and names")
     return Answer(picture, [line(f"Wrote {output}: {count}. Open it in a browser; it loads nothing.")])
-
-
-def _entries_view(found: long_term.Import) -> View:
-    return [Title("Entries"), *table((CodeSpan(place), one_line(text)) for place, text in found.texts)]
 
 
 def _plan_view(found: long_term.Import) -> View:

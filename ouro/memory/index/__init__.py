@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         MAX_HITS,
         BenchmarkQuestion,
         Document,
-        answer_line,
         answers,
         ask_own_notes,
         measure_answers,

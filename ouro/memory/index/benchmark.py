@@ -154,10 +154,6 @@ def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 4) if values else 0.0
 
 
-def answer_line(answer: SearchAnswer) -> str:
-    return msgspec.json.encode(answer).decode()
-
-
 MAX_HITS = 25
 _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
 

@@ -137,7 +137,7 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
     """Write the core into the files that another agent reads; returns those that changed.
 
-    A repository that the user has trusted, with its instructions, stays so: ouro has written them, from what is trusted.
+    A repository that the user has trusted with its instructions stays so: ouro has written what is new.
 
     Raises:
         UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.

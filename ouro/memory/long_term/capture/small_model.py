@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, Operation, OperationLimits, plain
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.supersession import corrects, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
@@ -137,13 +137,14 @@ class SmallClassifier(msgspec.Struct, eq=False):
         if same := next((note for note in limits.shown if plain(note.text) == plain(text)), None):
             return Operation("confirm", target=same.id, scope=same.scope)
         if replaced := replaced_by(text, limits.shown, sentence):
-            return _over(operation, replaced[0])
+            old = replaced[0]
+            return replace(operation, verb="supersede", target=old.id, scope=old.scope, category=old.category)
         for note in near:
             asked = [system(_ASK_RELATION), user(f"Old note: {note.text}\nNew note: {text}")]
             answer = decoded_answer(await self.ask(asked, _RELATION), _Related)
             if answer and answer.relation == "same" and _numbers(note.text) == _numbers(text):
                 return Operation("confirm", target=note.id, scope=note.scope)
-        return msgspec.structs.replace(operation, related=tuple(note.id for note in near))
+        return replace(operation, related=tuple(note.id for note in near))
 
 
 def statements_in(text: str) -> Iterator[str]:
@@ -156,11 +157,6 @@ def statements_in(text: str) -> Iterator[str]:
         passing = (_SMALL_TALK, _TASK, _MOMENT, *(() if corrects(sentence) else (_OF_THE_MOMENT,)))
         if is_lasting or not any(kind.search(rule) for kind in passing):
             yield sentence
-
-
-def _over(operation: Operation, note: Note) -> Operation:
-    changed = {"verb": "supersede", "target": note.id, "scope": note.scope, "category": note.category}
-    return msgspec.structs.replace(operation, **changed)
 
 
 def _numbers(text: str) -> set[str]:
