@@ -208,7 +208,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     if with_message:
         parser.add_argument("message", nargs="?", default="", help="a first message")
     parser.add_argument("-m", "--model", help="the model to use, by name or a part of it")
-    parser.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION",
+    parser.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION", type=lambda name: name or PICK,
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
     parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
     parser.add_argument("--fork", action="store_true", help="with --resume or --continue: in a copy of the session")

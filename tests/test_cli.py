@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ouro.cli import _flags
+from ouro.cli import PICK, _flags
 
 PROGRAM = """
 import atexit, sys
@@ -50,3 +50,4 @@ def test_flags_without_argparse_are_those_with_it():
     assert vars(_flags(["--plain"])) == {**vars(_flags()), "plain": True}
     assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
     assert _flags().allow == _flags(["hi"]).allow == []
+    assert _flags(["--resume", ""]).resume == _flags(["--resume"]).resume == PICK, "not a new session"

@@ -176,7 +176,6 @@ def facts(*pairs: tuple[str, str]) -> str:
 
 
 def todo_list(todos: Iterable[Todo]) -> str:
-    """The agent's plan."""
     return "\n".join(f"- {todo.mark} {escape(todo.text)}" for todo in todos)
 
 

@@ -140,7 +140,6 @@ def describe_point(point: Point | Branch) -> str:
 
 
 def branch_label(branch: Branch) -> tuple[str, str]:
-    """The label of a branch in a list."""
     first = one_line(branch.texts[0]) if branch.texts else "what the agent did"
     return f"↳ left: {first}", describe_point(branch)
 

@@ -58,8 +58,7 @@ async def _import_all(context: ShellContext, sources: Sequence[ImportSource], do
     importer = Importer(store, ledger, [info.id for info in await store.list_sessions()])
     try:
         for number, source in enumerate(sources, 1):
-            if not context.as_json:
-                context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")
+            context.progress(f"{number:,} of {len(sources):,}  {source.path.name}")
             done.append(await importer.take(source))
     finally:
         ledger.save()

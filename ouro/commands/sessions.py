@@ -36,7 +36,7 @@ async def list_sessions(context: ShellContext, words: Sequence[str], every: bool
     if words:
         found = await catalog.matching(found, " ".join(words))
     view: View = table(
-        (CodeSpan(info.id[:8]), date_and_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}",
+        (CodeSpan(info.short_id), date_and_time(info.updated_at), f"{info.messages:>5} messages", f"{_cost(info):>8}",
          *([info.project] if every else []), info.title)
         for info in found
     )  # fmt: skip
@@ -115,7 +115,7 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
     found = await catalog.find(session)
     await catalog.rename(found.id, words)
     info = await context.store.get_session_stats(found.id)
-    return Answer(_data(info), [line(f"{found.id[:8]} is now called {words}.")])
+    return Answer(_data(info), [line(f"{found.short_id} is now called {words}.")])
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
@@ -126,7 +126,7 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
     removed = []
     for info in found:
         verb, end = ("Delete", "? This cannot be undone.") if purge else ("Move to the trash:", "?")
-        question = f"{verb} “{info.title}” ({info.id[:8]}, {_figures(info)}){end}"
+        question = f"{verb} “{info.title}” ({info.short_id}, {_figures(info)}){end}"
         if not await confirm(context, question, "Yes", assume_yes=yes):
             continue
         if info not in deleted and not await _is_moved_to_trash(context, info):
@@ -134,9 +134,9 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
         if purge:
             await context.store.purge_session(info.id)
         removed.append(info)
-    view = [line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.id[:8]} {info.title}") for info in removed]
+    view = [line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.short_id} {info.title}") for info in removed]
     if removed and not purge:
-        view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].id[:8]}")))
+        view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].short_id}")))
     return Answer(
         {"removed": [info.id for info in removed], "for_good": purge}, view, int(yes and len(removed) < len(found))
     )
@@ -147,7 +147,7 @@ async def _is_moved_to_trash(context: ShellContext, info: SessionInfo) -> bool:
     try:
         await context.store.delete_session(info.id)
     except SessionInUse as error:
-        context.say(f"{info.id[:8]} {info.title}: {error.message}", "warning")
+        context.say(f"{info.short_id} {info.title}: {error.message}", "warning")
         return False
     return True
 
@@ -160,7 +160,7 @@ async def restore(context: ShellContext, session: str) -> Answer:
         return Answer(value, _listed(deleted) or [line("The trash is empty.")])
     info = find_session(deleted, session, catalog.project)
     await context.store.restore_session(info.id)
-    return Answer({"restored": info.id}, [line(f"Restored {info.id[:8]} {info.title}.")])
+    return Answer({"restored": info.id}, [line(f"Restored {info.short_id} {info.title}.")])
 
 
 async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer:
@@ -266,7 +266,7 @@ def _data(info: SessionInfo) -> dict[str, Any]:
 
 def _listed(sessions: Sequence[SessionInfo]) -> View:
     more = [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
-    return [*table((info.id[:8], _figures(info), info.title) for info in sessions[:_MAX_LISTED]), *more]
+    return [*table((info.short_id, _figures(info), info.title) for info in sessions[:_MAX_LISTED]), *more]
 
 
 def _figures(info: SessionInfo) -> str:

@@ -154,7 +154,6 @@ class ShellContext:
             sys.stdout.write(f"{as_text(view)}\n")
 
     def print_answer(self, answer: Answer) -> None:
-        """Print an answer as JSON or as text."""
         if text := as_json(answer.value) if self.as_json else as_text(answer.view):
             print_document([text, "\n"])
 

@@ -245,6 +245,11 @@ class SessionInfo(msgspec.Struct, frozen=True):
         """Whether its file has the id of another session. Such a copy is identified by the name of its folder."""
         return self.id == self.folder
 
+    @property
+    def short_id(self) -> str:
+        """As lists show it, and as a user may name it."""
+        return self.id if self.is_copied_by_hand else self.id[:8]
+
 
 class LoadedSession(msgspec.Struct, frozen=True):
     header: SessionHeader

@@ -16,7 +16,6 @@ def estimate(text: str) -> int:
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
-    """The estimated tokens of `messages`."""
     return int(sum(_characters(part) for message in messages for part in message.parts) / CHARACTERS_A_TOKEN)
 
 
@@ -54,7 +53,6 @@ class TokenCount:
             self._characters += sum(map(_characters, message.parts))
 
     def reset(self, tokens: int) -> None:
-        """Set the count."""
         self._reported, self._characters = tokens, 0.0
 
 

@@ -415,7 +415,10 @@ class Transcript:
         return shorten
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        return (item.record for item in self._marks.get(number, ()) if not item.left or not self._tree.has(item.left))
+        """What is shown after an item: several rewinds to it are one."""
+        marks = [mark for mark in self._marks.get(number, ()) if not mark.left or not self._tree.has(mark.left)]
+        rewinds = [mark for mark in marks if mark.left]
+        return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
 
     def _has_figure(self, item: TreeItem) -> bool:
         if item.number < self._asked_since:

@@ -1,6 +1,7 @@
 import io
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def run(*arguments: str) -> int:
 def test_list_shows_the_sessions_of_this_folder(root, capsys):
     assert run("list") == 0
     assert capsys.readouterr().out == "0d9f3c52  2026-11-21 20:14      4 messages   $0.2500  fix imports\n"
+
+
+def test_a_copy_made_by_hand_is_listed_by_the_name_that_finds_it(root, capsys):
+    shutil.copytree(root / "2026-11-21_0d9f3c52", root / "2026-11-21_0d9f3c52 copy")
+    run("list", "imports")
+    names = [line.partition("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(names) == ["0d9f3c52", "2026-11-21_0d9f3c52 copy"]
+    assert run("show", "2026-11-21_0d9f3c52 copy") == run("show", "0d9f3c52") == 0
 
 
 def test_list_all_shows_the_others_too(root, capsys):

@@ -93,6 +93,14 @@ def test_where_the_conversation_was_is_remembered_until_something_is_said():
     assert transcript.undone == []
 
 
+def test_rewinds_to_one_place_are_shown_once():
+    transcript = folded(said(1), said(2), RewindRecord(1, ""), RewindRecord(2, ""), RewindRecord(1, ""))
+    shown = [item for item in transcript.shown_items() if isinstance(item, RewindRecord)]
+    assert shown == [RewindRecord(1, "")]
+    transcript.take(RewindRecord(2, ""))
+    assert [item for item in transcript.shown_items() if isinstance(item, RewindRecord)] == []
+
+
 def test_a_rewind_to_a_message_that_was_taken_out_by_hand_means_the_one_before_it():
     assert texts(folded(said(1), said(2), said(4), said(5), RewindRecord(3, "")).entries) == ["m1", "m2"]
     assert texts(folded(said(2), said(3), RewindRecord(1, "")).entries) == []

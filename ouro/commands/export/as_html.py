@@ -26,7 +26,6 @@ _CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
 
 def as_html(whole: WholeSession, found: Survey) -> Iterator[str]:
-    """The page, piece by piece."""
     document, title = HtmlDocument(whole, found), escaped(found.title) or "Session"
     facts = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in document.facts() if value)
     yield (

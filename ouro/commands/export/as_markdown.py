@@ -18,7 +18,6 @@ _ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def as_markdown(whole: WholeSession, found: Survey) -> Iterator[str]:
-    """The document, piece by piece."""
     document = MarkdownDocument(whole, found)
     yield f"# {escape(found.title) or 'Session'}\n\n{facts(*document.facts())}\n"
     for piece in document.pieces():

@@ -223,7 +223,7 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
         return found[0]
     if not found:
         raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
-    lines = [f"  {item.id[:8]}  {item.updated_at[:10]}  {item.title}" for item in found[:_LISTED]]
+    lines = [f"  {item.short_id}  {item.updated_at[:10]}  {item.title}" for item in found[:_LISTED]]
     more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
     raise SeveralSessions(
         "Several sessions answer to that:\n" + "\n".join(lines + more),

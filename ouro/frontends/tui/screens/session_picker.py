@@ -196,7 +196,7 @@ class SessionPicker(Browser):
             return page
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.id[:8]]
+        facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.short_id]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page.add(title(info), "title")
         page.add(" · ".join(filter(None, facts)), "detail")
