@@ -372,7 +372,10 @@ class _SessionBuilder(msgspec.Struct, dict=True):
     def requests(self) -> Requests:
         """The system prompt, with long-term memory, and the tools. Blocks."""
         bench = self.workbench
-        found = builtin_tools(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, self.search)
+        found = builtin_tools(
+            self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, self.search,
+            self.permissions.keeps_back,
+        )  # fmt: skip
         tools = {tool.name: tool for tool in (*found, *self.extensions.tools(), self.subagents.tool())}
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:

@@ -105,6 +105,8 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
     confinement = session.confinement_in(order.cwd) if has_own_folder else session.confinement
     workspace = session.workspace_in(order.cwd, confinement)
     jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
+    no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
+    permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
     found = builtin_tools(
         workspace,
         session.shell_in(order.cwd, jobs, confinement),
@@ -112,9 +114,8 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
         lambda _todos: None,
         session.files_seen_in(workspace),
         session.search,
+        permissions.keeps_back,
     )
-    no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
-    permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
     tools = tools_of(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
     hooks = session.hooks.tools(order.cwd, order.name)
     runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool, hooks)

@@ -176,6 +176,11 @@ class Permissions:
             kind, tool, effect, lambda rule: any(rule.matches_path(path, root, widely=True) for path in paths)
         )
 
+    def keeps_back(self, path: Path) -> bool:
+        """Whether a rule denies or asks about reading a file: a search of its folder leaves it out."""
+        kinds: tuple[Kind, ...] = ("deny", "ask")
+        return any(self.on_path(kind, "grep", Effect.READ, path, path) for kind in kinds)
+
     def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
         """Whether mode and allow rules let a path be read or written; ask and deny rules are not checked."""
         inside, root = self.workspace.is_inside(path), self.workspace.root

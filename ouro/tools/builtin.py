@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from ouro.display import Todo
 from ouro.safety import Workspace
@@ -28,8 +29,9 @@ def builtin_tools(
     on_todos: Callable[[tuple[Todo, ...]], None],
     seen: FilesSeen,
     search: SearchMemory | None = None,
+    keeps_back: Callable[[Path], bool] = lambda _path: False,
 ) -> tuple[AnyTool, ...]:
-    """Every built-in tool; memory_search where there is a `search`.
+    """Every built-in tool; memory_search where there is a `search`. Searches leave out files that are kept back.
 
     The order is fixed, so that the provider's cache stays valid.
     """
@@ -39,7 +41,7 @@ def builtin_tools(
         Edit(workspace, seen),
         ApplyPatch(workspace, seen),
         Glob(workspace),
-        Grep(workspace),
+        Grep(workspace, keeps_back),
         WebFetch(),
         shell,
         ShellOutput(jobs),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from ouro.safety import Effect, Workspace
 from ouro.tools.file_search import FileMatches, FoundLine, SearchPlan, search_by_python, search_by_ripgrep
 from ouro.tools.glob import name_pattern, plain_name
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.text import plural
 
 _MAX_LINE = 400
 _MAX_CHARACTERS = 40_000
@@ -56,9 +58,21 @@ class Grep(Tool[GrepArgs]):
     effect: ClassVar[Effect] = Effect.READ
     Args = GrepArgs
 
-    def __init__(self, workspace: Workspace, *, ripgrep: str | None = None) -> None:
-        """`ripgrep`: path of the program; empty to search in Python, None to find it."""
+    def __init__(
+        self,
+        workspace: Workspace,
+        keeps_back: Callable[[Path], bool] = lambda _path: False,
+        *,
+        ripgrep: str | None = None,
+    ) -> None:
+        """Prepare the search.
+
+        Args:
+            keeps_back: whether a file in a folder that may be searched is left out.
+            ripgrep: path of the program; empty to search in Python, None to find it.
+        """
         self._workspace = workspace
+        self._keeps_back = keeps_back
         self._ripgrep = (shutil.which("rg") or "") if ripgrep is None else ripgrep
 
     def title(self, args: GrepArgs) -> str:
@@ -79,9 +93,17 @@ class Grep(Tool[GrepArgs]):
             raise ToolError(f"{self._workspace.shown(place)} does not exist.")
         folder = place if place.is_dir() else place.parent
         patterns = _patterns(args)
-        tests = [name_pattern(pattern) for pattern in patterns]
+        tests, kept_back = [name_pattern(pattern) for pattern in patterns], set[str]()
+
+        def fits(name: str) -> bool:
+            if not all(test(name) for test in tests):
+                return False
+            if self._keeps_back(folder / name):
+                kept_back.add(name)
+            return name not in kept_back
+
         plan = SearchPlan(
-            args.pattern, place, lambda path: all(fits(path) for fits in tests), args.ignore_case, args.multiline,
+            args.pattern, place, fits, args.ignore_case, args.multiline,
             args.context if args.mode == "content" else 0, tuple(self._workspace.closed_below(folder)),
             next(filter(None, map(plain_name, patterns)), ""),
         )  # fmt: skip
@@ -92,8 +114,10 @@ class Grep(Tool[GrepArgs]):
         )
         named = (FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
         result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
-        note = plan.left_out.words()
-        return replace(result, text=f"{result.text}\n{note}") if note else result
+        notes = [plan.left_out.words()]
+        if kept_back:
+            notes.append(f"[Left out: {plural(len(kept_back), 'file')} that a rule of the user keeps from being read.]")
+        return replace(result, text="\n".join(filter(None, (result.text, *notes))))
 
 
 def _patterns(args: GrepArgs) -> list[str]:

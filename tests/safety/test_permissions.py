@@ -101,6 +101,16 @@ def test_lines_that_read_outside_are_asked(root, line):
     assert shell(root, line) == ["ask", "ask", "ask", "allow"]
 
 
+def test_a_rule_that_asks_about_a_file_holds_for_shell_lines_too(root):
+    (root / ".env").write_text("KEY=1\n")
+    for line in ("cat .env", "head -1 ./src/../.env | wc", "cat .e*", "cat < .env"):
+        assert shell(root, line, ask=["read(.env)"], allow=["shell"]) == ["ask"] * 4, line
+    asked = {"ask": ["write(src/**)"], "allow": ["shell"]}
+    for line in ("touch src/x", "sed -i s/a/b/ src/a.py", "echo x > src/x"):
+        assert shell(root, line, **asked) == ["ask", "ask", "deny", "ask"], line
+    assert shell(root, "cat src/a.py", **asked)[0] == "allow"
+
+
 def test_a_link_out_of_the_workspace_does_not_count_as_inside(root):
     (root / "src" / "out.txt").symlink_to("/etc/hosts")
     assert shell(root, "cat src/out.txt")[0] == "ask"

@@ -13,7 +13,7 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import ToolError
-from ouro.safety import Workspace
+from ouro.safety import Permissions, Workspace
 from ouro.tools import file_search
 from ouro.tools.grep import Grep
 from ouro.tools.tool import parse_arguments
@@ -290,3 +290,13 @@ async def test_files_that_cannot_be_read_are_counted(nobody, ripgrep):
         os.seteuid(os.getuid())
     assert "api.py" in text
     assert "1 file that cannot be read" in text
+
+
+async def test_a_file_that_a_rule_keeps_from_being_read_is_left_out(root, grep):
+    permissions = Permissions(Workspace(root), "auto", deny=["read(docs/**)"], ask=["read(*.ts)"])
+    searching = Grep(permissions.workspace, permissions.keeps_back, ripgrep=grep._ripgrep)
+    text = await found(searching, "hello", mode="files")
+    assert "src/deep/util.py" in text
+    assert "docs/notes.md" not in text
+    assert "app.ts" not in text
+    assert text.endswith(" files that a rule of the user keeps from being read.]")

@@ -69,8 +69,10 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     places = Places(policy.workspace, line)
     needs = tuple(dict.fromkeys(_needs(line, places)))
     opaque = line.opaque or places.lost
-    if reason := _denial(policy, tool, line, places):
-        return Deny(reason)
+    if denied := _ruled(policy, "deny", tool, line, places):
+        rule, shown = denied
+        retry = "" if shown else " Do not retry it in another form; ask the user."
+        return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
     always = floor(line, places) or memory_reason(line, text, places)
     if policy.mode == "plan" and (always or opaque or any(need.kind != "read" for need in needs)):
         return Deny(f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged.")
@@ -78,8 +80,9 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         return Ask(always or line.hidden)
     if any(need.kind == "memory" for need in needs) and (reason := policy.finds_secret(text)):
         return Deny(f"The commit message holds a secret ({reason}). Commit to memory without it.")
-    if rule := policy.first("ask", tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
-        return Ask(f"the rule `ask {rule}` says so")
+    if asked := _ruled(policy, "ask", tool, line, places):
+        rule, shown = asked
+        return Ask(f"{shown}: the rule `ask {rule}` says so".removeprefix(": "))
     if policy.first("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
         return Allow()
     missing = [need for need in needs if not _is_met(policy, tool, need)]
@@ -170,17 +173,20 @@ def _opened(line: ShellLine, places: Places) -> Iterator[tuple[Path, bool]]:
 # -- rules
 
 
-def _denial(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
-    if rule := policy.first("deny", tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
-        return f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user."
-    has_rules = any(policy.first("deny", effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
+def _ruled(
+    policy: Permissions, kind: Literal["ask", "deny"], tool: str, line: ShellLine, places: Places
+) -> tuple[Rule, str] | None:
+    """A rule that asks about or denies the line, and the path in it that the rule is about; empty for a command."""
+    if rule := policy.first(kind, tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
+        return rule, ""
+    has_rules = any(policy.first(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
     for path, is_written in _opened(line, places) if has_rules else ():
-        rule = policy.on_path("deny", "read", Effect.READ, path, path)
+        rule = policy.on_path(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
-            rule = policy.on_path("deny", "write", Effect.WRITE, path, path)
+            rule = policy.on_path(kind, "write", Effect.WRITE, path, path)
         if rule:
-            return f"The rule `deny {rule}` forbids {policy.workspace.shown(path)}."
-    return ""
+            return rule, policy.workspace.shown(path)
+    return None
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
@@ -191,10 +197,7 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     if need.kind == "read":
         return all(policy.is_free("read", Effect.READ, path) for path in need.paths)
     is_writable = bool(need.paths) and all(
-        policy.is_free("write", Effect.WRITE, path)
-        and not policy.workspace.protection(path)
-        and not policy.on_path("ask", "write", Effect.WRITE, path, path)
-        for path in need.paths
+        policy.is_free("write", Effect.WRITE, path) and not policy.workspace.protection(path) for path in need.paths
     )
     if command is None or is_writable:
         return is_writable
