@@ -14,7 +14,7 @@ from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
 from ouro.frontends.memory_lines import loaded, memory_line
-from ouro.frontends.session_lines import retry_line
+from ouro.frontends.session_lines import end_line, retry_line
 from ouro.utils.text import clean, escaped, one_line
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -203,14 +203,6 @@ def _width() -> int:
 MIN_THINKING_SECONDS = 1.0
 _COMPACTION = "compaction"
 """The key of a running compaction among the titles of tool calls."""
-OUTCOMES = {
-    "cut": "The answer is incomplete: ",
-    "interrupted": "Interrupted.",
-    "failed": "Failed: ",
-    "unauthorized": "Failed: ",
-    "limit": "Stopped: ",
-    "refused": "Refused: ",
-}
 
 
 class Printer:
@@ -362,4 +354,4 @@ class Printer:
         self._print_blocks(self._blocks.finish())
         self._titles.clear()
         if event.outcome != "answered":
-            self.say(f"{OUTCOMES[event.outcome]}{event.detail}".strip(" :"), "warning")
+            self.say(*end_line(event))

@@ -9,21 +9,12 @@ from ouro import events
 from ouro.display import Display, Plain
 from ouro.events import Event
 from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
+from ouro.frontends.session_lines import end_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Message, Text, Thinking
-
-_ENDINGS = {
-    "cut": "The answer is incomplete",
-    "interrupted": "Interrupted",
-    "failed": "The turn failed",
-    "unauthorized": "The turn failed",
-    "limit": "Stopped at a limit",
-    "refused": "Refused",
-}
-
 
 _COMPACTION = "compaction"
 """The key of a running compaction among the cards of tool calls."""
@@ -206,6 +197,4 @@ class TranscriptWriter:
         self._cards.clear()
         self._drop_retry()
         if event.outcome != "answered":
-            words = _ENDINGS[event.outcome] + (f": {event.detail}" if event.detail else ".")
-            level: events.Level = "info" if event.outcome == "interrupted" else "error"
-            self._transcript.add(NoticeBlock(words, "warning" if event.outcome == "cut" else level))
+            self._transcript.add(NoticeBlock(*end_line(event)))

@@ -160,7 +160,7 @@ async def test_a_failed_call_shows_why_at_once():
         (Said("look out", "warning"), "! Warning: look out"),
         (Said("lost", "error"), "✗ Error: lost"),
         (TurnFinished("failed", "No model."), "✗ Error: The turn failed: No model."),
-        (TurnFinished("limit", "20 turns"), "✗ Error: Stopped at a limit: 20 turns"),
+        (TurnFinished("limit", "Stopped after 20 model calls."), "✗ Error: Stopped after 20 model calls."),
         (TurnFinished("answered"), ""),
         (TodosChanged((Todo("a"),)), ""),
         (UsageUpdated(Usage(), 1, 2), ""),
