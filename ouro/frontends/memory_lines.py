@@ -30,10 +30,8 @@ _ORIGINS = {"outside": " outside of ouro", "consolidation": ", merged by a model
 
 def memory_line(event: MemoryEvent) -> str:
     match event:
-        case Compacted(before, after, covered, kept, dropped, summary):
-            way = f"{covered} messages summarized, {kept} kept word for word"
-            left = way if summary else f"{plural(dropped, 'old tool output')} dropped"
-            return f"Compacted: {before:,} → {after:,} tokens; {left}. The session file keeps everything."
+        case Compacted():
+            return f"Compacted: {compacted(event)}. The session file keeps everything."
         case Titled(title):
             return f"Session title: “{title}”"
         case NotesRecalled():
@@ -46,6 +44,12 @@ def memory_line(event: MemoryEvent) -> str:
             return _core_line(event)
         case _:
             assert_never(event)
+
+
+def compacted(event: Compacted) -> str:
+    way = f"{event.covered} messages summarized, {event.kept} kept word for word"
+    left = way if event.summary else f"{plural(event.dropped, 'old tool output')} dropped"
+    return f"{event.before:,} → {event.after:,} tokens; {left}"
 
 
 def loaded(event: NotesRecalled) -> int:

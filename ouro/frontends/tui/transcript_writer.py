@@ -8,7 +8,7 @@ from typing import assert_never
 from ouro import events
 from ouro.display import Display, Plain
 from ouro.events import Event
-from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
+from ouro.frontends.memory_lines import MemoryEvent, compacted, loaded, memory_line, receipt
 from ouro.frontends.session_lines import end_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
@@ -114,10 +114,7 @@ class TranscriptWriter:
 
     def _compacted(self, event: events.Compacted) -> None:
         card = self._card(_COMPACTION, "compact the session")
-        what = f"{event.covered} messages summarized, {event.kept} kept"
-        done = what if event.summary else f"{event.dropped} old tool outputs dropped"
-        head = f"{event.before:,} → {event.after:,} tokens · {done}"
-        card.finish(Display(head, Plain(receipt(event), "markdown")), False)
+        card.finish(Display(compacted(event), Plain(receipt(event), "markdown")), False)
         self._transcript.update(card)
         del self._cards[_COMPACTION]
 

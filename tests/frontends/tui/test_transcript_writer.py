@@ -185,7 +185,7 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
     async with app.run_test(size=(80, 20)):
         assert app.lines() == ["  ⠋ compact the session", "    part 1 of 3", "    part 2 of 3"]
         app.show(Compacted(80_000, 9_000, 40, 3, 2, "## Goal\nMend\x1b[2J it.", used))
-        assert app.lines() == ["  ✓ compact the session · 80,000 → 9,000 tokens · 40 messages summarized, 3 ke…"]
+        assert app.lines() == ["  ✓ compact the session · 80,000 → 9,000 tokens; 40 messages summarized, 3 kep…"]
         app.transcript.toggle_outputs()
         assert app.lines()[1:] == [
             "    - 80,000 tokens before, 9,000 after: 89% less",
@@ -205,5 +205,5 @@ async def test_a_compaction_that_comes_to_nothing_is_stopped_and_one_without_a_m
         "",
         "! Warning: It failed.",
         "",
-        "  ✓ compact the session · 9,000 → 5,000 tokens · 7 old tool outputs dropped",
+        "  ✓ compact the session · 9,000 → 5,000 tokens; 7 old tool outputs dropped",
     ]

@@ -40,7 +40,6 @@ class ContextSheet(Sheet[None]):
     def on_mount(self) -> None:
         self._fill()
         self._say("")
-        self.watch(self._list, "place", self._show_marked)
 
     async def _on_key(self, event: events.Key) -> None:
         if self._list.take_key(event.key):
