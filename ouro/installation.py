@@ -245,10 +245,13 @@ def _folders(_folder: Path) -> Iterator[Finding]:
 
 def _settings(folder: Path) -> Iterator[Finding]:
     path = get_config_path()
-    folder_settings(folder)
+    rules = folder_settings(folder).settings.permissions
     yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
     for name in unknown_variables():
         yield "note", f"{name} is set, but there is no such setting.", "`ouro config` lists the settings."
+    from ouro.extensions import demand_tools
+
+    demand_tools((*rules.allow, *rules.ask, *rules.deny))
 
 
 def _models(folder: Path) -> Iterator[Finding]:

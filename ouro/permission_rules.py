@@ -13,7 +13,8 @@ from ouro.commands.render import CodeSpan, Title, as_markdown, line, table
 from ouro.config import explain_settings, save_setting
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.safety import Kind
+from ouro.extensions import demand_tools
+from ouro.safety import Kind, parse_rules
 from ouro.utils.git import find_root
 from ouro.utils.text import local_time
 
@@ -63,8 +64,13 @@ async def list_rules(context: ActionContext) -> Answer:
 
 async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
     async with context.open_session() as session:
-        session.permissions.remember(rule, kind)
+        _remember(session, kind, rule)
         return _answer(session)
+
+
+def _remember(session: Session, kind: Kind, text: str) -> None:
+    demand_tools(map(str, parse_rules(text)))  # a rule for `Bash` would do nothing
+    session.permissions.remember(text, kind)
 
 
 allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "deny")
@@ -82,7 +88,7 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
         if word == "revoke":
             _revoke(session, rule.strip())
         else:
-            session.permissions.remember(rule.strip(), next(kind for kind in _KINDS if kind == word))
+            _remember(session, next(kind for kind in _KINDS if kind == word), rule.strip())
         front_end.say(f"{word} {rule.strip()}")
         return
     rules = () if argument else listed(session)

@@ -68,6 +68,9 @@ async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):
     assert isinstance(decide(front_end, "git push"), Deny)
     saved = RuleStore(get_permissions_path(), front_end.session.cwd)
     assert saved.load("deny") == ("shell(git push *)",)
+    await dispatch(front_end, "/permissions deny write(x), Bash(rm *)")
+    assert "`Bash` in the rule `Bash(rm *)` is not a tool of ouro" in str(front_end.said[-1])
+    assert saved.load("deny") == ("shell(git push *)",)
     assert saved.load() == ("shell(git push *)", "shell(npm test *)")
 
 
