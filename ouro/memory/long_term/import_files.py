@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.git.files import FileRefused, decode_text
+from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text
 from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.long_term.scope import reason_of
@@ -157,6 +157,8 @@ def _memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
             reason = "skills: they hold instructions, not memory"
         elif codex and inside.parts[0] in _MATERIAL:
             reason = "raw material of the MEMORY.md there"
+        elif inside.parent.name == ARCHIVE and is_note_name(inside.name):
+            reason = "archived notes"
         elif inside.stem == "persona":
             reason = "it describes that agent, not you"
         else:
@@ -232,7 +234,7 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
                 for line in str(core).splitlines():
                     if (words := _plain(line)) and category in CORE:
                         yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
-            for item in part["notes"]:
+            for item in (item for item in part["notes"] if not item.get("archived")):
                 yield _whole_note(path, msgspec.convert(item, Note, strict=False))
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise FileRefused("not an export of ouro's memory") from error

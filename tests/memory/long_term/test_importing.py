@@ -189,6 +189,8 @@ def test_an_export_read_elsewhere_gives_the_same_memory(editor, home, tmp_path, 
     first = editor.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 3\n- yes"), "capture")
     new = Note(id=new_id(), scope="user", category="patterns", text="Rex is 4\n\n# Really\n<!-- x -->")
     editor.notebook.add(editor.notebook.linked(new, "supersede", first.note.id), "capture")
+    old = editor.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 2"), "capture")
+    editor.notebook.archive([old.note.id], "person")
     path = tmp_path / f"export.{way}"
     path.write_text(as_markdown(editor) if way == "md" else json.dumps(as_json(editor)))
     other = editor_of(home / "elsewhere", tmp_path)
@@ -196,6 +198,9 @@ def test_an_export_read_elsewhere_gives_the_same_memory(editor, home, tmp_path, 
     said = [(each.kind, each.scope, each.category, each.text) for each in all_entries(other)]
     assert said == [(each.kind, each.scope, each.category, each.text) for each in all_entries(editor)]
     assert plan_import(other, read_sources([path])).counts == {}
+    folder = read_sources([editor.scope("user").store.folder])
+    assert old.note.text not in {piece.text for piece in folder.pieces}
+    assert [skipped.reason for skipped in folder.skipped] == ["archived notes"]
 
 
 def test_the_document_names_chain_and_evidence(editor):
