@@ -14,12 +14,15 @@ from ouro.utils.late_pattern import late_pattern
 
 MAX_LINE = 200
 """Maximum characters of a core line."""
-NAMED = late_pattern(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
+NAMED = late_pattern(r"\s*((?i:user|repo)(?=\s*:)|(?:user|repo)(?=\s+\S))\s*:?\s*")
+"""Without a colon in small letters: `User sessions are stored in Redis` is a statement."""
 _OWN = late_pattern(
     r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b"
+    r"|\b[Ii]m(?=\s+(?:an?|from|not|on|using)\b)"
+    r"|^(?:[Tt]he )?[Uu]ser (?:dislikes|hates|likes|lives|loves|prefers|speaks|works)\b"
     r"|\bi(?=['’]m\b|\s+(?:am|always|do|don['’]?t|dislike|hate|like|live|love|need|never|prefer|use|want|work)\b)"
 )
-"""A small `i` only before such a verb: `for i in rows` is not about the user."""
+"""A small `i` only before such a verb: `for i in rows` is not about the user; nor is German `im`."""
 _HERE = late_pattern(
     r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
 )
@@ -43,13 +46,13 @@ _DECIDED = late_pattern(
     re.IGNORECASE,
 )
 _WANTED = late_pattern(
-    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don't|don’t|do not"
+    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don['’]?t|do not"
     r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
     re.IGNORECASE,
 )
 _ORDER = late_pattern(
     r"\W*(?!\w+\s+\w+\s+(?:is|are|must|should|may|can|cannot|has|have|will|needs?|uses?|go|goes|runs?)\b)"
-    r"(?:add|always|ask|answer|avoid|be|call|check|commit|do not|don['’]t|end|explain|format|give|indent|keep|leave"
+    r"(?:add|always|ask|answer|avoid|be|call|check|commit|do not|don['’]?t|end|explain|format|give|indent|keep|leave"
     r"|make|name|never|no|not|only|please|prefer|push|put|reply|run|show|sort|speak|start|stop|summari[sz]e|tell|test|use"
     r"|write)\b",
     re.IGNORECASE,
