@@ -252,17 +252,12 @@ def lookup_in(
     session_catalog: SessionCatalog,
 ) -> memory_index.Lookup | None:
     """The search over sessions and memory; None if no scope is in use."""
-    if not scopes:
-        return None
-    stores = [scope.store for scope in scopes]
-    return long_term.make_lookup(stores, lambda: embedder_of(settings, catalog, session_catalog))
 
+    def embedder() -> memory_index.Embedder | None:
+        budget = VectorBudget(session_catalog, settings.limits)
+        return memory_index.chosen_embedder(settings.memory.embedding_model, catalog, budget)
 
-def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> memory_index.Embedder | None:
-    """The embedding model of the settings or models.yaml, else a local one; None: search by words only."""
-    return memory_index.chosen_embedder(
-        settings.memory.embedding_model, catalog, VectorBudget(session_catalog, settings.limits)
-    )
+    return long_term.make_lookup([scope.store for scope in scopes], embedder) if scopes else None
 
 
 def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:
