@@ -53,7 +53,7 @@ def expand_braces(pattern: str) -> list[str]:
     before, after = pattern[: found.start()], pattern[found.end() :]
     forms: list[str] = []
     for choice in found[1].split(","):
-        forms += expand_braces(f"{before}{choice}{after}")
+        forms += expand_braces(f"{before}{choice.strip()}{after}")
         if len(forms) > _MAX_FORMS:
             raise ToolError("The pattern has too many {…}: give fewer.")
     return forms

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ToolError
-from ouro.tools.text_match import TOLERANCES, find_lines, nearest_lines, reindent_between
+from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text_files import Span, TextFile
 
@@ -20,6 +20,9 @@ _MOVE = late_pattern(r"\*\*\* Move to: (.+)")
 _UNIFIED = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _HEREDOC = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
 _WAYS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
+
+
+FileVerb = Literal["Add", "Delete", "Update"]
 
 
 class Hunk(msgspec.Struct):
@@ -40,7 +43,7 @@ class Hunk(msgspec.Struct):
 class FilePatch(msgspec.Struct):
     """The changes of one file."""
 
-    kind: Literal["Add", "Delete", "Update"]
+    kind: FileVerb
     path: str
     moved_to: str = ""
     content: list[str] = msgspec.field(default_factory=list)
@@ -58,7 +61,7 @@ def parse_patch(text: str) -> list[FilePatch]:
         # Inside of an update an indented header is a context line: a file may hold one.
         is_inside = bool(files) and files[-1].kind == "Update"
         if found := _FILE.fullmatch(line.rstrip() if is_inside else line.strip()):
-            files.append(FilePatch(_kind(found[1]), found[2].strip()))
+            files.append(FilePatch(cast("FileVerb", found[1]), found[2].strip()))
         elif not files:
             if line.strip():
                 raise _wrong(number, line, "expected *** Add File:, *** Update File: or *** Delete File:")
@@ -84,10 +87,6 @@ def _bounds(lines: list[str]) -> tuple[int, int]:
     if last is None:
         raise _wrong(len(lines) - 1, lines[-1], f"a patch ends with {END}; this one may have been cut off")
     return first, last
-
-
-def _kind(word: str) -> Literal["Add", "Delete", "Update"]:
-    return "Add" if word == "Add" else "Delete" if word == "Delete" else "Update"
 
 
 def _goes_on(lines: list[str], number: int) -> bool:
@@ -156,7 +155,8 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
         taken.update(range(first, first + size))
         spans += _spans(lines, hunk, first, size)
         at = first + size
-    after = file.splice(_in_text(lines, spans))
+    starts = Lines(file.text).starts
+    after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
     is_last_written = any(span.end == len(lines) for span in spans)
     return replace(after, raw=after.raw.removesuffix(file.newline)) if is_open and not is_last_written else after
 
@@ -230,10 +230,3 @@ def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
         else:
             at += 1
     return spans
-
-
-def _in_text(lines: list[str], spans: Sequence[Span]) -> list[Span]:
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
-    return [Span(starts[span.start], starts[min(span.end, len(lines))], span.new) for span in spans]

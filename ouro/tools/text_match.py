@@ -133,7 +133,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     Raises:
         ToolError: it is not there, or more than once; the message shows the nearest lines.
     """
-    lines = _Lines(text)
+    lines = Lines(text)
     if found := _exactly(text, old, new, everywhere=everywhere):
         return _at_its_depth(lines, old, new) or found
     if all(_NUMBERED.match(line) for line in old.splitlines()):
@@ -152,7 +152,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     raise ToolError(_not_found(lines, wanted, text, new))
 
 
-class _Lines:
+class Lines:
     """A text as lines, with where each begins."""
 
     def __init__(self, text: str) -> None:
@@ -178,7 +178,7 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
     return Match(tuple(Span(start, start + len(old), new) for start in starts)) if starts else None
 
 
-def _at_its_depth(lines: _Lines, old: str, new: str) -> Match | None:
+def _at_its_depth(lines: Lines, old: str, new: str) -> Match | None:
     """A single line that is indented deeper than the model wrote it: re-indent the new lines to that depth."""
     indent = old[: len(old) - len(old.lstrip(" \t"))]
     if not indent or "\n" in old or "\n" not in new:
@@ -189,7 +189,7 @@ def _at_its_depth(lines: _Lines, old: str, new: str) -> Match | None:
     return Match((_span(lines, places[0][0], [old], places[0][1], old, new),), "indentation differed")
 
 
-def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
+def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
     """The lines where `wanted` begins, comparing normalized lines, each with one re-indentation."""
     places: list[tuple[int, Reindent]] = []
     free = 0
@@ -200,7 +200,7 @@ def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> l
     return places
 
 
-def _alike(lines: _Lines, wanted: list[str], old: str, new: str) -> Match | None:
+def _alike(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The one place that is similar to `wanted`, line by line."""
     if len("".join(old.split())) < _ENOUGH_TO_COMPARE:
         return None
@@ -223,8 +223,8 @@ def _likeness(have: Sequence[str], wanted: Sequence[str], least: float) -> list[
     """Places that are similar to `wanted`, with their similarity in percent, best first."""
     from rapidfuzz import fuzz, process
 
-    goal = _squeezed(wanted)
-    lines = [" ".join(line.split()) for line in have]
+    goal = "\n".join(_squeezed(wanted))
+    lines = _squeezed(have)
     size = len(wanted)
     starts: Sequence[int] = range(max(1, len(lines) - size + 1))
     if len(starts) > (most := max(1, _MAX_TO_COMPARE // len(goal or " ") ** 2)):
@@ -252,11 +252,11 @@ def _every_line_alike(wanted: Sequence[str], found: Sequence[str]) -> bool:
     )
 
 
-def _squeezed(lines: Sequence[str]) -> str:
-    return "\n".join(" ".join(line.split()) for line in lines)
+def _squeezed(lines: Sequence[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
 
 
-def _span(lines: _Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str) -> Span:
+def _span(lines: Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str) -> Span:
     """The change from `old` to `new` at that place: common lines stay as in the file."""
     last = first + len(wanted) - 1
     whole_lines = old.endswith("\n")
@@ -285,7 +285,7 @@ def _ambiguous(count: int, numbers: Iterable[int], how: str = "") -> str:
     )
 
 
-def _not_found(lines: _Lines, wanted: list[str], text: str, new: str) -> str:
+def _not_found(lines: Lines, wanted: list[str], text: str, new: str) -> str:
     message = "old_text is not in the file."
     if new.strip() and (at := text.find(new)) >= 0:
         return f"{message} new_text is there already, at line {text.count(chr(10), 0, at) + 1}: was this done before?"
