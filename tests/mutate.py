@@ -351,7 +351,7 @@ DEFENCES = (
             "../tools/test_grep.py -k cannot_be_read"),
     Defence("S5", "ouro/frontends/tui/run.py", "if app is not None and app.lends_terminal and number in",
             "if False and number in", "../end_to_end/test_ends.py -k ctrl_c_in_the_editor"),
-    Defence("U4", "ouro/frontends/tui/driver.py", 'sequence = "\\x1b[13;3u"', "pass",
+    Defence("U4", "ouro/frontends/tui/driver.py", 'sequence = f"\\x1b[{ord(alt_key[1])};3u"', "pass",
             "../frontends/tui/test_pastes.py"),
     Defence("L12", "ouro/agent/loop.py", "        if not answer.incomplete:\n", "        if True:\n",
             "test_l12_cut_answers.py"),

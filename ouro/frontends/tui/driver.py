@@ -13,6 +13,7 @@ from functools import partial
 from threading import Event
 from typing import Any, TextIO
 
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -168,13 +169,17 @@ class _ExitEvent(Event):
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, which knows neither Alt+Enter as ESC CR nor the keys of xterm's modifyOtherKeys."""
+    """Textual's parser, which knows few keys with Alt as ESC and a character, and none of xterm's modifyOtherKeys.
+
+    It waits 0.1 s after Alt+P as ESC p, and gives a key with a character, which the prompt would insert.
+    """
 
     _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
+    _ALT_KEY = re.compile(r"\x1b(?![\[\]OP])([\r\x20-\x7f])")
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
-        if sequence == "\x1b\r":
-            sequence = "\x1b[13;3u"
+        if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
+            sequence = f"\x1b[{ord(alt_key[1])};3u"
         elif match := self._MODIFIED_KEY.fullmatch(sequence):
             sequence = f"\x1b[{match[2]};{match[1]}u"
         return super()._sequence_to_key_events(sequence, alt)

@@ -49,7 +49,11 @@ def test_an_escape_alone_is_given_on_when_nothing_follows():
         ("\x1b[27;3;13~", "alt+enter"),
         ("\x1b[13;2u", "shift+enter"),  # kitty
         ("\r", "enter"),
+        ("\x1bp", "alt+p"),
+        ("\x1b_", "alt+underscore"),
+        ("\x1b\x7f", "ctrl+w"),
+        ("\x1b[A", "up"),
     ],
 )
-def test_enter_with_a_modifier_is_known_in_every_terminal(sent, key):
-    assert [event.key for event in KeyParser().feed(sent)] == [key]
+def test_a_key_with_a_modifier_is_known_in_every_terminal_and_is_no_text(sent, key):
+    assert [(event.key, event.is_printable) for event in KeyParser().feed(sent)] == [(key, False)]
