@@ -138,8 +138,7 @@ def run_action(group: str, words: Sequence[str]) -> int:
     from ouro.installation import folder_settings, unsaved_session
     from ouro.utils.log import start_log
 
-    if group != "doctor":  # it looks at the folders before the log makes them private
-        start_log()
+    start_log()
     return run(group, words, Folder(folder_settings), unsaved_session)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import TextIOWrapper
 
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
@@ -39,16 +41,18 @@ def mask_log(mask: Callable[[str], str]) -> None:
         place.filters = [masked]
 
 
+class _PrivateFile(logging.handlers.RotatingFileHandler):
+    """Made, with its folder, when there is something to log."""
+
+    def _open(self) -> TextIOWrapper:
+        ensure_private_dir(get_log_path().parent)
+        stream = super()._open()
+        os.fchmod(stream.fileno(), 0o600)
+        return stream
+
+
 def _handler() -> logging.Handler:
-    path = get_log_path()
-    try:
-        ensure_private_dir(path.parent)
-        handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=1_000_000, backupCount=4, delay=False, encoding="utf-8"
-        )
-        path.chmod(0o600)
-    except OSError:
-        return logging.NullHandler()
+    handler = _PrivateFile(get_log_path(), maxBytes=1_000_000, backupCount=4, delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     return handler
 

@@ -9,7 +9,7 @@ from ouro.cli import main
 from ouro.memory.index import Index, local_embedder, vectors_for
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
-from ouro.utils.runtime import get_index_path, get_memory_dir
+from ouro.utils.runtime import get_index_path, get_log_path, get_memory_dir
 
 TURNS = [
     {"id": "D1:1", "text": "I adopted a puppy!", "speaker": "Ann", "date": "2023-05-01T10:00", "session": 1, "turn": 1},
@@ -97,7 +97,7 @@ def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
     assert line.endswith("may be out of date: readme.md changed")
 
 
-def test_search_asks_the_embedding_model_that_is_chosen(told, home, capsys, model_server, caplog, monkeypatch):
+def test_search_asks_the_embedding_model_that_is_chosen(told, home, capsys, model_server, monkeypatch):
     """It gives no vectors here: words decide, and the log says so."""
     monkeypatch.setattr("ouro.memory.index.vectors.Vectors.exist", lambda *_: True)  # else there is nothing to compare
     models = home / ".ouro" / "models.yaml"
@@ -106,7 +106,7 @@ def test_search_asks_the_embedding_model_that_is_chosen(told, home, capsys, mode
     )
     models.chmod(0o600)
     assert printed(capsys, "search", "heron")[0] == 0
-    assert caplog.text.count("openai/far gives no vectors, words alone decide") == 1
+    assert get_log_path().read_text().count("openai/far gives no vectors, words alone decide") == 1
 
 
 def test_search_gives_json_and_filters(told, capsys):
