@@ -152,6 +152,38 @@ def test_x6_a_pattern_never_becomes_an_option(root):
     assert isinstance(decision(root, line), Ask)
 
 
+TEXT = "\"$(cat <<'EOF'\nfix: (x)\n\nIt's done.\nEOF\n)\""
+"""As models write commit messages."""
+
+
+def test_x6_a_text_that_a_here_document_quotes_is_a_word(root):
+    assert isinstance(decision(root, f"echo {TEXT} && ls"), Allow)
+    commit = f"git add -A && git commit -m {TEXT}"
+    assert decision(root, commit, "auto") == Allow("repository")
+    assert isinstance(decision(root, commit, allow=["shell(git add *)", "shell(git commit *)"]), Allow)
+    assert isinstance(decision(root, commit, "auto", deny=["shell(git commit *)"]), Deny)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"echo {TEXT[1:-1]}",  # bash splits it into words
+        f"echo {TEXT} 'a'",  # bash 3 takes the quote in it for the begin of one
+        TEXT.replace("'EOF'", "EOF"),
+        TEXT.replace("EOF\n)", "EOF\ntouch made\nEOF\n)"),
+        TEXT.replace("EOF\n)", "EOF\ntouch made)"),
+        TEXT.replace("'EOF'", "'EOF' | sh"),
+        TEXT.replace("'EOF'", "'EOF' 'EOF'"),
+        TEXT.replace("<<'EOF'", "<<-'EOF'"),
+        TEXT.replace("cat", "cat x"),
+        *(TEXT.replace("fix: (x)", text) for text in ("$(touch made)", "`touch made`", ') "; touch made; "', "x\\")),
+    ],
+)
+def test_x6_a_text_in_which_bash_could_run_something_is_asked(root, line):
+    assert isinstance(decision(root, line if line.startswith("echo") else f"echo {line}"), Ask)
+    assert decision(root, f"git commit -m {line}", "auto") != Allow("repository")
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -1,8 +1,9 @@
 """Parse a shell line into commands and redirections.
 
-Only a small part of bash is understood: plain and quoted words, `$HOME`, `$?`, pipes, `&&`, `||`, `;`, newlines and
-redirections. Anything else makes the line *opaque*: it is asked about. Its commands are still collected, as well as
-they can be, for deny rules and the hard floor. Where even that fails, the line is *hidden*: it is asked in every mode.
+Only a small part of bash is understood: plain and quoted words, `$HOME`, `$?`, `"$(cat <<'EOF' …)"`, pipes, `&&`, `||`,
+`;`, newlines and redirections. Anything else makes the line *opaque*: it is asked about. Its commands are still
+collected, as well as they can be, for deny rules and the hard floor. Where even that fails, the line is *hidden*: it is
+asked in every mode.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _SINGLE_QUOTES = re.compile(r"'([^']*)'")
 _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
+_TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2\n)[^\n$`"\\]*\n)*)\2\n\s*\)""")
+"""`$(cat <<'EOF' …)`, as models write commit messages. In this text no version of bash finds anything to run."""
 _BRACES = re.compile(r"(?<!@)\{|\{[^}]*(,|\.\.)")  # in `HEAD@{1}` they are text
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
 _WORD_ENDS = " \t\n;&|()<>"
@@ -297,6 +300,9 @@ class _Lexer:
             _Lexer(re.sub(r"\\([`$\\])", r"\1", script), self._found, self._depth + 1).script()
             draft.text += f"`{script}`"
             draft.exact = False
+        elif quoted and (match := _TEXT.match(text, at)) and not ("'" in match[3] and "'" in text[match.end() :]):
+            self._at = match.end()
+            draft.text += match[3].rstrip("\n")
         elif text.startswith("$(", at):
             self._opaque("it uses the output of a command")
             self._substitute(draft)
