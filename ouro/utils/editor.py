@@ -23,11 +23,7 @@ async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
 
 
 async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """Run a command line on a file of this name with this text; returns the text afterwards.
-
-    Raises:
-        UsageError: it could not be started, or failed.
-    """
+    """The text after a command line has run on a file of it. Raises UsageError: it could not start, or failed."""
     with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
         file = Path(folder, name)
         file.write_text(text, encoding="utf-8")

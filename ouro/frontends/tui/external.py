@@ -23,21 +23,13 @@ CLIPBOARD_TIMEOUT = 3.0
 
 
 async def edit(app: App[Any], text: str) -> str:
-    """`text` as the user leaves it in the editor.
-
-    Raises:
-        UsageError: there is no editor, or it failed.
-    """
+    """`text` as the user leaves it in the editor. Raises UsageError: there is no editor, or it failed."""
     async with _suspended(app):
         return (await edit_text("message.md", text, sys.__stdout__)).removesuffix("\n")
 
 
 async def page(app: App[Any], text: str) -> None:
-    """Show `text` in the pager.
-
-    Raises:
-        UsageError: there is no pager, or it failed.
-    """
+    """Show `text` in the pager. Raises UsageError: there is no pager, or it failed."""
     command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")

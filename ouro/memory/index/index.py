@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
-_Step = Callable[[sqlite3.Connection], None]
+_Step = Callable[[sqlite3.Connection], bool | None]
+"""Returns whether more is left of its file."""
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -157,18 +159,21 @@ class Index:
             self._reader = self._writer = None
 
     def _follow(self, sources: Sources, progress: Progress | None) -> int:
-        steps = list(self._steps(sources))
-        for done, step in enumerate(steps):
+        steps = deque(self._steps(sources))
+        count = len(steps)
+        while steps:
             if progress:
-                progress(done, len(steps))
+                progress(count - len(steps), count)
             try:
                 with self.writing() as database:
-                    step(database)
+                    is_left = steps[0](database)
+                if not is_left:
+                    steps.popleft()
             except (ValueError, OverflowError) as error:  # an error in one file does not stop the others
-                log.warning("not searched: %s: %s", step, error)
+                log.warning("not searched: %s: %s", steps.popleft(), error)
         if progress:
-            progress(len(steps), len(steps))
-        return len(steps)
+            progress(count, count)
+        return count
 
     def _steps(self, sources: Sources) -> Iterator[_Step]:
         """What to do for each changed file, one transaction each."""

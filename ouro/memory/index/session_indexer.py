@@ -22,6 +22,9 @@ from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
 
+_PORTION, _REMOVED = 1 << 20, 2_000
+"""Bytes that are indexed, and rows that are removed, in one transaction: about a second. In one transaction for all of
+a session of 100 MB, the end of a session waited two minutes."""
 _HASHED_WHOLE = 8 << 20
 _HASHED_END = 64 << 10
 _MAX_PLACES = (1 << SHIFT) - 2
@@ -63,40 +66,54 @@ def changed_sessions(database: sqlite3.Connection, found: Mapping[str, os.stat_r
     return changed, [folder for folder in known if folder not in found]
 
 
-def remove_session(database: sqlite3.Connection, folder: str) -> None:
+def remove_session(database: sqlite3.Connection, folder: str) -> bool:
+    """Remove the next portion of a session; returns whether more is left."""
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
-    if row:
-        span = (row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1)
-        database.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
-        database.execute("DELETE FROM outputs WHERE id BETWEEN ? AND ?", span)
-        database.execute("DELETE FROM sessions WHERE seq = ?", row)
+    if row is None:
+        return False
+    database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)  # if it comes back, it is read anew
+    first, last = row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1
+    for table in ("messages", "outputs"):
+        within = f"FROM {table} WHERE id BETWEEN ? AND ?"
+        rest = database.execute(f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _REMOVED)).fetchone()
+        database.execute(f"DELETE {within}", (first, rest[0] - 1 if rest else last))
+        if rest:
+            return True
+    database.execute("DELETE FROM sessions WHERE seq = ?", row)
+    return False
 
 
-def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> None:
-    """Index one session. An unreadable file is skipped with a line in the log."""
+def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
+    """Index the next portion of a session; returns whether more is left. An unreadable file is skipped, and logged."""
     try:
         with opened(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            _feed(database, folder, descriptor)
+            return _feed(database, folder, descriptor)
     except (OSError, SessionError, BadYamlError, BadRecordError) as error:
         log.warning("the session in %s is not searched: %s", root / folder, error)
+        return False
 
 
-def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> None:
+def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
     found = os.fstat(descriptor)
     session = _row(database, folder)
     if session is not None and not (found.st_size >= session.read and _hash(descriptor, session.read) == session.hash):
-        remove_session(database, folder)
+        if remove_session(database, folder):
+            return True
         session = None
-    for block in read_records(descriptor, session.read if session else 0, found.st_size):
+    begin, is_left = session.read if session else 0, False
+    for block in read_records(descriptor, begin, found.st_size, window=_PORTION):
+        if is_left := block.offset >= begin + _PORTION:
+            break
         if session is None:
             session = _begin(database, folder, block)
         else:
             _add_record(database, session, block)
         session.read = block.offset + block.size
     if session is not None:
-        session.size, session.mtime = found.st_size, found.st_mtime_ns
+        session.size, session.mtime = found.st_size, 0 if is_left else found.st_mtime_ns  # 0: it counts as changed
         session.hash = _hash(descriptor, session.read)
         save_session(database, session)
+    return is_left
 
 
 def _row(database: sqlite3.Connection, folder: str) -> IndexedSession | None:

@@ -7,7 +7,7 @@ from fakes.told_sessions import AT, NOTE, Conversation, session_id
 from fakes.waiting import wait
 
 from ouro.memory.backend import SummaryRecord, TitleRecord
-from ouro.memory.index import Index, MemoryFolder, Sources, search_sessions
+from ouro.memory.index import Index, MemoryFolder, Sources, search_sessions, session_indexer
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 
@@ -97,6 +97,46 @@ def test_an_edited_session_is_read_again(index, root, memory):
     with index.reading() as database:
         hits = database.execute("SELECT count(*) FROM messages_words WHERE messages_words MATCH 'red'").fetchone()
     assert hits == (0,)
+
+
+def test_a_long_session_is_read_and_removed_in_portions_and_goes_on_where_it_was_stopped(
+    index, root, memory, monkeypatch
+):
+    monkeypatch.setattr(session_indexer, "_PORTION", 400)
+    monkeypatch.setattr(session_indexer, "_REMOVED", 2)
+
+    class Stopped(Exception):
+        pass
+
+    def stop_after(portions):
+        calls = iter(range(portions))
+
+        def check(_done, _all):
+            if next(calls, None) is None:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            index.follow(sources(root, memory), check)
+        return [text for _, _, text in said(index)]
+
+    talk = Conversation(root)
+    texts = [f"message {number}" for number in range(12)]
+    talk.say(*(user(text) for text in texts))
+    talk.end()
+    begun = stop_after(1)
+    assert begun == texts[: len(begun)] != texts
+    assert index.follow(sources(root, memory)) == 1
+    assert [text for _, _, text in said(index)] == texts
+    assert index.follow(sources(root, memory)) == 0
+
+    file = session_file(root)
+    file.write_text(file.read_text().replace("message 0", "changed"))
+    assert stop_after(2) == texts[4:]
+    index.follow(sources(root, memory))
+    assert [text for _, _, text in said(index)] == ["changed", *texts[1:]]
+    wait(YamlFileMemoryStore(root).delete_session(session_id(1)))
+    assert stop_after(1) == texts[2:]
+    assert (index.follow(sources(root, memory)), said(index)) == (1, [])
 
 
 def test_a_deleted_session_is_gone(index, root, memory):
