@@ -421,8 +421,9 @@ async def test_a_signal_interrupts_and_is_told_by_the_exit_code(number, code):
         yield Wait()
 
     session = FakeSession([turn])
-    run = await headless(session)
+    run = await headless(session, output="json")
     assert (run.code, session.interrupts, session.closed) == (code, 1, True)
+    assert (run.result["exit_code"], run.result["outcome"]) == (code, "interrupted")
 
 
 async def test_a_reader_that_has_gone_ends_the_run_u7():

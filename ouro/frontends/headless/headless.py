@@ -196,7 +196,7 @@ class HeadlessRun(TurnObserver):
             await self._session.memory.settled()  # its changes of memory are printed before the result
             if not self._output.pipe.gone:
                 self._progress.finished(result)
-            self._output.result(result)
+            self._output.result(result, self.exit_code)
         except Exception:
             self._queue.stop()
             self._over.set()

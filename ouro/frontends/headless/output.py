@@ -89,7 +89,8 @@ class Result(msgspec.Struct):
             return EXIT_CODES[self.outcome]
         return 5 if self.refusals else 1 if self.misfit else 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, exit_code: int) -> dict[str, Any]:
+        """`exit_code` is that of the program, which a signal may have decided."""
         return {
             "type": "result",
             "session_id": self.session_id,
@@ -102,7 +103,7 @@ class Result(msgspec.Struct):
             "turns": self.turns,
             "duration_ms": round(self.seconds * 1000),
             "refused": [{"tool": call.tool, "title": call.title, "rule": call.rule} for call in self.refusals],
-            "exit_code": self.exit_code,
+            "exit_code": exit_code,
         }
 
 
@@ -156,9 +157,9 @@ class Output:
         if self._format == "stream-json":
             self.pipe.write(json_line(event_to_json(event)))
 
-    def result(self, result: Result) -> None:
+    def result(self, result: Result, exit_code: int) -> None:
         if self._format != "text":
-            self.pipe.write(json_line(result.to_json()))
+            self.pipe.write(json_line(result.to_json(exit_code)))
         elif result.outcome in ("answered", "cut") and not result.misfit:
             self.pipe.write(clean(result.text).rstrip("\n") + "\n")
 
