@@ -327,7 +327,7 @@ class Subagents:
         settings = self._settings
         most = child.spec.max_turns or settings.max_turns
         if calls_made >= most:
-            raise LimitReached(f"Stopped after {calls_made} model calls.", "That is its limit (max_turns).")
+            raise LimitReached(f"Stopped after {plural(calls_made, 'model call')}.", "That is its limit (max_turns).")
         cost = child.usage.cost or 0.0
         if settings.max_cost is not None and cost >= settings.max_cost:
             digits = 2 if settings.max_cost >= 0.01 else 4

@@ -16,7 +16,7 @@ from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
 from ouro.messages import Usage
 from ouro.settings import LimitSettings
 from ouro.utils.log import log
-from ouro.utils.text import dollars
+from ouro.utils.text import dollars, plural
 
 WARN_AT = 0.8
 _PERIODS = {"session": "this session", "today": "today", "month": "this month"}
@@ -129,7 +129,9 @@ class VectorBudget:
 def check_calls(limits: LimitSettings, calls_made: int) -> None:
     """Raises LimitReached where a turn that has made `calls_made` model calls may make no other one."""
     if limits.max_turns is not None and calls_made >= limits.max_turns:
-        raise LimitReached(f"Stopped after {calls_made} model calls.", "Send `go on`, or raise limits.max_turns.")
+        raise LimitReached(
+            f"Stopped after {plural(calls_made, 'model call')}.", "Send `go on`, or raise limits.max_turns."
+        )
 
 
 def _counts_others(limits: LimitSettings) -> bool:
