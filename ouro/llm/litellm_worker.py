@@ -45,25 +45,22 @@ def main() -> None:
 
 
 def _handler() -> Handler:
-    requests = _Requests(load_litellm())
-    return lambda name, *request: requests.stream(*request) if name == "ask" else requests.embed(*request)
+    litellm = load_litellm()
+    return lambda name, *request: (_stream if name == "ask" else _embed)(litellm, *request)
 
 
-class _Requests:
-    def __init__(self, litellm: Any) -> None:
-        self._litellm = litellm
+async def _stream(litellm: Any, ask: Line, emit: Callable[[Line], None]) -> None:
+    stream = await litellm.acompletion(**_with_timeout(ask), **OURS)
+    async with contextlib.aclosing(stream):
+        async for chunk in stream:
+            emit(_event(chunk, stream))
 
-    async def stream(self, ask: Line, emit: Callable[[Line], None]) -> None:
-        stream = await self._litellm.acompletion(**_with_timeout(ask), **OURS)
-        async with contextlib.aclosing(stream):
-            async for chunk in stream:
-                emit(_event(chunk, stream))
 
-    async def embed(self, ask: Line, emit: Callable[[Line], None]) -> None:
-        answer = await self._litellm.aembedding(**_with_timeout(ask), **ALWAYS)
-        data = answer.model_dump(exclude_none=True)
-        cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
-        emit({"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}})
+async def _embed(litellm: Any, ask: Line, emit: Callable[[Line], None]) -> None:
+    answer = await litellm.aembedding(**_with_timeout(ask), **ALWAYS)
+    data = answer.model_dump(exclude_none=True)
+    cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
+    emit({"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}})
 
 
 def _with_timeout(ask: dict[str, Any]) -> dict[str, Any]:
