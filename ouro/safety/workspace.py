@@ -190,7 +190,7 @@ class Workspace:
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
             return protected.protection(path)
         own = path in (folder.path, folder.path / "archive") or folder.keeps(path)
-        return "" if own else "long-term memory holds plain Markdown files only"
+        return "" if own else "a memory file is Markdown, directly in the folder of the memory or in its archive"
 
     def _covers(self, path: Path) -> bool:
         root = next((root for root in self._roots if _is_below(path, root)), None)

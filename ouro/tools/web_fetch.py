@@ -23,7 +23,7 @@ from ouro.tools.read import pdf_pages, picture, picture_type
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import SHOWN
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, one_line
+from ouro.utils.text import clean, one_line, plural
 
 if TYPE_CHECKING:
     import httpx
@@ -82,13 +82,13 @@ class WebFetch(Tool[WebFetchArgs]):
     async def run(self, args: WebFetchArgs, ctx: ToolContext) -> ToolResult:
         page = await self._page(args.url)
         if args.start and args.start >= len(page.text):
-            raise ToolError(f"The page has {len(page.text):,} characters.")
+            raise ToolError(f"The page has {plural(len(page.text), 'character')}.")
         text = page.text[args.start : args.start + SHOWN]
         following = args.start + len(text)
         rest = f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"
         head = f"{page.url} ({page.kind})"
         shown = f"{text or '(no text)'}{rest if following < len(page.text) else ''}"
-        summary = f"{len(page.text):,} characters" if not page.images else page.kind
+        summary = plural(len(page.text), "character") if not page.images else page.kind
         return ToolResult(f"{head}\n\n{shown}", Display(summary, Plain(shown)), images=page.images)
 
     async def _page(self, url: str) -> WebPage:
