@@ -30,12 +30,14 @@ async def paste(pilot, text):
 async def test_up_and_down_walk_the_history_and_come_back_to_the_draft():
     async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
         await opened(pilot)
-        await pilot.press("a", "enter", "b", "enter", "c")
+        await pilot.press("a", "enter", "b", "enter")
+        pilot.app.conversation.prompt_history.add("/resume")  # its suggestions would take the next key
+        await pilot.press("c")
         texts = []
-        for key in ("up", "up", "up", "down", "down", "down"):
+        for key in ("up", "up", "up", "up", "down", "down", "down", "down"):
             await pilot.press(key)
             texts.append(prompt(pilot).text)
-    assert texts == ["b", "a", "a", "b", "c", "c"]
+    assert texts == ["/resume", "b", "a", "a", "b", "/resume", "c", "c"]
 
 
 async def test_up_in_several_lines_moves_the_cursor_first():

@@ -47,9 +47,9 @@ class Completion(PickList):
         """Mark another one; round at the ends."""
         self.place = (self.place + by) % len(self.rows)
 
-    def close(self) -> None:
-        """Close; it stays closed until something else is typed."""
-        self._dismissed, self.display = self.typed, False
+    def close(self, before: str = "") -> None:
+        """Close; it stays closed until something else than `before` stands before the cursor."""
+        self._dismissed, self.display = _word(before), False
         self.change([])
 
     def _suggest(self, typed: str) -> list[Choice]:

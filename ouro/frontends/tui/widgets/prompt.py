@@ -190,7 +190,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         if action in ("previous", "next"):
             completion.move(-1 if action == "previous" else 1)
         elif key == "escape":
-            completion.close()
+            completion.close(self.before_cursor)
         else:
             return self._accept(send=action == "send")
         return True
@@ -206,7 +206,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             return False
         row, column = self.cursor_location
         self.replace(chosen.value, (row, column - len(typed)), (row, column))
-        self.completion.close()
+        self.completion.close(self.before_cursor)
         return not (send and not chosen.value.endswith(" "))
 
     async def action_send(self) -> None:
@@ -257,7 +257,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self._walk = HistoryWalk(self._history.entries(), self.text)
         if (entry := self._walk.move(by)) is not None:
             self.fill(entry)
-            self.completion.close()
+            self.completion.close(self.before_cursor)
 
     def put_aside(self) -> None:
         """Make room for something else; what is there comes back when that was sent."""
