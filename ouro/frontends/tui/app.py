@@ -182,12 +182,10 @@ class KeyActions:
         panel = self._conversation.questions.panel
         if isinstance(panel, AskPanel):
             panel.dismiss_question()
-        elif self._conversation.interrupt():
-            pass
-        elif self._conversation.resume.is_open:
+        elif not self._conversation.interrupt():
+            if not self._conversation.resume.is_open:
+                return
             self._conversation.resume.close()
-        else:
-            return
         self._stopped_at = time.monotonic()
 
     def rewind(self) -> None:

@@ -8,8 +8,8 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from textual.app import App, SuspendNotSupported
@@ -24,8 +24,7 @@ CLIPBOARD_TIMEOUT = 3.0
 
 async def edit(app: App[Any], text: str) -> str:
     """`text` as the user leaves it in the editor. Raises UsageError: there is no editor, or it failed."""
-    async with _suspended(app):
-        return (await edit_text("message.md", text, sys.__stdout__)).removesuffix("\n")
+    return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix("\n")
 
 
 async def page(app: App[Any], text: str) -> None:
@@ -33,26 +32,21 @@ async def page(app: App[Any], text: str) -> None:
     command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
-    async with _suspended(app):
-        await run_on_text(command, "transcript.md", text, sys.__stdout__)
+    await _lend_terminal(app, run_on_text(command, "transcript.md", text, sys.__stdout__))
 
 
-@asynccontextmanager
-async def _suspended(app: App[Any]) -> AsyncIterator[None]:
-    """The terminal is for another program inside; the session keeps running meanwhile."""
-    failure: Exception | None = None
+async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
+    """Give the terminal to the program that `work` runs; the session keeps running meanwhile."""
     try:
-        with app.suspend():
-            try:
-                yield
-            except Exception as error:  # noqa: BLE001 (raised below: Textual takes the terminal back only after a yield)
-                failure = error
+        with app.suspend():  # Textual takes the terminal back only where nothing is raised inside
+            outcome = (await asyncio.gather(work, return_exceptions=True))[0]
     except SuspendNotSupported as error:
+        work.close()
         raise UsageError("This terminal cannot run another program inside ouro.") from error
-    finally:
-        app.refresh(repaint=True, layout=True)
-    if failure is not None:
-        raise failure
+    app.refresh(repaint=True, layout=True)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def copy(app: App[Any], text: str) -> str:

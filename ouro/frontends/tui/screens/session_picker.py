@@ -236,13 +236,12 @@ class SessionPicker(Browser):
         self.wants_to_leave = True
         super().action_leave()
 
-    async def _open(self) -> None:
+    async def _open(self, *, fork: bool = False) -> None:
         if self._list.marked is not None:
-            self.dismiss(OpenRequest(self._list.marked.info.id))
+            self.dismiss(OpenRequest(self._list.marked.info.id, fork=fork))
 
     async def _fork_session(self) -> None:
-        if self._list.marked is not None:
-            self.dismiss(OpenRequest(self._list.marked.info.id, fork=True))
+        await self._open(fork=True)
 
     async def _change_scope(self) -> None:
         if self._matches is not None:

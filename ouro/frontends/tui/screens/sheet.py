@@ -171,26 +171,6 @@ STRAY_GRACE = 0.5
 """Seconds after a letter in which Enter chooses nothing: the user was writing when the choices appeared."""
 
 
-class _PickerSearch(Input):
-    """The search line of a picker; a short list has none, and its letters search nothing."""
-
-    async def _on_key(self, event: events.Key) -> None:
-        picker = self.screen
-        if isinstance(picker, Picker) and picker.is_short and event.is_printable:
-            event.stop()
-            event.prevent_default()
-            picker.press(event)
-            return
-        await super()._on_key(event)
-
-    def _on_paste(self, event: events.Paste) -> None:
-        if isinstance(self.screen, Picker) and self.screen.is_short:
-            event.stop()
-            event.prevent_default()
-        else:
-            super()._on_paste(event)
-
-
 class Picker(Sheet[str | None]):
     """A list to choose from: arrows mark, typing filters or a digit chooses, Enter chooses."""
 
@@ -220,8 +200,7 @@ class Picker(Sheet[str | None]):
             ]
         self._choices = choices
         self._list = PickList(choices, current)
-        self._search = _PickerSearch(search or "", placeholder="type to search", compact=True, id="picker-search")
-        self._search.set_class(self.is_short, "few")
+        self._search = Input(search or "", placeholder="type to search", compact=True, id="picker-search")
         self._above = VerticalScroll(classes="sheet--question", can_focus=False)
         self._whole = Static(markup=False, classes="sheet--whole")
 
@@ -229,14 +208,16 @@ class Picker(Sheet[str | None]):
         with Vertical(classes="sheet"):
             with self._above:
                 yield Static(clean(self._title), classes="sheet--title", markup=False)
-            yield self._search
+            if not self.is_short:
+                yield self._search
             yield self._list
             yield self._whole
             pages = " · PgUp PgDn reads on" if self._title.count("\n") >= LONG_TITLE else ""
             yield Static(f"↑↓ Enter · Esc closes{pages}", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
-        self._search.focus()
+        if not self.is_short:
+            self._search.focus()
         self._accepts_from = time.monotonic() + self._grace
 
     @on(Input.Changed)
@@ -273,8 +254,14 @@ class Picker(Sheet[str | None]):
             self._above.scroll_relative(y=PAGES[event.key] * (self._above.size.height - 1), animate=False)
         elif self._list.take_key(event.key):
             event.stop()
+        elif self.is_short and event.key == "enter":
+            event.stop()
+            self._take()
+        elif self.is_short and event.is_printable:
+            event.stop()
+            self._press(event)
 
-    def press(self, event: events.Key) -> None:
+    def _press(self, event: events.Key) -> None:
         """A character in a short list: a digit chooses."""
         number = int(event.character) if event.character and event.character.isdecimal() else 0
         if not 0 < number <= len(self._choices):

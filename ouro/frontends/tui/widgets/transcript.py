@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from time import monotonic, perf_counter
 
@@ -291,10 +292,8 @@ class TranscriptView(LineScroll):
 
     def _marked_matches(self, line: StyledLine) -> StyledLine:
         found = self.screen.get_component_rich_style("screen--selection")
-        text, start = line.text.lower(), 0
-        while (start := text.find(self._searched, start)) >= 0:
-            line = marked(line, (start, start + len(self._searched)), found)
-            start += len(self._searched)
+        for match in re.finditer(re.escape(self._searched), line.text.lower()):
+            line = marked(line, match.span(), found)
         return line
 
     def _draw(self, blocks: Sequence[TranscriptBlock]) -> None:
