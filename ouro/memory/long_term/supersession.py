@@ -44,9 +44,9 @@ _REPLACES = late_pattern(
 )
 NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
 _CUES = """
-    actually always anymore change changed correction deprecate drop favor favour gone instead long longer migrate mind
-    mistake move must need never now please prefer project rather remember remove replace should stop switch true use
-    want wrong
+    actually always anymore change changed correction deprecate dont drop favor favour gone instead long longer
+    migrate mind mistake move must need never now please prefer project rather remember remove replace should stop
+    switch true use want wrong
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
 
@@ -91,6 +91,7 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
         ranked = _ranked(text, pairs, _MIN_SHARED)
     elif not ranked and not names and _CHANGES.search(said) and not _ADDS.search(said):
         ranked = [pair for pair in _ranked(text, pairs, _MIN_REPLACED) if _has_same_subject(text, pair[1].text)]
+    ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:
         return []
     best = ranked[0][1]
@@ -112,6 +113,12 @@ def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list
         if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
             found.append((shared / shorter + shared / 1_000, item))
     return sorted(found, key=lambda pair: -pair[0])
+
+
+def _is_opposite(text: str, old: str) -> bool:
+    """Whether one statement negates the other: `Always squash commits`, `Don't squash commits`."""
+    words = subject_words(text)
+    return bool(words) and words == subject_words(old) and bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(old))
 
 
 def _has_same_subject(text: str, old: str) -> bool:
