@@ -255,7 +255,7 @@ def _run(args: SimpleNamespace) -> int:
 
         if args.resume == PICK and not args.latest:
             hint = "Name a session: an id, words of its title, or `latest`."
-            raise UsageError("stdin is not a terminal: no session can be picked.", hint)
+            raise UsageError("With -p no session can be picked.", hint)
         prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
         options = HeadlessOptions(prompt, args.input, args.output, args.schema)
         return asyncio.run(run_headless(_opener(args), _request(args), options))
