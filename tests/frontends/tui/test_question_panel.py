@@ -112,6 +112,8 @@ async def test_a_question_of_the_agent_by_digit_in_own_words_several_and_waved_a
                 ),
             )
             await asked(pilot)
+            hint = "type your answer · Esc: no answer" if number == 3 else " · Esc: no answer"
+            await until(pilot, lambda hint=hint: hint in screen_text(pilot.app))
             await pilot.press(*keys)
         await until(pilot, lambda: len(session.answers) == 5)
     assert [answer for _, answer in session.answers] == [
@@ -280,6 +282,10 @@ async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scroll
             await opened(pilot)
             await pilot.press("g", "enter")
             await asked(pilot)
+            await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
+            await pilot.press("tab")
+            await until(pilot, lambda: "41 lines · Enter sends · Esc back" in screen_text(pilot.app))
+            await pilot.press("escape")
             await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
 
 

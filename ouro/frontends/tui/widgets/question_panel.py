@@ -139,6 +139,8 @@ class QuestionPanel(Vertical, can_focus=True):
     def on_resize(self) -> None:
         self.call_after_refresh(self._fit)
 
+    on_descendant_focus = on_descendant_blur = on_resize
+
     def _fit(self) -> None:
         """Share the height: the choices first, then the texts. What does not fit is scrolled."""
         if not self.options.size.width:
@@ -168,7 +170,8 @@ class QuestionPanel(Vertical, can_focus=True):
         """Show how to scroll below the choices; low terminals have no keys there, but beside the title."""
         for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
-            keys.update(fitting([*hints, *self._keys.split(" · ")], keys.size.width, 1))
+            shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
+            keys.update(fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
         for size in self.query(".question--size").results(Static):
             size.update(f"{self._page_down}: {hint}" if hint and is_low else self._amount)
 
@@ -183,7 +186,6 @@ class QuestionPanel(Vertical, can_focus=True):
     def open_field(self) -> None:
         self.field.display = True
         self.field.focus()
-        self.call_after_refresh(self._fit)
 
     def choose(self, number: int) -> None:
         raise NotImplementedError
@@ -408,7 +410,8 @@ class AskPanel(QuestionPanel):
             yield _text_body(clean(self._question.details))
         yield self.options
         yield self.field
-        hint = "digits tick · Enter on the last line sends" if self._question.several else "a digit, or ↑↓ Enter"
+        choices = "digits tick · Enter on the last line sends" if self._question.several else "a digit, or ↑↓ Enter"
+        hint = choices if self._question.choices else "type your answer"
         yield Static(f"{hint} · Esc: no answer", classes="question--keys", markup=False)
 
     def means(self, key: str, action: str, character: str) -> bool:
