@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import Annotated, Protocol
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError
 from mcp_types import Resource as ListedResource
 from pydantic import Field
 
@@ -87,7 +88,7 @@ async def _answer_of(answer: Awaitable[str]) -> str:
     try:
         return await answer
     except OuroError as error:
-        return f"Error: {error.text('ouro ')}"
+        raise ResourceError(error.text("ouro ")) from error  # known to the SDK in tools, too
 
 
 async def serve(memory: ServedMemory) -> None:

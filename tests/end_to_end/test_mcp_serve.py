@@ -5,6 +5,7 @@ import subprocess
 import pytest
 import yaml
 from mcp import Client, StdioServerParameters
+from mcp.shared.exceptions import MCPError
 from mcp.types import Implementation, TextContent
 
 
@@ -24,9 +25,11 @@ def connect(ouro, name: str = "claude-code") -> Client:
     return Client(server, client_info=Implementation(name=name, version="1"))
 
 
-async def ask(client: Client, tool: str, **arguments) -> str:
-    (content,) = (await client.call_tool(tool, arguments)).content
+async def ask(client: Client, tool: str, is_error: bool = False, **arguments) -> str:
+    result = await client.call_tool(tool, arguments)
+    (content,) = result.content
     assert isinstance(content, TextContent)
+    assert result.is_error == is_error
     return content.text
 
 
@@ -40,11 +43,13 @@ async def test_memory_is_searched_and_read(remembers):
         note = next(word for word in found.split() if word.startswith("mem_"))
         assert "caches by content hash" in await ask(client, "memory_read", entry=note)
         assert "Answer in German." in await ask(client, "memory_read", entry="user/preferences.md")
-        assert "Error: " in await ask(client, "memory_read", entry="mem_nothing")
+        assert "There is no entry mem_nothing" in await ask(client, "memory_read", is_error=True, entry="mem_nothing")
         listed = {str(item.uri) for item in (await client.list_resources()).resources}
         assert listed == {"memory://user/preferences.md", f"memory://{note}"}
         (content,) = (await client.read_resource("memory://user/preferences.md")).contents
         assert "Answer in German." in content.text
+        with pytest.raises(MCPError, match="nothing"):
+            await client.read_resource("memory://mem_nothing")
 
 
 async def test_what_a_client_wants_remembered_waits_for_the_user(remembers):
@@ -69,7 +74,7 @@ async def test_a_client_that_is_allowed_needs_no_approval(remembers):
     async with connect(remembers, "codex") as client:
         assert "Waiting for approval" in await ask(client, "memory_remember", text="I release on Fridays.")
         key = "sk-" + "proj-" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1h"
-        assert "Error: " in await ask(client, "memory_remember", text=f"The key is {key}.")
+        assert key not in await ask(client, "memory_remember", is_error=True, text=f"The key is {key}.")
 
 
 def last_commit(ouro) -> str:
