@@ -109,6 +109,7 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
 async def stats(context: ActionContext) -> Answer:
     recall_log = long_term.RecallLog(get_recall_log_path())
     found = await context.memory(lambda memory: long_term.memory_stats(memory.editor, recall_log))
+    used = recall_log.counts().used
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
         ("Core lines", found.core),
         ("Notes", found.notes),
@@ -118,7 +119,7 @@ async def stats(context: ActionContext) -> Answer:
         ("Tokens in each prompt", found.prompt_tokens),
         ("Bytes", found.sizes),
         ("Recalled most often", found.recalled),
-        ("Used most often", _most_used(recall_log, found.recalled)),
+        ("Used most often", {note: int(used[note]) for note in found.recalled if used.get(note, 0) >= 1}),
     )
     view: list[ViewItem] = [
         *table(
@@ -163,11 +164,6 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
     undo = (" · ", CommandText(f"memory undo {done.undo[:7]}")) if done.undo else ()
     replaced = [line(f"Replaces: {one_line(old.text, 100)}") for old in done.replaced]
     return Answer(done, [line(what[done.state], *undo), *replaced])
-
-
-def _most_used(recall_log: long_term.RecallLog, ids: Mapping[str, int]) -> dict[str, int]:
-    used = recall_log.counts().used
-    return {note: int(used[note]) for note in ids if used.get(note, 0) >= 1}
 
 
 async def _asked_scope(context: ActionContext, words: str) -> Scope | None:

@@ -13,7 +13,7 @@ from agent.test_laws import check_sendable
 from ouro.assemble import opener
 from ouro.events import PermissionAsked, Permit, Said, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
-from ouro.memory.long_term.forget import OuroHome, TrueForget
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, ToolReply, Usage

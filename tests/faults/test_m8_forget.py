@@ -16,7 +16,7 @@ from fakes.waiting import wait
 from fakes.warm_python import WARM
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
-from ouro.memory.long_term.forget import OuroHome, TrueForget
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
@@ -218,7 +218,7 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     drawn = random.Random(5)
     code = (
         f"{WARM}import sys; from pathlib import Path;"
-        "from ouro.memory.long_term.forget import TrueForget, OuroHome;"
+        "from ouro.memory.long_term.forget.everywhere import TrueForget, OuroHome;"
         f"h = Path({str(told.path)!r}); print(1, flush=True);"
         f"TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
     )

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         note_entries,
         provenance,
     )
-    from ouro.memory.long_term.forget import MANY_PLACES, PROVIDERS, ForgetReport, OuroHome, TrueForget, back_up_home
+    from ouro.memory.long_term.forget.everywhere import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
+    from ouro.memory.long_term.forget.text import ForgetReport
     from ouro.memory.long_term.git.folders import repo_folder
     from ouro.memory.long_term.git.undo import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope

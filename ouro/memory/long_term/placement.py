@@ -103,7 +103,7 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     is_about_repo = not is_about_user and bool(is_here or not is_order or entities or _HERE.search(text))
     category = "decisions" if _DECIDED.search(text) else "facts"
     is_users = is_own or scope == "user" or not is_about_repo
-    if category == "facts" and is_users and states_rule(text):
+    if category == "facts" and is_users and (is_order or _WANTED.search(text)):
         category = "preferences"
     is_sure = is_scope_given or is_about_user or is_about_repo or len(scopes) < 2
     chosen: Scope = scope or ("repo" if is_about_repo else "user")
@@ -114,11 +114,6 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
         return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}", said, is_sure)
     why = "it is longer than a line" if is_long else f"it names {anchored.partition(':')[2]}"
     return Placement(text, chosen, note_category(text, category, chosen), True, f"{why}{note}", said, is_sure)
-
-
-def states_rule(text: str) -> bool:
-    """Whether a text says how something is to be done, in any task: `Dates are always stored in UTC`."""
-    return bool(_WANTED.search(text) or _ORDER.match(text))
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:

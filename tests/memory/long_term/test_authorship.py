@@ -3,7 +3,7 @@
 import pytest
 from fakes.knowledge import Conversation, plain_git
 
-from ouro.memory.long_term.forget import OuroHome, TrueForget
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import synchronise
 

@@ -12,7 +12,8 @@ from fakes.told_sessions import Conversation
 from fakes.waiting import wait
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forget import ForgottenText, OuroHome, TrueForget, back_up_home
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
+from ouro.memory.long_term.forget.text import ForgottenText
 from ouro.memory.long_term.merge import SyncFailed
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
 from ouro.memory.long_term.sync import synchronise
