@@ -213,12 +213,13 @@ async def test_enter_waits_until_it_is_known_what_can_be_undone():
 async def test_only_the_files_are_undone_without_the_tick_at_the_conversation():
     session = session_with()
     session.rewind.offered = {"files": "3 files"}
-    async with screen_of(session).run_test() as pilot:
+    async with screen_of(session).run_test(notifications=True) as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
-        await pilot.press("tab", "space", "enter")  # nothing is ticked
+        await pilot.press("tab", "space", "enter")
+        await until(pilot, lambda: "Nothing is ticked" in screen_text(pilot.app))
         assert session.rewind.went == []
         await pilot.press("tab", "space", "enter")
         await until(pilot, lambda: session.rewind.went)

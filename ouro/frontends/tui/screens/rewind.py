@@ -24,6 +24,7 @@ from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean
 
+NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
 _UPWARD = ("up", "ctrl+p", "pageup")
@@ -95,6 +96,8 @@ class RewindSheet(Sheet[WayBack | None]):
             case Point(number):
                 if ticked := self._boxes.ticked:
                     self.dismiss(WayBack.of("rewind", number, ticked))
+                else:
+                    self.notify(NOTHING_TICKED, timeout=3)
             case Branch(number):
                 self.dismiss(WayBack("visit", number, self._boxes.ticked))
             case None:
@@ -138,9 +141,12 @@ class RedoSheet(Sheet[WayBack | None]):
         yield framed("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "enter" and self._boxes.ticked:
+        if event.key == "enter":
             event.stop()
-            self.dismiss(WayBack.of("redo", 0, self._boxes.ticked))
+            if ticked := self._boxes.ticked:
+                self.dismiss(WayBack.of("redo", 0, ticked))
+            else:
+                self.notify(NOTHING_TICKED, timeout=3)
 
 
 class ScopeBoxes(Horizontal):
