@@ -230,7 +230,7 @@ class Capture(msgspec.Struct, eq=False):
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             return RefusedOperation(operation.text, "it was captured before")
-        if known := _same(operation.text, excerpt.lines.values()):
+        if known := next((own for own in excerpt.lines.values() if plain(own.text) == plain(operation.text)), None):
             return Written("confirm", known, known.scope, "") if operation.source == "user" else None
         note, message = self._note(operation, excerpt)
         verb = "add" if line else operation.verb
@@ -278,10 +278,6 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
-
-
-def _same(text: str, lines: Iterable[Note]) -> Note | None:
-    return next((line for line in lines if plain(line.text) == plain(text)), None)
 
 
 def _nearest(lines: Sequence[Note], spoken: Sequence[Spoken]) -> list[Note]:

@@ -165,15 +165,11 @@ def _changed(edit: FileEdit, *, named: bool) -> list[str]:
         changes = [*(f"- {line}" for line in before if line not in words), *(f"+ {line}" for line in words)]
         fields = new[1 : len(new) - len(words) - 1]
         kept = set(old)
-        changed = [line for line in fields if line not in kept]
-        return [*title, *filter(lambda line: line[2:].strip(), changes), *_fields(changed)]
+        changed = " · ".join(line.strip() for line in fields if line not in kept and line.strip())
+        return [*title, *filter(lambda line: line[2:].strip(), changes), *([f"  ({changed})"] if changed else [])]
     found = list(line_changes(old, new))
     gone = [f"- {line}" for start, end, _, _ in found for line in old[start:end]]
     return [*title, *gone, *(f"+ {line}" for _, _, start, end in found for line in new[start:end])]
-
-
-def _fields(lines: Sequence[str]) -> list[str]:
-    return [f"  ({' · '.join(line.strip() for line in lines if line.strip())})"] if lines else []
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
