@@ -287,6 +287,8 @@ async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scroll
             await until(pilot, lambda: "41 lines · Enter sends · Esc back" in screen_text(pilot.app))
             await pilot.press("escape")
             await until(pilot, lambda keys=keys: keys in screen_text(pilot.app))
+            await pilot.press("y")
+            await until(pilot, lambda session=session: not session.running)
 
 
 async def test_a_long_diff_is_shown_from_its_beginning_and_can_be_read_to_its_end():
