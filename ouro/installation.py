@@ -261,6 +261,7 @@ def _models(folder: Path) -> Iterator[Finding]:
     for server in catalog.servers():
         yield "good", f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
     name = catalog.resolve(_settings_of(folder).model or catalog.default())
+    catalog.fallbacks(name)  # a wrong one keeps sessions from opening
     if reason := catalog.unusable(name):
         yield "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
     else:

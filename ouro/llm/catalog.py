@@ -147,7 +147,10 @@ class Catalog:
     def fallbacks(self, name: str) -> list[str]:
         """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
         name = self.resolve(name)
-        named = [self.resolve(fallback) for fallback in self._entry(name).fallbacks or self._file.fallbacks]
+        try:
+            named = [self.resolve(fallback) for fallback in self._entry(name).fallbacks or self._file.fallbacks]
+        except NoModelError as error:
+            raise NoModelError(f"`fallbacks` of models.yaml: {error.message}", error.hint) from error
         return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
 
     def unusable(self, name: str) -> str:

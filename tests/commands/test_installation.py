@@ -162,6 +162,13 @@ class TestDoctor:
         assert main(["doctor"]) == 0
         assert "openai/gpt-6.1-sol is the default" in capsys.readouterr().out
 
+    def test_a_fallback_that_does_not_exist_is_told(self, capsys, home, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        (home / ".ouro").mkdir(mode=0o700)
+        (home / ".ouro" / "models.yaml").write_text("fallbacks: [gtp-5]\n")
+        ((state, what),) = (finding for finding in self.findings(capsys)["models"] if "gtp-5" in finding[1])
+        assert (state, what.startswith("`fallbacks` of models.yaml: No model `gtp-5`.")) == ("bad", True)
+
     def test_a_rule_that_does_nothing_is_told(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['Bash(rm *)']}\n")

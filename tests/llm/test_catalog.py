@@ -296,7 +296,7 @@ class TestFallbacks:
         assert found.fallbacks("openai/gpt-5") == ["openai/gpt-4.1"]
 
     def test_one_that_does_not_exist_is_an_error(self, models_file):
-        with pytest.raises(NoModelError, match="No model `gtp-5`"):
+        with pytest.raises(NoModelError, match=r"`fallbacks` of models\.yaml: No model `gtp-5`"):
             catalog(models_file, "fallbacks: [gtp-5]\n").fallbacks("openai/gpt-4o")
 
 
