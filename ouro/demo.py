@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +24,13 @@ from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Message, ToolCall, ToolReply, Usage
 from ouro.options import Options
 from ouro.session import OpenRequest
+from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
 
+_GIT_SECONDS = 20
 PACE = 0.035
 """Seconds between two words: as fast as one reads."""
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
@@ -191,15 +192,12 @@ def make_project(folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    person = ("-c", "user.name=ouro demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
-    lines = (
-        ("-c", "init.defaultBranch=main", "init", "-q"),
-        ("add", "."),
-        (*person, "commit", "-q", "--no-verify", "-m", "A very small shop"),
-    )
-    with suppress(OSError, subprocess.CalledProcessError):  # the demo needs no git
-        for line in lines:
-            subprocess.run(["git", *line], cwd=folder, check=True, capture_output=True)
+    git = Git(folder, _GIT_SECONDS)
+    with suppress(GitError):  # the demo needs no git
+        git.change("-c", "init.defaultBranch=main", "init", "-q")
+        git.change("add", ".")
+        person = ("-c", "user.name=ouro demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
+        git.change(*person, "commit", "-q", "-m", "A very small shop")
 
 
 def recorded_model(test_command: str, pace: float, *, watched: bool) -> ScriptedModel:

@@ -76,6 +76,16 @@ def test_a_demo_without_git_works_too(scratch, tmp_path):
     assert "all three tests pass" in done.stdout
 
 
+def test_started_by_a_hook_of_git_it_leaves_that_repository_alone(tmp_path, repository, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
+    before = {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()}
+    (tmp_path / "shop").mkdir()
+    make_project(tmp_path / "shop")
+    assert (tmp_path / "shop" / ".git" / "refs" / "heads" / "main").exists()
+    assert {path: path.read_bytes() for path in (repository / ".git").rglob("*") if path.is_file()} == before
+
+
 def test_the_program_fails_before_and_passes_after_the_repair(tmp_path):
     make_project(tmp_path)
     assert unittest_in(tmp_path) == 1
