@@ -16,6 +16,7 @@ from ouro.events import (
     Reply,
     ToolStarted,
 )
+from ouro.frontends.tui.screens.sheet import HelpSheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.messages import ToolCall
 
@@ -237,6 +238,20 @@ async def test_a_low_screen_gives_a_question_its_room_and_tells_how_to_scroll():
         await until(pilot, lambda: "PageDown: 41 lines" in screen_text(pilot.app))
         await until(pilot, lambda: screen_text(pilot.app).count("git push") > 4)
         await until(pilot, lambda: "2 no (n)" in screen_text(pilot.app))
+
+
+async def test_a_question_behind_a_sheet_is_told():
+    session = FakeSession([[busy := Wait(), permission(rule="")]])
+    async with screen_of(session).run_test(size=(100, 30), notifications=True) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HelpSheet))
+        busy.until.set()
+        await until(pilot, lambda: "ouro waits for your answer" in screen_text(pilot.app))
+        await pilot.press("escape")
+        await asked(pilot)
 
 
 async def test_a_terminal_that_is_resized_while_a_question_comes_up_does_not_matter():

@@ -239,6 +239,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 self.box.wait_for_answer(True)
                 self._show_window_title(self.header.session_title)
                 self.ring("ouro waits for your answer")
+                if self.app.screen is not self:
+                    self.notify("ouro waits for your answer: close this to see the question.", timeout=10)
             case events.QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
             case events.TodosChanged(todos=todos):
