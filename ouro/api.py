@@ -7,7 +7,7 @@ import inspect
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,7 @@ T = TypeVar("T")
 Picture = Image | Path | str | bytes
 """An image: a file, or its bytes (png, jpeg, gif, webp)."""
 REFUSED = "The program that runs ouro allows this call neither by a rule nor by a callback, so it was refused."
+_WAIT_SECONDS = 0.5
 _CLOSED = "The agent is not open."
 _HOW_TO_OPEN = "Use it in a `with` block, or call open() first."
 
@@ -338,6 +339,8 @@ class Agent:
             raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
+            while not wait((future,), _WAIT_SECONDS).done:  # a signal that comes just before a wait does not end it
+                pass
             return future.result()
         except KeyboardInterrupt:
             while not future.done():

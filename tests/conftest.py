@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -12,12 +13,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ouro.memory.index.embeddings import LocalEmbedder
 from ouro.safety import choose_sandbox
+from ouro.utils import log as ouro_log
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy with two threads took twenty times as long on a busy machine
 sys.dont_write_bytecode = False
@@ -146,8 +149,8 @@ def short_waits_for_screens():
     from textual import _wait
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_wait, "SLEEP_GRANULARITY", 0.004)
-        patch.setattr(_wait, "SLEEP_IDLE", 0.0004)
+        patch.setattr(_wait, "SLEEP_GRANULARITY", 0.01)
+        patch.setattr(_wait, "SLEEP_IDLE", 0.0005)
         yield
 
 
@@ -158,6 +161,15 @@ def starts_of_all_tests():
 
     with warm_starts():
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_log_of_another_test() -> Iterator[None]:
+    """A program that ran in this process would log into its home from here on."""
+    yield
+    for handler in ouro_log._own_handlers:
+        logging.getLogger().removeHandler(handler)
+    ouro_log._own_handlers.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import TextIOWrapper
+from pathlib import Path
 
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
@@ -45,7 +46,7 @@ class _PrivateFile(logging.handlers.RotatingFileHandler):
     """Made, with its folder, when there is something to log."""
 
     def _open(self) -> TextIOWrapper:
-        ensure_private_dir(get_log_path().parent)
+        ensure_private_dir(Path(self.baseFilename).parent)
         stream = super()._open()
         os.fchmod(stream.fileno(), 0o600)
         return stream

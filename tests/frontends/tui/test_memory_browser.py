@@ -97,9 +97,9 @@ async def test_it_opens_in_the_list_where_keys_act_and_slash_searches(app):
     async with app.run_test(size=(80, 24)) as pilot:
         browser = await browsing(pilot, searches=False)
         await pilot.press("down", "t")
-        assert "all · patterns" in screen_text(app)
+        await shows(pilot, "all · patterns")
         await pilot.press("slash", *"german")
-        assert texts(browser) == ["Answer in German."]
+        await until(pilot, lambda: texts(browser) == ["Answer in German."])
 
 
 async def test_notes_in_force_are_listed_and_typing_narrows_them_down(app):
