@@ -43,7 +43,7 @@ async def test_x11_commands_of_a_killed_ouro_are_ended_and_those_of_a_living_one
         ouro.wait()
         assert any(map(living, NUMBERS))
 
-        assert end_orphans() >= len(NUMBERS)
+        end_orphans()  # an ouro of another test that starts now may have ended some of them
         await until(lambda: not any(map(living, NUMBERS)))
 
 
