@@ -252,6 +252,7 @@ async def test_a_question_behind_a_sheet_is_told():
         await until(pilot, lambda: "ouro waits for your answer" in screen_text(pilot.app))
         await pilot.press("escape")
         await asked(pilot)
+        await until(pilot, lambda: "ouro waits for your answer" not in screen_text(pilot.app))
 
 
 async def test_a_terminal_that_is_resized_while_a_question_comes_up_does_not_matter():

@@ -46,6 +46,8 @@ MAX_BLOCKS = 1_000
 """From this many blocks on, the screen drops blocks far above."""
 JOBS_INTERVAL = 2.0
 """Seconds between two looks at the background jobs."""
+UNTIL_CLOSED = 86_400.0
+"""Seconds that a notice stays which is removed with what it is about."""
 KEPT_PROMPTS = 3
 """User messages, with their turns, that stay when blocks are dropped."""
 
@@ -240,7 +242,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 self._show_window_title(self.header.session_title)
                 self.ring("ouro waits for your answer")
                 if self.app.screen is not self:
-                    self.notify("ouro waits for your answer: close this to see the question.", timeout=10)
+                    self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
             case events.QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
             case events.TodosChanged(todos=todos):
@@ -281,6 +283,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         queued = waiting[len(steering) :]
         self.transcript.set_queued(steering, queued)
         self.status.queued = len(queued)
+
+    def on_screen_resume(self) -> None:
+        self.app.clear_notifications()  # they were about the sheet, or what it hid
 
     def on_mount(self) -> None:
         self.set_interval(JOBS_INTERVAL, self._watch_jobs)
@@ -326,6 +331,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Remove a question; the prompt gets the focus when it was the last."""
         self.questions.close(question_id)
         if self.questions.panel is None:
+            self.app.clear_notifications()
             self.box.wait_for_answer(False)
             self._show_window_title(self.header.session_title)
             self.prompt.focus()
