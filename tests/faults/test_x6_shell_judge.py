@@ -153,6 +153,7 @@ def test_x6_a_pattern_never_becomes_an_option(root):
 
 
 TEXT = "\"$(cat <<'EOF'\nfix: (x)\n\nIt's done.\nEOF\n)\""
+CODE = TEXT.replace("It's", 'Call `made` and "$(made)" \\ for $5, it\'s')
 """As models write commit messages."""
 
 
@@ -164,11 +165,23 @@ def test_x6_a_text_that_a_here_document_quotes_is_a_word(root):
     assert isinstance(decision(root, commit, "auto", deny=["shell(git commit *)"]), Deny)
 
 
+def test_x6_a_quoted_here_document_may_hold_code_where_bash_reads_it_as_text(root, monkeypatch):
+    for line in (f"git commit -m {CODE}", f"git commit -m {CODE} -m 'a'", f"git commit -m {TEXT} -m 'a'"):
+        assert decision(root, line, "auto") == Allow("repository")
+    done = subprocess.run(["bash", "-c", f"printf %s {CODE}"], cwd=root, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ('fix: (x)\n\nCall `made` and "$(made)" \\ for $5, it\'s done.', "")
+    for platform, programs in (("darwin", os.environ["PATH"]), ("linux", "")):
+        monkeypatch.setattr("sys.platform", platform)  # whose bash 3.2 ends the text at a `)`
+        monkeypatch.setenv("PATH", programs)  # without bash it is another shell
+        assert decision(root, f"git commit -m {CODE}", "auto") == Allow("workspace")
+        assert decision(root, f"git commit -m {TEXT} -m 'a'", "auto") == Allow("workspace")
+
+
 @pytest.mark.parametrize(
     "line",
     [
         f"echo {TEXT[1:-1]}",  # bash splits it into words
-        f"echo {TEXT} 'a'",  # bash 3 takes the quote in it for the begin of one
+        f"echo {CODE[1:-1]}",
         TEXT.replace("'EOF'", "EOF"),
         TEXT.replace("EOF\n)", "EOF\ntouch made\nEOF\n)"),
         TEXT.replace("EOF\n)", "EOF\ntouch made)"),
@@ -176,7 +189,8 @@ def test_x6_a_text_that_a_here_document_quotes_is_a_word(root):
         TEXT.replace("'EOF'", "'EOF' 'EOF'"),
         TEXT.replace("<<'EOF'", "<<-'EOF'"),
         TEXT.replace("cat", "cat x"),
-        *(TEXT.replace("fix: (x)", text) for text in ("$(touch made)", "`touch made`", ') "; touch made; "', "x\\")),
+        CODE.replace("'EOF'", "EOF"),
+        *(TEXT.replace("fix: (x)", text) for text in ("x\\", "EO\\\nF", 'EOF)"; touch made; echo "')),
     ],
 )
 def test_x6_a_text_in_which_bash_could_run_something_is_asked(root, line):

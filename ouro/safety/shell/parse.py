@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 
 import msgspec
 from msgspec.structs import replace
@@ -39,8 +41,8 @@ _SINGLE_QUOTES = re.compile(r"'([^']*)'")
 _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
-_TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2\n)[^\n$`"\\]*\n)*)\2\n\s*\)""")
-"""`$(cat <<'EOF' …)`, as models write commit messages. In this text no version of bash finds anything to run."""
+_TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
+"""`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0 `EO\\`, `F`."""
 _BRACES = re.compile(r"(?<!@)\{|\{[^}]*(,|\.\.)")  # in `HEAD@{1}` they are text
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
 _WORD_ENDS = " \t\n;&|()<>"
@@ -300,7 +302,7 @@ class _Lexer:
             _Lexer(re.sub(r"\\([`$\\])", r"\1", script), self._found, self._depth + 1).script()
             draft.text += f"`{script}`"
             draft.exact = False
-        elif quoted and (match := _TEXT.match(text, at)) and not ("'" in match[3] and "'" in text[match.end() :]):
+        elif quoted and (match := _TEXT.match(text, at)) and _is_only_text(match[3], text[match.end() :]):
             self._at = match.end()
             draft.text += match[3].rstrip("\n")
         elif text.startswith("$(", at):
@@ -358,6 +360,12 @@ class _Lexer:
         inside = match[1] if match else self._text[self._at + 1 :]
         self._at = match.end() if match else len(self._text)
         return inside
+
+
+def _is_only_text(text: str, rest: str) -> bool:
+    """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has, ends it at a `)`."""
+    reads_documents = sys.platform == "linux" and shutil.which("bash") is not None
+    return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
 
 
 def _unescaped(found: re.Match[str]) -> str:
