@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.extensions.checks import Check, Checks
 from ouro.extensions.hook_process import HookAnswer, is_loopback, post, run_command
-from ouro.extensions.plugins import plugin_tables
+from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import HookEvent, HookSettings
@@ -40,7 +41,7 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
 }
 """By the names in Claude Code's settings.json."""
 _NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
-_KNOWN_KEYS = {"type", "command", "timeout", "statusMessage", "url"}
+_KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url"}
 BLOCKS = 2
 """The exit code that blocks; another one but 0 is a failure, which blocks nothing."""
 MAX_TEXT = 20_000
@@ -59,7 +60,7 @@ class Hook(msgspec.Struct, frozen=True):
     command: str
     url: str
     matcher: str
-    """A regular expression that fits all of a name; empty: everything."""
+    """Names, or a regular expression for a part of a name; empty: everything."""
     seconds: float
     place: str
     """`~/.ouro/config.yaml`."""
@@ -67,6 +68,8 @@ class Hook(msgspec.Struct, frozen=True):
     """It may refuse, and permits nothing."""
     check: Check | None = None
     """The check that it is; one with a rule runs no command."""
+    plugin: str = ""
+    """The folder of the plugin that it is from."""
 
     @property
     def label(self) -> str:
@@ -76,8 +79,10 @@ class Hook(msgspec.Struct, frozen=True):
         """Whether it is about one of these names; without names it is."""
         if self.matcher in ("", "*") or not names:
             return True
+        if re.fullmatch(r"[\w ,|-]+", self.matcher):
+            return not {*re.split(r" *[,|] *", self.matcher.strip())}.isdisjoint(names)
         try:
-            return any(re.fullmatch(self.matcher, name) for name in names)
+            return any(re.search(self.matcher, name) for name in names)
         except re.error:
             return True  # fails closed: a guard runs too often rather than never
 
@@ -136,7 +141,7 @@ def load_hooks(
             found += _from_events(events, tilde(path), is_project, problems)
     for name, events in plugin_tables("hooks", problems).items():
         # A plugin permits nothing, as a project: the user has read a list, not its programs.
-        found += _from_events(events, f"plugin {name}", True, problems)
+        found += _from_events(events, f"plugin {name}", True, problems, str(plugin_folder(name)))
     for hook in found:
         problems += (f"{hook.place}: {problem}" for problem in _problems_of(hook))
     return tuple(found), tuple(problems)
@@ -153,7 +158,9 @@ def _problems_of(hook: Hook) -> Iterator[str]:
         yield f"the matcher `{hook.matcher}` is not valid ({error}): it fits all."
 
 
-def _from_events(events: Mapping[str, Any], place: str, is_project: bool, problems: list[str]) -> Iterator[Hook]:
+def _from_events(
+    events: Mapping[str, Any], place: str, is_project: bool, problems: list[str], plugin: str = ""
+) -> Iterator[Hook]:
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name)
         if event is None:
@@ -161,8 +168,9 @@ def _from_events(events: Mapping[str, Any], place: str, is_project: bool, proble
             continue
         for group in dictionaries(groups):
             for entry in dictionaries(group.get("hooks")):
-                kind, words = entry.get("type", "command"), [str(entry.get(key) or "") for key in ("command", "url")]
-                if kind not in ("command", "http") or not any(words):
+                kind, url = entry.get("type", "command"), str(entry.get("url") or "")
+                command = _line_of(entry)
+                if kind not in ("command", "http") or not (command or url):
                     what = f"a hook of type {kind} for {name} does not run: ouro has commands and HTTP."
                     problems.append(f"{place}: {what}")
                     continue
@@ -170,7 +178,16 @@ def _from_events(events: Mapping[str, Any], place: str, is_project: bool, proble
                     problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
                 seconds = amount(entry.get("timeout")) or DEFAULT_SECONDS
                 matcher = str(group.get("matcher") or "")
-                yield Hook(event, words[0], words[1], matcher, seconds, place, is_project)
+                yield Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
+
+
+def _line_of(entry: Mapping[str, Any]) -> str:
+    """The command as a line of bash: with `args`, it is a program, and only the folder of the project is filled in."""
+    command, arguments = str(entry.get("command") or ""), entry.get("args")
+    if not command or not isinstance(arguments, list):
+        return command
+    line = shlex.join(map(str, [command, *arguments]))
+    return line.replace("${CLAUDE_PROJECT_DIR}", "'\"$CLAUDE_PROJECT_DIR\"'")
 
 
 def _hook_of(check: Check) -> Hook:
@@ -271,7 +288,8 @@ class Hooks:
             argv: Sequence[str] = ("bash", "-c", hook.command)
             if hook.is_project and not hook.check:
                 argv = await asyncio.to_thread(self._confine, argv)
-            return await run_command(argv, data, self._cwd, self._environment, seconds)
+            environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
+            return await run_command(argv, data, self._cwd, environment, seconds)
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
         return HookAnswer(None, "", "its address is not on this machine")
@@ -318,8 +336,8 @@ def _outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
         raise ValueError(f"`{word}` is not a decision")
     verdict: Verdict = _VERDICTS.get(word, "")
     reason = own.get("permissionDecisionReason") or said.get("reason") or ""
-    if said.get("continue") is False:
-        verdict, reason = "deny", said.get("stopReason") or reason
+    if said.get("continue") is False:  # at the end of a turn a refusal would make the agent go on
+        verdict, reason = "" if hook.event == "turn-end" else "deny", said.get("stopReason") or reason
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
     changed = own.get("updatedInput") or said.get("input")

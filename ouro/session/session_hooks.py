@@ -23,6 +23,7 @@ MAX_RESULT = 30_000
 """Characters of a tool's result that hooks are sent."""
 MAX_END = 10.0
 """Seconds that all hooks of the end of a session have."""
+_NOTIFICATIONS = {"permission": "permission_prompt", "question": "elicitation_dialog"}
 _MODES = {"ask": "default", "edit": "acceptEdits", "plan": "plan", "auto": "bypassPermissions"}
 """As Claude Code names them."""
 
@@ -96,9 +97,9 @@ class SessionHooks:
             is_permission = isinstance(question, PermissionAsked)
             kind = "permission" if is_permission else "question"
             about = question.title if isinstance(question, PermissionAsked) else question.question.text
-            self._in_background(
-                "notification", {"message": f"ouro waits for your answer: {about}", "kind": kind}, (kind,)
-            )
+            theirs = _NOTIFICATIONS[kind]
+            data = {"message": f"ouro waits for your answer: {about}", "kind": kind, "notification_type": theirs}
+            self._in_background("notification", data, (kind, theirs))
             return await ask_user(question, emit)
 
         return ask
@@ -158,4 +159,5 @@ class ToolEvents:
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
         names = (call.name, *names_elsewhere(call.name))
-        return await self._hooks.run(event, {**data, **more, "agent": self._agent}, names)
+        about = {**data, "tool_use_id": call.id, **more, "agent": self._agent}
+        return await self._hooks.run(event, about, names)

@@ -73,6 +73,13 @@ async def test_json_decides(tmp_path, answer, verdict, reason):
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
 
 
+async def test_a_hook_that_ends_the_work_does_not_make_the_agent_go_on(tmp_path):
+    hooks, _ = hooks_of(
+        tmp_path, says(**{"continue": False, "decision": "block", "stopReason": "enough"}), event="turn-end"
+    )
+    assert (await hooks.run("turn-end", {})).verdict == ""
+
+
 async def test_r2_a_project_permits_nothing_and_may_refuse(tmp_path):
     """R2, E4."""
     hooks, _ = hooks_of(tmp_path, says(decision="approve"), project=True)
@@ -146,6 +153,10 @@ async def test_e5_a_failure_is_a_notice_and_blocks_nothing(tmp_path, command, wh
         ("Edit|Write", ("shell", "Bash"), False),
         ("shell", ("shell", "Bash"), True),
         ("mcp__.*", ("mcp__github__create",), True),
+        ("^Ba", ("shell", "Bash"), True),
+        ("Edit, Bash", ("shell", "Bash"), True),
+        ("Bas", ("shell", "Bash"), False),
+        ("mcp__git", ("mcp__github__create",), False),
         ("*", ("anything",), True),
         ("", ("anything",), True),
         ("[", ("anything",), True),
@@ -191,7 +202,8 @@ async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
     (folder / ".claude-plugin").mkdir()
     (folder / ".claude-plugin" / "plugin.json").write_text('{"name": "guard", "description": "Guards."}')
     (folder / "check.sh").write_text(says(decision="approve"))
-    entry = {"type": "command", "command": "bash ${CLAUDE_PLUGIN_ROOT}/check.sh; touch ran"}
+    line = 'bash ${CLAUDE_PLUGIN_ROOT}/check.sh; test "$CLAUDE_PLUGIN_ROOT" && touch ran'
+    entry = {"type": "command", "command": line}
     (folder / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [entry]}]}}))
     with fetched(str(folder)) as (name, files, plugin):
         install(name, files, plugin)
@@ -201,7 +213,7 @@ async def test_the_hooks_of_a_plugin_run_and_permit_nothing(tmp_path):
     assert (await hooks.run("before-tool", {}, ("edit",))).verdict == ""
     assert (tmp_path / "ran").exists()
     assert "check.sh" in found[0].command
-    assert "PLUGIN_ROOT" not in found[0].command
+    assert "{CLAUDE_PLUGIN_ROOT" not in found[0].command
 
 
 FLOOD = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2; exit 2"
@@ -233,6 +245,16 @@ async def test_the_settings_of_claude_code_are_read_as_they_are(tmp_path):
     ]
     hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)
     assert (await hooks.run("before-tool", {}, ("shell", "Bash"))).verdict == "deny"
+
+
+async def test_a_program_with_arguments_runs_as_it_is_written(tmp_path):
+    words = ["-c", 'touch "$1"', "$HOME", "${CLAUDE_PROJECT_DIR}/ran"]
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [{"command": "bash", "args": words}]}]}}))
+    found, problems = load_hooks((), (), {path: True})
+    environment = ENVIRONMENT | {"CLAUDE_PROJECT_DIR": str(tmp_path)}
+    await Hooks(found, Checks(tmp_path), tmp_path, environment).run("turn-end", {})
+    assert (problems, (tmp_path / "ran").exists()) == ((), True)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,24 @@ async def test_recipe_commit_after_a_turn(repository, home):
     await session.close()
 
 
+async def test_calls_and_notifications_are_told_as_claude_code_tells_them(repository, home):
+    hooks = [
+        {"event": "notification", "matcher": "permission_prompt", "command": "cat > asked.json"},
+        {"event": "before-tool", "command": "cat > call.json"},
+    ]
+    write_config(home, yaml.safe_dump({"hooks": hooks}))
+    session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.")
+    await play(session)
+    while len(session.turn.hooks.hooks.runs) < 2:
+        await asyncio.sleep(0.01)
+    asked, called = (json.loads((repository / name).read_text()) for name in ("asked.json", "call.json"))
+    assert (asked["notification_type"], asked["kind"]) == ("permission_prompt", "permission")
+    assert called["tool_use_id"] == next(
+        part.call_id for message in session.transcript.messages() for part in message.parts_of(ToolReply)
+    )
+    await session.close()
+
+
 async def test_a_hook_changes_the_arguments_and_the_question_shows_the_change(repository, home):
     changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "echo tamed"}}})
     write_config(home, hook("before-tool", f"echo '{changed}'", "Bash"))
