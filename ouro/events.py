@@ -2,7 +2,7 @@
 
 A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
-  (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
+  (ToolStarted+  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
 with Said, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
 Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come outside of turns too, from
 `session.events()`, and so does what a subagent in the background does and asks.
@@ -52,7 +52,7 @@ class Replied(EventStruct, frozen=True):
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call begins; `title` describes it in a few words (`read api.py`)."""
+    """A tool call begins; `title` describes it in a few words (`read api.py`). A call that a hook changed begins anew."""
 
     call: ToolCall
     title: str

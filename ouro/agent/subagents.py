@@ -28,6 +28,7 @@ from ouro.events import (
     Said,
     SubagentProgress,
     SubagentState,
+    ToolFinished,
     ToolStarted,
     TurnFinished,
 )
@@ -302,8 +303,9 @@ class Subagents:
             self._account(child, made.model())
             match event:
                 case ToolStarted():
-                    child.calls += 1
                     child.show("running", event.title)
+                case ToolFinished():
+                    child.calls += 1
                 case Replied():
                     child.show("running", child.activity)  # with new figures
                 case Retrying():

@@ -169,14 +169,16 @@ class ToolBatch:
             tool, args = self._runner.parse(call)
             if tool.name != call.name:  # mcp_call: hooks and questions are about the tool that it calls
                 call = replace(call, name=tool.name, arguments=tool.given(args))
-            verdict = ToolVerdict()
+            verdict, notes = ToolVerdict(), list[str]()
             if hooks := self._runner.hooks:
                 verdict = await hooks.before(call, tool.effect, tool.targets(args))
                 if verdict.decision == "deny":
                     raise RefusedError(f"A hook refused this: {verdict.reason}")
-                if verdict.arguments is not None:
+                if verdict.arguments not in (None, call.arguments):
                     call = replace(call, arguments=verdict.arguments)
                     args = parse_arguments(tool, call.arguments)
+                    self._emit(ToolStarted(call, tool.title(args)))
+                    notes.append(f"A hook changed this call to: {tool.title(args)}")
             comment, limits = await self._permit(call, tool, args, verdict)
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
@@ -190,7 +192,8 @@ class ToolBatch:
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
             log.exception("tool %s failed", call.name)
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
-        notes = [f"The user adds: {comment}" if comment else "", *(f"A hook adds: {text}" for text in added if text)]
+        notes += [f"The user adds: {comment}"] if comment else []
+        notes += [f"A hook adds: {text}" for text in added if text]
         return replace(result, text="\n\n".join(filter(None, (result.text, *notes))))
 
     async def _permit(self, call: ToolCall, tool: AnyTool, args: Any, verdict: ToolVerdict) -> tuple[str, Limits]:

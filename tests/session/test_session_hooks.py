@@ -16,7 +16,7 @@ import yaml
 
 from ouro.assemble import opener
 from ouro.errors import TrustNeeded
-from ouro.events import PermissionAsked, Permit, Said, ToolFinished, TurnFinished
+from ouro.events import PermissionAsked, Permit, Said, ToolFinished, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.messages import Context, ToolReply
 from ouro.options import Options
@@ -141,12 +141,18 @@ async def test_calls_and_notifications_are_told_as_claude_code_tells_them(reposi
     await session.close()
 
 
-async def test_a_hook_changes_the_arguments_and_the_question_shows_the_change(repository, home):
-    changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "echo tamed"}}})
+async def test_a_hook_changes_the_arguments_and_card_question_and_model_are_told_the_change(repository, home):
+    changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "echo tamed > a.txt"}}})
     write_config(home, hook("before-tool", f"echo '{changed}'", "Bash"))
     session, _ = await opened(repository, call("shell", command="make everything"), "Done.")
-    await play(session)
-    assert results(session)[0].startswith("tamed")
+    seen = await play(session)
+    titles = [event.title for event in seen if isinstance(event, ToolStarted)]
+    assert titles == ["shell make everything", "shell echo tamed > a.txt"]
+    (asked,) = (event for event in seen if isinstance(event, PermissionAsked))
+    assert (asked.title, asked.display.body.command) == ("shell echo tamed > a.txt", "echo tamed > a.txt")
+    assert asked.call.arguments == {"command": "echo tamed > a.txt"}
+    assert results(session)[0].endswith("A hook changed this call to: shell echo tamed > a.txt")
+    assert (repository / "a.txt").read_text() == "tamed\n"
     await session.close()
 
 
@@ -300,6 +306,8 @@ async def test_a_tool_that_is_called_by_search_has_its_own_name_and_arguments(re
     session, _ = await opened(repository, *calls, "Done.")
     await play(session)
     await session.close()
-    assert results(session) == ["changed", "A hook refused this: Never."]
+    changed, refused = results(session)
+    assert changed == "changed\n\nA hook changed this call to: demo.echo text: changed"
+    assert refused == "A hook refused this: Never."
     seen = json.loads((repository / "seen.json").read_text())
     assert (seen["tool_name"], seen["tool_input"], seen["effect"]) == ("mcp__demo__echo", {"text": "hi"}, "mcp")

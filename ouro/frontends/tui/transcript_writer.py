@@ -57,7 +57,9 @@ class TranscriptWriter:
             case events.Retrying():
                 self._show_retry(event)
             case events.ToolStarted():
-                self._card(event.call.id, event.title)
+                card = self._card(event.call.id)
+                card.rename(event.title)
+                self._transcript.update(card)
             case events.ToolProgress():
                 self._card(event.call_id).append(event.text)
                 self._transcript.update(self._card(event.call_id))

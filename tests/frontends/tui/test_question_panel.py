@@ -64,6 +64,20 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
     ]
 
 
+async def test_the_card_shows_what_a_hook_has_made_of_the_call():
+    changed = permission(command="git push --dry-run")
+    session = FakeSession(
+        [[ToolStarted(CALL, "git push origin main"), ToolStarted(CALL, "git push --dry-run"), changed]]
+    )
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        shown = screen_text(pilot.app)
+        assert shown.count("git push --dry-run") == 2  # card and question
+        assert "origin main" not in shown
+
+
 async def test_always_is_offered_only_with_its_rule():
     session = FakeSession([[permission(rule="")]])
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
