@@ -438,4 +438,4 @@ def _image(given: Picture) -> Image:
 
 def _error_of(result: Result) -> OuroError:
     kinds: dict[str, type[OuroError]] = {"unauthorized": AuthenticationFailed, "limit": LimitReached}
-    return kinds.get(result.outcome, ModelError)(f"{result.outcome}: {result.detail}".removesuffix(": "))
+    return kinds.get(result.outcome, ModelError)(result.detail or result.outcome)

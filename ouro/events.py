@@ -52,7 +52,7 @@ class Replied(EventStruct, frozen=True):
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call begins; `title` describes it in a few words (`read api.py`). A call that a hook changed begins anew."""
+    """A tool call begins; `title` describes it in a few words (`read api.py`). A changed one begins anew."""
 
     call: ToolCall
     title: str

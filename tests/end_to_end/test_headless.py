@@ -118,7 +118,7 @@ def test_exit_code_1_when_the_model_does_not_answer(ouro):
     done = ouro.headless("-p", "hello")
     assert (done.code, done.out) == (1, "")
     assert "no such thing" in done.err
-    assert done.err.startswith("ouro: failed: ")
+    assert done.err.startswith("ouro: The turn failed: ")
 
 
 def test_exit_code_2_for_wrong_usage(ouro):

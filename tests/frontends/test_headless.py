@@ -157,13 +157,20 @@ async def test_nothing_to_do_is_wrong_usage():
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code"), [("answered", 0), ("failed", 1), ("limit", 4), ("refused", 5), ("interrupted", 130)]
+    ("outcome", "code", "shown"),
+    [
+        ("answered", 0, ""),
+        ("failed", 1, "The turn failed: the reason"),
+        ("limit", 4, "the reason"),  # it says `Stopped: …` itself
+        ("refused", 5, "Refused: the reason"),
+        ("interrupted", 130, "Interrupted: the reason"),
+    ],
 )
-async def test_each_outcome_has_its_exit_code(outcome, code):
+async def test_each_outcome_has_its_exit_code(outcome, code, shown):
     run = await headless(FakeSession([[*says("half"), TurnFinished(outcome, "the reason")]]))
     assert run.code == code
     if code:
-        assert (run.out, run.err) == ("", f"ouro: {outcome}: the reason\n")
+        assert (run.out, run.err) == ("", f"ouro: {shown}\n")
 
 
 async def test_json_gives_one_object_at_the_end():

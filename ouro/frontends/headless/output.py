@@ -13,7 +13,7 @@ from ouro.events import Event
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.frontends.memory_lines import memory_line, receipt_to_json
-from ouro.frontends.session_lines import retry_line
+from ouro.frontends.session_lines import end_line, retry_line
 from ouro.messages import Usage
 from ouro.session import Session
 from ouro.utils.text import clean, one_line
@@ -213,7 +213,7 @@ class Progress:
 
     def finished(self, result: Result) -> None:
         if result.outcome != "answered":
-            self.say(": ".join(part for part in (result.outcome, result.detail) if part))
+            self.say(end_line(events.TurnFinished(result.outcome, result.detail))[0])
         elif result.misfit:
             self.say(f"the answer does not fit the schema: {result.misfit}")
 
