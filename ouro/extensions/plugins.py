@@ -28,6 +28,12 @@ MANIFEST = Path(".claude-plugin") / "plugin.json"
 MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
 TABLES = {"hooks": Path("hooks") / "hooks.json", "mcpServers": Path(".mcp.json")}
 """The file that a plugin has for each, where its manifest names no other."""
+_NOT_USED = (
+    "lspServers", ".lsp.json", "outputStyles", "output-styles", "monitors", "bin", "settings.json", "userConfig",
+    "dependencies",
+)  # fmt: skip
+"""What else a plugin may hold: files, and keys of the manifest."""
+_IGNORES = "not used by ouro: "
 MAX_FILES = 5_000
 MAX_BYTES = 50_000_000
 _FETCH_TIMEOUT = 120.0
@@ -96,16 +102,28 @@ def plugin_tables(key: str, problems: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def _table(folder: Path, key: str) -> dict[str, Any]:
-    """From the file, or from the manifest (written there, or another file); `${CLAUDE_PLUGIN_ROOT}` is filled in.
+    """From its file and from the manifest (written there, or other files); `${CLAUDE_PLUGIN_ROOT}` is filled in.
 
     Raises:
-        ConfigError: one of the files is not valid.
+        ConfigError: one of the files is not valid, or not there.
     """
-    named = _json(folder / MANIFEST, folder).get(key)
-    if isinstance(named, dict):
-        return named
-    table = _json(folder / (named if isinstance(named, str) else TABLES[key]), folder)
-    return dictionary(table.get(key, table))
+    named = _json(folder / MANIFEST, folder).get(key, [])
+    sources = named if isinstance(named, list) else [named]
+    names = [name for name in sources if isinstance(name, str) and Path(name) != TABLES[key]]
+    tables = [_json(path, folder) for path in (folder / TABLES[key], *(_named(folder, name) for name in names))]
+    found: dict[str, Any] = {}
+    for table in (*tables, *dictionaries(sources)):
+        for name, value in dictionary(table.get(key, table)).items():
+            found[name] = [*dictionaries(found.get(name)), *value] if isinstance(value, list) else value
+    return found
+
+
+def _named(folder: Path, name: str) -> Path:
+    """A path of the manifest. Raises ConfigError: it is not in the plugin."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()) or not path.exists():
+        raise ConfigError(f"plugin.json names `{one_line(name, 80)}`, which is not in the plugin.")
+    return path
 
 
 @contextmanager
@@ -140,7 +158,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         _check(folder)  # first: nothing may be copied through a link that leads out
         _gather(folder, manifest)
         _check(folder)
-        if not list(describe_plugin(folder)):
+        if all(line.startswith(_IGNORES) for line in describe_plugin(folder)):
             raise UsageError(f"{source} is not a plugin: it has no commands, skills, agents, hooks or MCP servers.")
         version = one_line(str(manifest.get("version", "")), 40)
         yield name, folder, Plugin(source, path, ref, commit, version)
@@ -171,7 +189,7 @@ def remove(name: str) -> None:
 
 
 def describe_plugin(folder: Path) -> Iterator[str]:
-    """What a plugin brings, in lines: its files by kind, and each program that it would run or reach.
+    """What a plugin brings, in lines: its files by kind, each program that it would run or reach, and what is not used.
 
     Raises:
         ConfigError: its hooks or servers are not valid JSON.
@@ -187,6 +205,9 @@ def describe_plugin(folder: Path) -> Iterator[str]:
         table = _table(folder, key)
         shown = json.dumps({key: table}).replace(json.dumps(str(folder))[1:-1], "${CLAUDE_PLUGIN_ROOT}")
         yield from programs_in(shown, f"{key}.json")
+    manifest = _json(folder / MANIFEST, folder)
+    if others := [name for name in _NOT_USED if name in manifest or (folder / name).exists()]:
+        yield f"{_IGNORES}{', '.join(others)}"
 
 
 def changed_files(before: Path, after: Path) -> list[str]:
@@ -232,9 +253,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
     for kind in FILE_KINDS:
         named, target = manifest.get(kind, []), folder / kind
         for name in map(str, named if isinstance(named, list) else [named]):
-            path = (folder / name).resolve()
-            if not path.is_relative_to(folder.resolve()) or not path.exists():
-                raise ConfigError(f"plugin.json names `{one_line(name, 80)}`, which is not in the plugin.")
+            path = _named(folder, name)
             if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
                 continue  # it is looked for there
             try:

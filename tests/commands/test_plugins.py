@@ -114,8 +114,12 @@ def test_a_commit_that_is_gone_is_named_and_the_installed_plugin_stays(plugin, r
     [
         ({".claude-plugin/plugin.json": "{"}, "plugin.json of the plugin is not valid JSON"),
         ({".claude-plugin/plugin.json": '{"name": "../x"}'}, "`../x` is not a name for a plugin"),
-        ({".claude-plugin/plugin.json": '{"hooks": "../../secret.json"}'}, "is outside of the plugin"),
+        (
+            {".claude-plugin/plugin.json": '{"hooks": "../../secret.json"}'},
+            "names `../../secret.json`, which is not in the plugin",
+        ),
         ({".claude-plugin/plugin.json": '{"commands": "../.."}'}, "names `../..`, which is not in the plugin"),
+        ({".claude-plugin/plugin.json": '{"hooks": ["none.json"]}'}, "names `none.json`, which is not in the plugin"),
         ({"hooks/hooks.json": "no"}, "hooks.json of the plugin is not valid JSON"),
     ],
 )
@@ -172,6 +176,21 @@ def test_what_the_manifest_names_elsewhere_is_found(plugin, tmp_path, capsys):
     assert found == {"review:fix", "review:pr", "review:pdf", "review:style", "review:strict"}
     assert main(["plugin", "update", "review", "--yes"]) == 0
     assert "review: is up to date" in capsys.readouterr().out
+
+
+def test_hooks_and_servers_of_the_manifest_add_to_those_of_their_files(plugin, capsys):
+    hook = {"hooks": [{"command": "lint"}]}
+    named = {
+        "hooks": ["./hooks/hooks.json", "./more.json"],
+        "mcpServers": [{"two": {"command": "two"}}],
+        "outputStyles": "./styles",
+    }
+    write(plugin / ".claude-plugin/plugin.json", json.dumps({"name": "review", **named}))
+    write(plugin / "more.json", json.dumps({"hooks": {"Stop": [hook]}}))
+    assert main(["plugin", "add", str(plugin), "--yes"]) == 0
+    assert "not used by ouro: outputStyles\n" in capsys.readouterr().out
+    assert plugin_tables("hooks", []) == {"review": {"Stop": [{"hooks": [{"command": "notify"}]}, hook]}}
+    assert list(plugin_tables("mcpServers", [])["review"]) == ["docs", "two"]
 
 
 def test_f1_what_the_manifest_names_is_not_copied_through_a_link(plugin, tmp_path):
