@@ -16,7 +16,6 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_arg
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
 from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, Reply
-from ouro.extensions import demand_tools
 from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
 from ouro.frontends.headless.output import Result
 from ouro.llm import Effort, Model
@@ -392,8 +391,6 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
     if other := next((tool for tool in tools if not isinstance(tool, FunctionTool)), None):
         raise UsageError(f"{other!r} is not a tool.", "Decorate the function with @tool.")
-    own, rules = {tool.name for tool in tools}, (*options.get("allow", ()), *options.get("deny", ()))
-    demand_tools(rule for rule in rules if rule.partition("(")[0].strip() not in own)
     settings = {
         "effort": options.get("effort"),
         "permissions.ask": tuple(tool.name for tool in tools if tool.asks),

@@ -23,6 +23,7 @@ from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, l
 from ouro.assemble_subagents import build_subagents
 from ouro.config import load_settings, stricter_mode
 from ouro.errors import NoModelError, UsageError
+from ouro.extensions import demand_tools
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
@@ -147,6 +148,8 @@ def _ground(options: Options, request: OpenRequest) -> Ground:
     trust = TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
+    rules = settings.permissions
+    demand_tools((*rules.allow, *rules.ask, *rules.deny), [tool.name for tool in options.tools])
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)

@@ -334,10 +334,8 @@ def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:
 
 
 def _options(args: SimpleNamespace, *, titles: bool) -> Options:
-    from ouro.extensions import demand_tools
     from ouro.options import Options
 
-    demand_tools((*args.allow, *args.deny))
     return Options(
         cwd=_folder(args),
         model=args.model,

@@ -385,7 +385,7 @@ def test_errors_of_opening_are_raised_and_leave_no_thread(agent_of, repository, 
     with pytest.raises(NoModelError):
         agent_of(model="", trust=False).open()
     with pytest.raises(UsageError, match=r"`wirte` in the rule `wirte\(\.env\)` is not a tool"):
-        agent_of(deny=["wirte(.env)"]).open()
+        agent_of(deny=["wirte(.env)"], trust=False).open()
     with pytest.raises(TypeError, match="modle"):
         Agent(modle="x")
     with pytest.raises(UsageError, match="not open"):

@@ -64,13 +64,14 @@ def own_names(name: str) -> tuple[str, ...]:
     )
 
 
-def demand_tools(rules: Iterable[str]) -> None:
-    """Raises UsageError where a permission rule names neither a tool nor an effect: it would do nothing."""
+def demand_tools(rules: Iterable[str], more: Iterable[str] = ()) -> None:
+    """Raises UsageError where a rule names neither a tool, of ouro or `more`, nor an effect: it would do nothing."""
+    known = (*NAMES_ELSEWHERE, *_OTHER_HEADS, *more)
     for rule in rules:
         head = rule.partition("(")[0].strip()
-        if not head or "*" in head or head in NAMES_ELSEWHERE or head in _OTHER_HEADS:
+        if not head or "*" in head or head in known:
             continue  # `parse_rule` says what is wrong with an empty one
-        names = own_names(head) or get_close_matches(head, (*NAMES_ELSEWHERE, *_OTHER_HEADS), 3)
+        names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, known, 3)
         hint = f"Did you mean {' or '.join(names)}?" if names else f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
         raise UsageError(f"`{head}` in the rule `{rule}` is not a tool of ouro.", hint)
 

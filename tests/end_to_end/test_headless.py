@@ -128,6 +128,10 @@ def test_exit_code_2_for_wrong_usage(ouro):
     assert (forgotten.code, forgotten.err.splitlines()[0]) == (2, "ouro: --output and --schema need -p.")
     rule = ouro.headless("-p", "x", "--allow", "foo")
     assert (rule.code, "`foo` is not a tool of ouro" in rule.err) == (2, True)
+    with (ouro.home / "config.yaml").open("a") as settings:
+        settings.write("permissions: {deny: ['Bash(rm:*)']}\n")
+    rule = ouro.headless("-p", "x")
+    assert (rule.code, "Did you mean `shell(rm *)`?" in rule.err) == (2, True)
     nothing = ouro.headless("-p")
     assert (nothing.code, nothing.err.splitlines()[0]) == (2, "ouro: The prompt is empty.")
     (ouro.home / "config.yaml").write_text("moddel: x\n")

@@ -9,7 +9,13 @@ from ouro.extensions.tool_names import demand_tools
 
 def test_a_rule_that_names_no_tool_is_refused_with_what_was_meant():
     demand_tools(("shell(git *)", "write(src/**)", "edit", "net(*.org)", "mcp(github.*)", "we*", "run"))
-    for rule, hint in (("foo", "There are: read,"), ("Bash(ls)", "mean shell?"), ("shel(ls)", "mean shell")):
+    demand_tools(("stamp(x)",), ["stamp"])
+    hints = (
+        ("foo", "There are: read,"),
+        ("Bash(ls:*)", "mean `shell(ls *)`?"),
+        ("Edit(src/**)", "mean `write(src/**)`?"),
+    )
+    for rule, hint in (*hints, ("shel(ls)", "mean shell"), ("stamp(x)", "There are")):
         with pytest.raises(UsageError) as refused:
             demand_tools((rule,))
         assert f"in the rule `{rule}` is not a tool of ouro" in refused.value.message
