@@ -68,8 +68,6 @@ def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
     if turns and not (turns.isdecimal() and int(turns)):
         raise ValueError(f"max_turns must be a number above 0, not `{turns}`.")
-    if meta.get("hooks"):
-        ignored.append("hooks of an agent are not used: write them into config.yaml.")
     model = str(meta.get("model", "")).strip()
     spec = AgentSpec(
         file.name,

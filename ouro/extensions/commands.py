@@ -17,8 +17,12 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import tilde
 from ouro.utils.yaml import words_in
 
-_INSERT = late_pattern(r"!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])")
-_ARGUMENT = late_pattern(r"\$(ARGUMENTS\b|[1-9](?!\d)|[A-Z][A-Z0-9_]*\b)")
+_INSERT = late_pattern(
+    r"^```!\n(.*?)\n```$|!`([^`\n]+)`|(?<![\w@./`])@((?:~/)?[\w./$+-]*[\w/$])", re.DOTALL | re.MULTILINE
+)
+_ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
+_FROM_ZERO = late_pattern(r"\$(?:0(?!\d)|ARGUMENTS\[)")
+"""Claude Code counts from 0, Codex and older files from 1."""
 _TYPED = late_pattern(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 _NAMED = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
@@ -161,7 +165,7 @@ def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
     rules = [own_rule(word) for word in _tools(file.meta)] if is_own else []
     model = str(file.meta.get("model", ""))
     return CommandPrompt(
-        tuple(_pieces(file.body, arguments)),
+        tuple(_pieces(file.body, arguments, " ".join(words_in(file.meta.get("arguments", ""))).split())),
         "" if model == "inherit" else model,
         str(file.meta.get("mode", "")),
         tuple(filter(None, rules)),
@@ -176,8 +180,8 @@ def _tools(meta: Mapping[str, Any]) -> list[str]:
     return re.findall(r"[\w.*-]+(?:\([^()]*\))?", found) if spaced else words_in(found)
 
 
-def _pieces(body: str, typed: str) -> Iterator[str | Insert]:
-    """The text with the arguments in the places of `$ARGUMENTS`, `$1` and, where `NAME=value` was typed, `$NAME`.
+def _pieces(body: str, typed: str, names: Sequence[str]) -> Iterator[str | Insert]:
+    """The text with the arguments in the places of `$ARGUMENTS`, `$1`, `$name` and, of a typed `NAME=value`, `$NAME`.
 
     Inserts are found before arguments are put in: an argument adds none.
     """
@@ -187,13 +191,16 @@ def _pieces(body: str, typed: str) -> Iterator[str | Insert]:
         words = typed.split()
     named = {match[1]: match[2] for word in words if (match := _NAMED.fullmatch(word))}
     placed = [word for word in words if not _NAMED.fullmatch(word)]
-    values = {"ARGUMENTS": typed, **named, **{str(at): word for at, word in enumerate(placed, 1)}}
+    first = 0 if _FROM_ZERO.search(body) else 1
+    values = {"ARGUMENTS": typed, **dict.fromkeys(names, ""), **dict(zip(names, placed, strict=False)), **named}
+    values |= {str(at): word for at, word in enumerate(placed, first)}
+    values |= {f"ARGUMENTS[{at}]": word for at, word in enumerate(placed)}
     is_used = False
 
     def value(match: re.Match[str]) -> str:
         nonlocal is_used
         name = match[1]
-        if name not in values and not name.isdecimal():
+        if name not in values and name.isidentifier():
             return str(match[0])  # a variable of a shell line
         is_used = True
         return values.get(name, "")
@@ -204,7 +211,7 @@ def _pieces(body: str, typed: str) -> Iterator[str | Insert]:
     at = 0
     for match in _INSERT.finditer(body):
         yield filled(body[at : match.start()])
-        yield Insert("shell", filled(match[1])) if match[1] else Insert("file", filled(match[2]))
+        yield Insert("file", filled(match[3])) if match[3] else Insert("shell", filled(match[1] or match[2]))
         at = match.end()
     yield filled(body[at:])
     if typed and not is_used:

@@ -21,6 +21,12 @@ Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
 """Of one extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
+_NOT_USED = {
+    "commands": ("context", "hooks"),
+    "skills": ("context", "hooks"),
+    "agents": ("hooks", "mcpServers", "memory"),
+}
+"""What the front matter of Claude Code's files may ask for, and ouro does not do."""
 _FORMAT = "Put `---`, `description: …`, `---` at its begin."
 
 
@@ -36,7 +42,8 @@ class ExtensionFile(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        return " ".join(str(self.meta.get("description", "")).split())
+        texts = (str(self.meta.get(key, "")) for key in ("description", "when_to_use"))
+        return " ".join(" ".join(texts).split())
 
 
 def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[ExtensionFile], list[str]]:
@@ -59,6 +66,8 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
             continue
+        if ignored := [key for key in _NOT_USED[kind] if file.meta.get(key)]:
+            problems.append(f"{tilde(path)}: ouro does not use {', '.join(f'`{key}`' for key in ignored)}.")
         first = found.setdefault(file.name.casefold(), file)
         if (first.meta, first.body) != (file.meta, file.body):
             what = f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is not."

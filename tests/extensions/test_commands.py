@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from ouro.extensions import CommandRegistry, CustomCommand, ExtensionFile, own_rule, prompt_of
@@ -51,3 +53,24 @@ def test_commands_of_servers_come_and_go_and_take_no_name_that_is_taken():
         "Two are named /ship: a.md is used, b is not. Rename one.",
         "c is not used: /Compact is a command of ouro. Rename it.",
     ]
+
+
+def sent(body, typed, **meta):
+    pieces = prompt_of(ExtensionFile("x", Path("x.md"), meta, body, "user"), typed).pieces
+    return "".join(piece if isinstance(piece, str) else f"<{piece.what}>" for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("body", "typed", "meta", "text"),
+    [
+        ("$1 to $2.", "a 'b c'", {}, "a to b c."),
+        ("$0 to $1: $ARGUMENTS[1]", "a 'b c'", {}, "a to b c: b c"),
+        ("Only $ARGUMENTS[0].", "a b", {}, "Only a."),
+        ("Fix $issue on $branch.", "12", {"arguments": ["issue", "branch"]}, "Fix 12 on ."),
+        ("Fix $issue.", "12", {"arguments": "issue branch"}, "Fix 12."),
+        ("It costs $10, not $HOME.", "a", {}, "It costs $10, not $HOME.\n\nArguments: a"),
+        ("Now:\n```!\ndate\nls $1\n```\nEnd.", "src", {}, "Now:\n<date\nls src>\nEnd."),
+    ],
+)
+def test_arguments_are_put_in_as_claude_code_does(body, typed, meta, text):
+    assert sent(body, typed, **meta) == text

@@ -107,3 +107,14 @@ def test_e9_hidden_characters_are_not_in_what_is_used(home, tmp_path):
     write(home / ".ouro/commands/ok.md", f"---\ndescription: Fine{hidden}\n---\nDo\u200b it\u202e.")
     (file,), _ = find_files("commands", tmp_path, trusted=True)
     assert (file.description, file.body) == ("Fine", "Do it.")
+
+
+def test_what_claude_code_does_and_ouro_does_not_is_named(home, tmp_path):
+    skill = home / ".claude/skills/deep/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(
+        "---\ndescription: Research.\nwhen_to_use: Before a plan.\ncontext: fork\nhooks:\n  Stop: []\n---\nGo."
+    )
+    (file,), problems = find_files("skills", tmp_path, trusted=False)
+    assert file.description == "Research. Before a plan."
+    assert problems == ["~/.claude/skills/deep/SKILL.md: ouro does not use `context`, `hooks`."]
