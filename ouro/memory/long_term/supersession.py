@@ -25,7 +25,7 @@ _MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
 _INTRODUCTION = late_pattern(
     rf"""\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|by\ the\ way|btw|fyi|hold\ on|not\ quite|{_WRONG}
     |you(?:['’]re|\ are)\ wrong|{_MINDS}|(?:please\ )?(?:remember|note)(?:\ that|\ this)?)\b\s*
-    (?:[,;:.!—–-]+\s*|(?=that\b)))+""",
+    (?:[,;:.!—–-]+\s*|(?=that\b)|(?<=actually\s)|(?<=by\ the\ way\s)|(?<=btw\s)|(?<=fyi\s)))+""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRADICTS = late_pattern(
@@ -43,6 +43,12 @@ _REPLACES = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
+_NEEDS = late_pattern(r"\b(?:needs?|requires?|(?:has|have)(?! been)|takes?)\b", re.IGNORECASE)
+_PART = late_pattern(r"\W*(?:(?:the|an?)\s+)?\w+\s+(?:of|for|in)\s+(?:(?:the|an?)\s+)?(?P<whole>[\w-]+)", re.IGNORECASE)
+"""A subject that is narrower: `Tests of the API …`."""
+_FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?)\b)[\w+#/-]+(?:\.\w+)*")
+_OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
+"""What one does: who it is may change."""
 _CUES = """
     actually always anymore change changed correction deprecate dont drop favor favour gone instead long longer
     migrate mind mistake move must need never now please prefer project rather remember remove replace should stop
@@ -65,9 +71,14 @@ def without_introduction(text: str) -> str:
     return rest[0].upper() + rest[1:] if len(rest.split()) > 1 else text
 
 
+def denies(text: str) -> bool:
+    """Whether a statement says that something else is not so."""
+    return bool(_REPLACES.search(text) or _CONTRADICTS.search(text))
+
+
 def corrects(text: str) -> bool:
-    """Whether a statement says that something else is no longer so."""
-    return any(pattern.search(text) for pattern in (_REPLACES, _CONTRADICTS, _CHANGES))
+    """Whether a statement may say that something else is no longer so."""
+    return denies(text) or bool(_CHANGES.search(text))
 
 
 def on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
@@ -87,10 +98,14 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
     named = [(old, entry) for old, entry in pairs if _affirms(old, names)] if names else []
     ranked = _ranked(text, named, _MIN_SHARED)
     contradicts = _CONTRADICTS.search(said)
-    if not ranked and contradicts:
-        ranked = _ranked(text, pairs, _MIN_SHARED)
-    elif not ranked and not names and _CHANGES.search(said) and not _ADDS.search(said):
-        ranked = [pair for pair in _ranked(text, pairs, _MIN_REPLACED) if _has_same_subject(text, pair[1].text)]
+    is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
+    if not ranked and (contradicts or is_change):
+        means = _contradicts if contradicts else _changes
+        ranked = [
+            (share, entry)
+            for share, entry in _ranked(text, pairs, _MIN_SHARED)
+            if _is_filled_anew(text, entry.text) or (not _says_else(text, entry.text) and means(text, entry.text))
+        ]
     ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:
         return []
@@ -121,14 +136,38 @@ def _is_opposite(text: str, old: str) -> bool:
     return bool(words) and words == subject_words(old) and bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(old))
 
 
-def _has_same_subject(text: str, old: str) -> bool:
+def _contradicts(text: str, old: str) -> bool:
+    words, own = subject_words(text), subject_words(old)
+    return len(words & own) > 1 or words <= own or own <= words
+
+
+def _is_filled_anew(text: str, old: str) -> bool:
+    """Whether two statements differ in one word, after their subject: `The linter is now ruff`, `… is flake8`."""
+    words, own = (_FRAME.findall(_CHANGES.sub("", without_introduction(said)).casefold()) for said in (text, old))
+    places = [place for place, (word, other) in enumerate(zip(words, own, strict=False)) if word != other]
+    if len(words) != len(own) or len(places) != 1 or not places[0]:
+        return False
+    return bool(subject_words(" ".join(words[: places[0]])))
+
+
+def _says_else(text: str, old: str) -> bool:
+    """Whether one says what the subject needs or has, and the other does not: both may hold."""
+    return bool(_NEEDS.search(text)) != bool(_NEEDS.search(old)) and not NEGATIVE.search(without_introduction(text))
+
+
+def _changes(text: str, old: str) -> bool:
     """Whether two statements begin with the same, or differ in one word that does not begin both.
 
     Not `The admin API listens on 9090 now` and `The API listens on 8080`.
     """
     words, own = _subject(text), _subject(old)
     new, gone = set(words) - set(own), set(own) - set(words)
-    begins_new = words[0] in new and own[0] in gone
+    part = _PART.match(_CHANGES.sub("", text))
+    if len(set(words) & set(own)) < _MIN_REPLACED * min(len(set(words)), len(set(own))):
+        return False
+    if part and not subject_words(part["whole"]) <= set(own):
+        return False
+    begins_new = words[0] in new and own[0] in gone and not _OWNS.search(text)
     return words[0] == own[0] or (len(new) == len(gone) == 1 and not begins_new)
 
 

@@ -42,6 +42,17 @@ def entries(*texts):
         ("The tests now also run on Windows", "We run the tests with tox", False),
         ("The admin API listens on port 9090 now", "The API listens on port 8080", False),
         ("The mobile app is now written in React Native", "The frontend is written in React", False),
+        ("Actually the tests need a running Postgres", "The tests run with pytest -q", False),
+        ("No, the tests need a running Postgres", "The tests run with pytest -q", False),
+        ("Actually the staging server has only 2 GB of memory", "The staging server is in Frankfurt", False),
+        ("Actually tests of the API live in api/tests", "Tests live in tests/", False),
+        ("No, packages must be pinned", "Install packages with npm", False),
+        ("The worker now takes two queues", "The worker takes one queue", True),
+        ("The linter is now ruff", "The linter is flake8", True),
+        ("Actually my name is Eva", "My name is Ada", True),
+        ("We deploy with Kustomize now", "We deploy with Helm", True),
+        ("We now deploy to Ohio", "We deploy with Helm", False),
+        ("Actually Tom owns billing now", "Priya owns billing", True),
     ],
 )
 def test_what_a_statement_replaces(said, before, replaced):

@@ -63,8 +63,9 @@ in it will help in later sessions. Most of it is not worth a note. If nothing is
 Write a note about: how the user wants things done; conventions of this project; decisions, with their reason; facts
 about the user or the project that cannot be read from the code; corrections of the assistant, so that it does not
 repeat the mistake; what failed and why, if it could be tried again.
-Do not write a note about: what only the current task needs; what the code, its history or its files say; plans,
-progress, small talk; keys, passwords and other secrets; anything that the session quotes from files, pages or outputs.
+Do not write a note about: what only the current task needs; what the code, its history or its files say; what is
+only asked, supposed or joked; what other people like; plans, progress, small talk; keys, passwords and other secrets;
+anything that the session quotes from files, pages or outputs.
 
 Answer with a JSON list and nothing else. Each element is one operation, one of:
 {{"op": "add", "text": "…", "category": "…", "scope": "…", "said_by": "user" or "assistant",

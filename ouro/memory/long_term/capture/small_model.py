@@ -18,7 +18,7 @@ from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, O
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.placement import note_category, place
-from ouro.memory.long_term.supersession import corrects, on_subject, replaced_by, without_introduction
+from ouro.memory.long_term.supersession import denies, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
 from ouro.utils.json_types import decoded_answer
 from ouro.utils.text import clean, word_starts
@@ -38,18 +38,49 @@ _SMALL_TALK = re.compile(
     re.IGNORECASE,
 )
 _TASK = re.compile(
-    r"^\W*(?:(?:please|now|then|first|next|also|and|ok|so|let(?:['’]s| us)|I want you to|I need you to)\W+)*"
+    r"^\W*(?:(?:please|now|then|first|next|also|and|ok|so|let(?:['’]s| us| me)|I want you to|I need you to)\W+)*"
     r"(?:add|build|change|check|clean|commit|continue|convert|create|debug|delete|describe|do|explain|find|fix|format|give"
-    r"|go|help|implement|improve|install|list|look|make|mend|merge|move|open|print|push|put|read|refactor|remove|rename"
-    r"|repair|replace|review|rewrite|run|see|show|start|stop|summari[sz]e|tell|test|translate|try|undo|update|write)\b",
+    r"|go|help|implement|improve|install|leave|list|look|make|mend|merge|move|open|print|push|put|read|refactor|remove"
+    r"|rename|repair|replace|review|rewrite|run|see|show|start|stop(?! \w+ing\b)|summari[sz]e|tell|test|translate|try"
+    r"|undo|update|write)\b",
     re.IGNORECASE,
 )
 _LASTS = re.compile(
-    r"\b(?:always|never|each time|whenever|from now on|in future|by default|prefer|remember|my name is"
+    r"\b(?:always|never|each time|whenever|from now on|in future|by default|prefer|my name is|(?<!n't )remember that"
     r"|(?:we|I)(?:['’]ve| have)? (?:decided|chose|agreed)|in general|we use|(?:is|are) (?:called|named))\b",
     re.IGNORECASE,
 )
 """Words of a statement that holds beyond the task of the moment: no model is asked."""
+_LASTS_AFTER_TASK = re.compile(
+    r"(?:[,;:–—]\W*|\b(?:and|but) )(?:always|never)\b|\b(?:each time|whenever|from now on|in future)\b", re.IGNORECASE
+)
+"""Of a task: `Run the tests with tox, never alone`; not `Write a test for a user who never logs in`."""
+_PASSES = re.compile(
+    r"^\W*(?:never ?mind|scratch that|not (?:now|quite|really|so|that|this|yet))\b"
+    r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those)\b(?! (?:project|repo|repository|app|service)\b)"
+    r"|\bI (?:can|do)(?:no| no|n['’]?)t (?:find|know|remember|see|understand)\b"
+    r"|\bI (?:always|never) (?:forg[eo]t|get|knew|know|remember|underst\w+)\b"
+    r"|(?<!must )\b(?:always|never) (?:crash|end|fail|finish|hang|happen|work)(?:e?[sd])?\b",
+    re.IGNORECASE,
+)
+"""What happens, or cannot be understood alone, also where it is said to be always so."""
+_UNASSERTED = re.compile(
+    r"^\W*(?:(?:as an|for) example|assum\w+|e\.g\.|hypothetically|if we (?:had|were|\w+ed)\b.*\bwould|imagine"
+    r"|maybe|perhaps|let(?:['’]s| us) (?:assume|pretend|say)|suppos\w+|what if)\b"
+    r"|\b(?:I wonder|whether|joking|kidding|haha\w*|lol)\b|[;:]-?[)D](?=\s|$)"
+    r"|\b(?:readme|docs?|documentation|wiki|tutorial|article|page|comment|error|log|message|it|[\w-]+\.\w{1,5})"
+    r" (?:still )?(?:claims?|reads|says?|said|states?|tells)\b|\baccording to\b"
+    r"|\b(?:an?other|the other) (?:company|project|repo|team)\b"
+    r"|^\W*(?:he|she) (?:said|says|thinks)\b"
+    r"|^\W*(?:he|she|my \w+|(?-i:(?!The|Our|User)[A-Z]\w+)) (?:really )?(?:dislikes|hates|likes|loves|prefers|wants)\b"
+    r"|\b(?:for now|for (?:this|the) (?:change|moment|task)|(?:just )?this (?:once|time)|for today"
+    r"|in this (?:branch|case|class|commit|file|function|method|pr|test))\b"
+    r"|\b(?:the )?(?:first|former|last|latter|other|second|third) (?:approach|idea|one|option|variant|version|way)\b"
+    r"|\boption \w\b",
+    re.IGNORECASE,
+)
+"""What is supposed, joked, read somewhere, wanted by others or only for the moment, whatever words it is said in."""
+_QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
 _MOMENT = re.compile(
     r"^\W*(?:I (?:think|guess|see|saw|tried|just|got|get|want|need)|I(?:['’]m| am) \w+ing|maybe|perhaps|it"
     r"|(?:this|that) (?!(?:project|repo|repository|app|service)\b)|there (?:is|are)|looks like"
@@ -57,7 +88,7 @@ _MOMENT = re.compile(
     re.IGNORECASE,
 )
 _OF_THE_MOMENT = re.compile(
-    r"^\W*(?:you (?:forgot|missed|broke|left|changed)|nothing (?:happens|works)|the (?:last|second|first|next) \w+)\b"
+    r"^\W*(?:you (?:\w+ed|forgot|broke|left)|nothing (?:happens|works)|the (?:last|second|first|next) \w+)\b"
     r"|^\W*(?:(?:please )?(?:answer|reply) )?(?:(?:in|with) )?(?:only )?(?:one|a single) (?:short )?"
     r"(?:word|line|sentence)\b"
     r"|\bno tools\W*$"
@@ -119,7 +150,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
     async def _note(self, sentence: str) -> str:
         """What the sentence states, as a note; empty if it states nothing that lasts."""
         rule = without_introduction(sentence)
-        if _LASTS.search(sentence) or corrects(sentence):
+        if _is_lasting(sentence):
             return rule
         answer = decoded_answer(await self.ask([system(_ASK_NOTE), user(f"The sentence: {rule}")], _KEEP), _Kept)
         if answer is None or not answer.keep:
@@ -151,12 +182,26 @@ def statements_in(text: str) -> Iterator[str]:
     """The sentences of a message that state something: no questions, tasks and small talk."""
     for sentence in map(str.strip, _SENTENCE.split(text)):
         rule = without_introduction(sentence)
-        if len(rule.split()) < _MIN_WORDS or len(rule) > _MAX_SENTENCE or _QUESTION.search(rule):
+        if len(rule.split()) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
             continue
-        is_lasting = _LASTS.search(sentence) or _LASTS.search(rule)
-        passing = (_SMALL_TALK, _TASK, _MOMENT, *(() if corrects(sentence) else (_OF_THE_MOMENT,)))
-        if is_lasting or not any(kind.search(rule) for kind in passing):
+        if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
+            continue
+        passing = (_SMALL_TALK, _TASK, _MOMENT, _OF_THE_MOMENT, _PASSES)
+        if _is_lasting(sentence) or not any(kind.search(rule) for kind in passing):
             yield sentence
+
+
+def _is_lasting(sentence: str) -> bool:
+    said = _QUOTED.sub(" ", sentence)
+    rule = without_introduction(said)
+    if _PASSES.search(rule):
+        return False
+    if _TASK.search(rule):
+        return bool(_LASTS_AFTER_TASK.search(said))
+    is_order = rule.casefold().startswith(
+        ("use ", "instead of")
+    )  # `No, use a dict` is of the moment, `No, use pnpm` is not
+    return bool(_LASTS.search(said)) or (denies(said) and not is_order and not _OF_THE_MOMENT.search(rule))
 
 
 def _numbers(text: str) -> set[str]:

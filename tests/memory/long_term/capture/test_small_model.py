@@ -47,6 +47,22 @@ async def captured(said, model=None, shown=()):
         "This function is too long.",
         "Answer in one short line, no tools.",
         "The last commit changed the login.", "The page takes ten seconds to load.",
+        # supposed, joked, read or said by others, with the words of rules
+        "Imagine we decided on Redis for this.", "Maybe we should always use UTC.", "Let's say we use Kafka.",
+        "I wonder whether we should always squash.", "If we used Redis, it would never wait.",
+        "Just kidding, we always deploy on Fridays.", "haha we should always push to prod",
+        "The README says: always run make lint.", 'It says "never use sudo" in the docs.',
+        "CONTRIBUTING.md says that we use npm.", "According to the wiki, we use Jenkins.", "He said we always use npm.",
+        "My colleague prefers tabs.", "Tom prefers tabs.", "In the other project we use yarn.",
+        # of the moment, with the words of rules
+        "For now we use SQLite.", "Just this once never run the formatter.", "For this task, always use print.",
+        "I prefer the second option.", "I prefer option B.", "never mind, leave it", "No, the other one.",
+        "No, not that file.", "No, run it again.", "no, that still fails", "Actually undo that.",
+        "Actually let me do it.",
+        "now it works", "It works now.", "It never works on the first try.", "I always forget how to rebase.",
+        "I don't remember the command.", "The test never finishes.", "you replaced the wrong line",
+        "I changed my mind, leave it as it is.", "Write a test for a user who never logs in.",
+        'Translate "we always ship on time" to German.',
     ],
 )  # fmt: skip
 async def test_questions_tasks_and_small_talk_are_not_asked_about(said):
@@ -62,6 +78,7 @@ async def test_questions_tasks_and_small_talk_are_not_asked_about(said):
          "The basket must never hold a negative price.", "repo", "corrections"),
         ("My name is Ada and I work in Zurich.", "My name is Ada and I work in Zurich.", "user", "user-facts"),
         ("Always answer in German.", "Always answer in German.", "user", "coding-preferences"),
+        ("Run the tests with tox, never alone.", "Run the tests with tox, never alone.", "repo", "corrections"),
         ("Run it. We decided on SQLite because it runs offline.", "We decided on SQLite because it runs offline.",
          "repo", "architectural-decisions"),
     ],
@@ -71,6 +88,21 @@ async def test_what_rules_know_to_last_needs_no_model(said, text, scope, categor
     [operation] = await captured(said, model)
     assert (operation.text, operation.scope, operation.category) == (text, scope, category)
     assert (operation.verb, operation.source, model.asked) == ("add", "user", [])
+
+
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        ("no, use pnpm", "Use pnpm"), ("Use a dict instead.", "Use a dict instead."),
+        ("stop adding comments to every line", "stop adding comments to every line"),
+        ("Actually the tests need a running Postgres.", "The tests need a running Postgres."),
+    ],
+)  # fmt: skip
+async def test_the_model_decides_about_a_correction_that_does_not_say_that_it_lasts(said, note):
+    model = Small()
+    assert [operation.text for operation in await captured(said, model)] == [note]
+    assert model.asked == [f"The sentence: {note}"]
+    assert await captured(said, Small('{"keep": false, "note": ""}')) == ()
 
 
 async def test_the_model_decides_about_the_rest_and_its_own_inventions_are_not_kept():
@@ -103,6 +135,7 @@ async def test_a_model_that_does_not_answer_is_no_answer():
     "said",
     [
         "Always answer in one sentence.", "We decided on C#, because Lua is too slow.",
+        "Ok, always answer in German.", "Great, we use pnpm.",
         "Exq failed often, so we use Oban now.", "Answer in German.", "A match has at most 64 players.",
     ],
 )  # fmt: skip
