@@ -24,6 +24,8 @@ PLACEHOLDERS = ("Ask for anything · / commands · @ files · ! shell · ? help"
 """Hints of the empty prompt; the first that fits is shown."""
 HEADER_FROM_HEIGHT = 14
 """Lower terminals have no header line."""
+ALL_AROUND_FROM_HEIGHT = 20
+"""Lower terminals have neither header nor a frame around the prompt while a question is open."""
 ROOMY_FROM_HEIGHT = 28
 """Higher terminals have blank lines inside a question."""
 BOX_FROM_HEIGHT = 8

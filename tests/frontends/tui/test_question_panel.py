@@ -254,6 +254,17 @@ async def test_a_low_screen_gives_a_question_its_room_and_tells_how_to_scroll():
         await until(pilot, lambda: "2 no (n)" in screen_text(pilot.app))
 
 
+async def test_a_question_has_all_its_choices_on_fifteen_lines_too():
+    session = FakeSession([[permission(command="git push\n" * 40, rule="shell(make *)")]])
+    async with screen_of(session).run_test(size=(40, 15)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "4 session (s)" in screen_text(pilot.app))
+        assert screen_text(pilot.app).count("git push") == 2
+        assert "Ask for anything" in screen_text(pilot.app)
+
+
 async def test_a_question_behind_a_sheet_is_told():
     session = FakeSession([[busy := Wait(), permission(rule="")]])
     async with screen_of(session).run_test(size=(100, 30), notifications=True) as pilot:

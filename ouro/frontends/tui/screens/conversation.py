@@ -22,7 +22,7 @@ from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
+from ouro.frontends.tui.look import ALL_AROUND_FROM_HEIGHT, BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
 from ouro.frontends.tui.screens.sheet import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.completion import Completion
@@ -63,7 +63,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
         (BOX_FROM_HEIGHT, "-low"),
-        (HEADER_FROM_HEIGHT, "-normal"),
+        (HEADER_FROM_HEIGHT, "-short"),
+        (ALL_AROUND_FROM_HEIGHT, "-normal"),
         (ROOMY_FROM_HEIGHT, "-roomy"),
     ]
 

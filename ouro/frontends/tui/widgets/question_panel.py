@@ -27,11 +27,11 @@ from ouro.frontends.tui.blocks.lines import fitting, fold
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
+from ouro.frontends.tui.look import ALL_AROUND_FROM_HEIGHT, BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean, escaped, plural
 
-_ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ROOMY_FROM_HEIGHT, 8))
+_ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ALL_AROUND_FROM_HEIGHT, 5), (ROOMY_FROM_HEIGHT, 8))
 """Below a height of the terminal: the lines beside a question, its frame with them."""
 
 
@@ -151,12 +151,12 @@ class QuestionPanel(Vertical, can_focus=True):
         around = next((rows for below, rows in _ROWS_AROUND if height < below), 12)
         room = height - around - sum(child.outer_size.height for child in others)
         wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
-        is_low = height < HEADER_FROM_HEIGHT
+        is_short = height < ALL_AROUND_FROM_HEIGHT
         least = 2 // len(bodies) if height < BOX_FROM_HEIGHT else 2
         hint = ""
         for body in bodies:
-            most = room - (wanted if is_low else min(wanted, height // 4))
-            most = max(least, most if is_low else min(most, height * 3 // 10))
+            most = room - (wanted if is_short else min(wanted, height // 4))
+            most = max(least, most if is_short else min(most, height * 3 // 10))
             body.styles.max_height = most
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
@@ -164,7 +164,7 @@ class QuestionPanel(Vertical, can_focus=True):
             room -= min(lines, most)
             hint = f"{lines} lines" if lines > most else hint
         self.options.styles.max_height = max(1, room)
-        self._show_hint(hint, is_low)
+        self._show_hint(hint, height < HEADER_FROM_HEIGHT)
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show how to scroll below the choices; low terminals have no keys there, but beside the title."""
@@ -276,7 +276,7 @@ _BLANKS = re.compile(" {24,}")
 class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         choices = ["yes", "always", "no", "session"] if asked.rule else ["yes", "no"]
-        details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until ouro exits"}
+        details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until you exit"}
         lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in choices]
         super().__init__(asked.question_id, keymap, ChoiceList(lines))
         self.field.placeholder = "comment for the agent · Enter sends · Esc back"
