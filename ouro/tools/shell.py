@@ -389,7 +389,7 @@ class Shell(Tool[ShellArgs]):
         output = output.rstrip("\n")
         parts = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
         lines = f"{output.count(chr(10)) + 1} lines" if "\n" in output else ""
-        summary = ", ".join(filter(None, [status if code != 0 else "", lines, f"{process.seconds:.1f} s"]))
+        summary = ", ".join(filter(None, [status if code != 0 else "", lines]))
         shown = Display(summary, CommandOutput(line, output, code))
         return ToolResult("\n".join(filter(None, parts)), shown, failed=code != 0)
 

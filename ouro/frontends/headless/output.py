@@ -190,7 +190,8 @@ class Progress:
             case events.ToolFinished():
                 title = one_line(self._titles.pop(event.call_id, event.name))
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
-                summary = self._colour(one_line(event.display.summary), "2")
+                seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
+                summary = self._colour(f"{one_line(event.display.summary)}{seconds}", "2")
                 self._pipe.write(f"{mark} {title}  {summary}".rstrip() + "\n")
             case events.SubagentProgress() if not event.is_over:
                 if event.activity and event.activity != self._activities.get(event.id):

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from textual.geometry import Offset
 from textual.selection import SELECT_ALL, Selection
 
-from ouro.display import Display, Plain
+from ouro.display import CommandOutput, Display, Plain
 from ouro.events import Prompted, Replied, TextDelta, ToolFinished, ToolStarted
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, UserMessage
 from ouro.frontends.tui.transcript_writer import blocks_of
@@ -27,11 +27,12 @@ def card(call_id="c", body="body\nof it"):
     )
 
 
-async def test_a_card_whose_summary_tells_how_long_it_took_does_not_tell_it_again():
-    ended = ToolFinished("c", "shell", Display("ended after 3 s"), False, 3.2)
-    app = TranscriptApp(ToolStarted(ToolCall("c", "shell", {}), "shell make"), ended)
-    async with app.run_test(size=SIZE):
-        assert app.lines() == ["  ✓ shell make · ended after 3 s"]
+async def test_a_line_that_tells_of_one_line_more_is_that_line():
+    for count, first in ((7, "row 0"), (8, "… 2 lines before · Ctrl+O")):
+        body = CommandOutput("seq", "\n".join(f"row {n}" for n in range(count)), 0)
+        app = TranscriptApp(ToolFinished("c", "shell", Display("", body), False, 0.0))
+        async with app.run_test(size=SIZE):
+            assert app.lines()[1].strip() == first
 
 
 async def test_it_stays_at_its_end_while_an_answer_grows():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from time import monotonic
@@ -135,7 +134,6 @@ State = Literal["running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
 _WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
 _COLORS = {"running": "accent", "waiting": "warning", "done": "success", "failed": "error", "stopped": "warning"}
-_TELLS_SECONDS = re.compile(r"\d s\b")
 MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
@@ -222,7 +220,7 @@ class ToolCard(TranscriptBlock):
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
         room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
-        takes = duration(passed) if passed >= 0.1 and not _TELLS_SECONDS.search(summary) else ""
+        takes = duration(passed) if passed >= 0.1 else ""
         after = "".join(f" · {part}" for part in (summary, takes) if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
@@ -252,14 +250,16 @@ class ToolCard(TranscriptBlock):
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
         if not most:
             return []
-        lines = list(islice(body_lines(body, width, palette), most + 1))
-        if len(lines) <= most:
+        lines = list(islice(body_lines(body, width, palette), most + 2))
+        if len(lines) <= most + 1:  # the line that tells of one more would take its place
             return lines
         left = max(1, sum(1 for _ in islice(body_lines(body, width, palette), MAX_LINES)) - most)
         return [*lines[:most], *self._left_out(left, "more", width, palette)]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
-        lines, before = last_lines(output, most, width, palette.muted)
+        lines, before = last_lines(output, most + 1, width, palette.muted)
+        if before:
+            lines, before = last_lines(output, most, width, palette.muted)
         return [*self._left_out(before, "before", width, palette), *lines]
 
     def _left_out(self, count: int, where: str, width: int, palette: Palette) -> list[StyledLine]:
