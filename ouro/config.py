@@ -53,6 +53,7 @@ RANGES = {
     "memory.retrieval_hop_depth": (1, 3),
     "memory.retrieval_hypothesis_count": (1, 10),
     "memory.retrieval_top_k": (1, 100),
+    "sessions.keep_days": (1, 99_999),  # a longer time ago is no date
 }
 OPEN_TO_PROJECTS = {
     "model",
@@ -68,7 +69,11 @@ LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
 }
-_CORE_FILE = late_pattern(r"[a-z][a-z0-9-]*\.md")
+NAMES = {
+    "memory.core": (late_pattern(r"[a-z][a-z0-9-]*\.md"), "Lower case letters, digits and hyphens: `style.md`."),
+    "sandbox.hosts": (late_pattern(r"(\*\.)?[^\s/*]+"), "The name of a host: `pypi.org`, `localhost:5432`."),
+}
+"""Settings that list names: the form of a name, and what to write."""
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -89,15 +94,20 @@ def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | Non
     """Every setting by its dotted name, in the order of the class, with its source. As `load_settings`."""
     defaults = Settings()
     given = {path: Given(attrgetter(path)(defaults), "default") for path in _names()}
-    _take(given, _from_file(get_config_path()))
-    if project is not None:
-        restricts = {
-            path: new for path, new in _from_project(project).items() if _narrows(path, given[path].value, new)
-        }
-        _take(given, restricts)
-    _take(given, _from_environment(os.environ))
+    for place, found in settings_by_place(project).items():
+        is_project = place == "project"
+        _take(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
     _take(given, dict(_from_flags(flags or {})))
     return given
+
+
+def settings_by_place(project: Path | None = None) -> dict[str, dict[str, Given]]:
+    """What the `user`, the `project` and the `environment` set, in this order. As `load_settings`."""
+    return {
+        "user": _from_file(get_config_path()),
+        "project": _from_project(project) if project else {},
+        "environment": _from_environment(os.environ),
+    }
 
 
 def stricter_mode(mode: str, project: Path) -> str:
@@ -158,12 +168,12 @@ def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:
             given[path] = new
 
 
-def _narrows(path: str, old: Any, new: Given) -> bool:
+def _narrows(path: str, old: Given, new: Given) -> bool:
     """Whether a setting of a project restricts; one that would loosen the user's is left out."""
     if path == "permissions.mode":
-        return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old)
+        return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old.value)
     if path in ONLY_LOWER:
-        return new.value is not None and (old is None or new.value < old)
+        return new.value is not None and (old.value is None or new.value < old.value)
     return path != "hooks"  # `project_hooks` returns them: they may do less than the user's
 
 
@@ -211,17 +221,18 @@ def _checked(path: str, value: Any, where: str) -> Any:
     if is_number and not (value > 0 or (value == 0 and path in MAY_BE_ZERO)):
         least = "0 or more" if path in MAY_BE_ZERO else "more than 0"
         raise ConfigError(f"{where}: `{path}` must be {least}, not `{value}`.")
-    if path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
+    if is_number and path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
-    if path == "hooks" and (out := next((hook for hook in value if hook.timeout_seconds <= 0), None)):
-        # It would fail at each call, and a hook that fails refuses nothing.
-        raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0, not `{out.timeout_seconds}`.")
-    if path == "memory.core":
-        for name in value:
-            if not _CORE_FILE.fullmatch(name):
-                hint = "Lower case letters, digits and hyphens, such as `style.md`."
-                raise ConfigError(f"{where}: `{name}` in `memory.core` is not the name of a core file.", hint)
+    for hook in value if path == "hooks" else ():
+        if hook.timeout_seconds <= 0:  # it would fail at each call, and a hook that fails refuses nothing
+            raise ConfigError(f"{where}: `timeout_seconds` of a hook must be more than 0.")
+        if bool(hook.command) == bool(hook.url):
+            raise ConfigError(f"{where}: a hook for {hook.event} needs `command` or `url`, and not both.")
+    for name in value if path in NAMES else ():
+        pattern, hint = NAMES[path]
+        if not pattern.fullmatch(name):
+            raise ConfigError(f"{where}: `{name}` in `{path}` is not valid.", hint)
     return value
 
 
@@ -257,10 +268,11 @@ def _variables() -> dict[str, str]:
 
 def _node(text: str, to: Any, variable: str) -> Node:
     """A variable's text: YAML where a list or keys are expected, or a list by commas outside brackets."""
-    if not str(to).startswith(("tuple", "collections.abc.Mapping")):
-        return Scalar(text)
-    if text.startswith(("[", "{")):
+    is_list = str(to).startswith("tuple")
+    if str(to).startswith("collections.abc.Mapping") or (is_list and text.startswith(("[", "{"))):
         return parse_yaml(text, variable)
+    if not is_list:
+        return Scalar(text)
     return Sequence(tuple(Scalar(part) for part in re.split(r",\s*(?![^(]*\))", text)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, field, fields
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform, get_args
 
 T = TypeVar("T")
 
@@ -45,21 +45,7 @@ def _repr(self: Any) -> str:
 
 
 StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox"]
-STATUS_ITEMS: tuple[StatusItem, ...] = (
-    "model",
-    "mode",
-    "branch",
-    "context",
-    "tokens",
-    "cost",
-    "memories",
-    "jobs",
-    "queued",
-    "sandbox",
-)
-MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
-
-
+STATUS_ITEMS: tuple[StatusItem, ...] = get_args(StatusItem)
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 
 
@@ -244,7 +230,7 @@ class MemorySettings:
     """How many earlier versions of a note go with it; 0: all."""
     half_life_days: int = 30
     """After so long without confirmation the confidence in a note that was only concluded has halved."""
-    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    categories: Mapping[str, tuple[Literal["user", "repo"], ...]] = field(default_factory=dict)
     """Further categories of notes, each with its usual scope: `api-quirks: [repo]`."""
     core: tuple[str, ...] = ()
     """Further core files, besides decisions.md, preferences.md and facts.md, such as `style.md`."""

@@ -101,8 +101,17 @@ def test_lists_in_the_environment_may_be_yaml_and_hold_quotes(monkeypatch):
         ("model: [a]\n", ":1: `model` must be text, not a list."),
         (
             "hooks:\n  - {event: before-tool, command: x, timeout_seconds: 0}\n",
-            ":1: `timeout_seconds` of a hook must be more than 0, not `0`.",
+            ":1: `timeout_seconds` of a hook must be more than 0.",
         ),
+        ("hooks: [{event: turn-end}]\n", ":1: a hook for turn-end needs `command` or `url`, and not both."),
+        (
+            "hooks: [{event: turn-end, command: x, url: http://127.0.0.1:1}]\n",
+            ":1: a hook for turn-end needs `command` or `url`, and not both.",
+        ),
+        ("sandbox: {hosts: ['https://pypi.org/']}\n", ":1: `https://pypi.org/` in `sandbox.hosts` is not valid."),
+        ("sandbox: {hosts: ['*']}\n", ":1: `*` in `sandbox.hosts` is not valid."),
+        ("memory: {categories: {api: [all]}}\n", ":1: `memory.categories.api` must be one of user, repo, not `all`."),
+        ("sessions: {keep_days: 900000}\n", ":1: `sessions.keep_days` must be from 1 to 99999, not `900000`."),
     ],
 )
 def test_what_does_not_fit_is_an_error_with_file_line_and_what_would_be_right(user_file, text, message):
@@ -112,9 +121,16 @@ def test_what_does_not_fit_is_an_error_with_file_line_and_what_would_be_right(us
     assert caught.value.message == "~/.ouro/config.yaml" + message
 
 
-def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch):
-    monkeypatch.setenv("OURO_PERMISSIONS_MODE", "yolo")
-    with pytest.raises(ConfigError, match=r"^OURO_PERMISSIONS_MODE: `permissions.mode` must be one of"):
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("OURO_PERMISSIONS_MODE", "^OURO_PERMISSIONS_MODE: `permissions.mode` must be one of"),
+        ("OURO_MCP_SERVERS", "`mcp.servers` must be keys and values, not `yolo`"),
+    ],
+)
+def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch, variable, message):
+    monkeypatch.setenv(variable, "yolo")
+    with pytest.raises(ConfigError, match=message):
         load_settings()
 
 
