@@ -308,7 +308,10 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         jobs = ShellJobs(self.transcript.outputs, self.mask.mask)
         shell = self.shell_in(cwd, jobs, self.confinement, ground.options.terminals)
         found, is_saved = self.extensions.found(), not ground.options.ephemeral
-        return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved)
+        project, flags = self.root if ground.trusted else None, ground.options.flags()
+        return Workbench(
+            cwd, self.models, self.permissions, shell, jobs, self.plan, found, self.subagents, is_saved, project, flags
+        )
 
     def shell_in(
         self, cwd: Path, jobs: ShellJobs, confinement: Confinement, terminals: Terminals | None = None

@@ -89,7 +89,9 @@ async def unsaved_session() -> AsyncIterator[Session]:
 async def config(context: ActionContext) -> Answer:
     """The settings that a session in this folder has."""
     root, is_trusted, notices = _trust_of(context.cwd)
-    given = explain_settings(root if is_trusted else None)
+    if session := context.session:
+        is_trusted = session.workbench.project is not None
+    given = explain_settings(root if is_trusted else None, session.workbench.flags if session else None)
     if not is_trusted and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]

@@ -10,12 +10,11 @@ import msgspec
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.model import MODES, set_mode
 from ouro.commands.render import CodeSpan, Title, as_markdown, line, table
-from ouro.config import explain_settings, save_setting
+from ouro.config import save_setting, settings_by_place
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.extensions import demand_tools
 from ouro.safety import Kind, parse_rules
-from ouro.utils.git import find_root
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
@@ -24,7 +23,12 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
 _NONE = "No permission rules yet."
-_FILES = {"user": "~/.ouro/config.yaml", "project": ".ouro/config.yaml", "saved": "saved for this folder"}
+_FILES = {
+    "user": "~/.ouro/config.yaml",
+    "project": ".ouro/config.yaml",
+    "environment": "OURO_PERMISSIONS_{}",
+    "saved": "saved for this folder",
+}
 
 
 class ListedRule(msgspec.Struct, frozen=True):
@@ -33,7 +37,7 @@ class ListedRule(msgspec.Struct, frozen=True):
     kind: Kind
     rule: str
     source: str
-    """`user`, `project`, `saved` (by "always" or a command) or `session`."""
+    """`user`, `project`, `environment`, `saved` (by "always" or a command) or `session`."""
     allowed: str = ""
     """What it has allowed last."""
     at: str = ""
@@ -41,17 +45,14 @@ class ListedRule(msgspec.Struct, frozen=True):
 
 def listed(session: Session) -> tuple[ListedRule, ...]:
     """The rules in force, strongest first. Raises ConfigError."""
-    saved, root = session.permissions.saved, find_root(session.cwd) or session.cwd
-    own, all_files = explain_settings(), explain_settings(root)
+    saved, settings = session.permissions.saved, settings_by_place(session.workbench.project)
     uses = saved.uses() if saved is not None else {}
     found = []
     for kind, rule in session.permissions.rules:
-        places = {
-            "saved": saved.load(kind) if saved is not None else (),
-            "user": own[f"permissions.{kind}"].value,
-            "project": all_files[f"permissions.{kind}"].value,
-        }
-        source = next((name for name, rules in places.items() if rule in rules), "session")
+        name = f"permissions.{kind}"
+        places = {"saved": saved.load(kind) if saved is not None else ()}
+        places |= {place: given[name].value for place, given in settings.items() if name in given}
+        source = next((place for place, rules in places.items() if rule in rules), "session")
         use = uses.get(rule) if kind == "allow" else None
         found.append(ListedRule(kind, rule, source, use.what if use else "", use.at if use else ""))
     return tuple(found)
@@ -91,7 +92,9 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
             _remember(session, next(kind for kind in _KINDS if kind == word), rule.strip())
         front_end.say(f"{word} {rule.strip()}")
         return
-    rules = () if argument else listed(session)
+    if word in ("allow", "deny"):
+        raise UsageError(f"Usage: /permissions {word} RULE", commands=[f"permissions {word} shell(make *)"])
+    rules = listed(session) if argument in ("", "revoke") else ()
     if not argument:
         front_end.show(as_markdown([Title("Rules in force"), *_answer(session).view]) if rules else _NONE)
     choices = [Choice(mode, mode, what) for mode, what in MODES.items()]
@@ -111,19 +114,24 @@ def _revoke(session: Session, text: str) -> Answer:
     if not found:
         raise UsageError(f"There is no rule `{text}`.", commands=["permissions"])
     for one in found:
-        if one.source == "project":
-            raise UsageError(f"`{one.rule}` is a rule of the project, in {_FILES['project']}. Edit that file.")
+        if one.source in ("project", "environment"):
+            raise UsageError(f"`{one.rule}` is a rule of {_place(one)}.", "Remove it there: ouro does not change it.")
         if one.source == "user":
             name = f"permissions.{one.kind}"
-            save_setting(name, tuple(rule for rule in explain_settings()[name].value if rule != one.rule))
+            rules = settings_by_place()["user"][name].value
+            save_setting(name, tuple(rule for rule in rules if rule != one.rule))
         session.permissions.revoke(one.rule, one.kind)
     return _answer(session)
 
 
 def _answer(session: Session) -> Answer:
     rules = listed(session)
-    rows = [(one.kind, CodeSpan(one.rule), _FILES.get(one.source, "this session"), _last(one)) for one in rules]
+    rows = [(one.kind, CodeSpan(one.rule), _place(one), _last(one)) for one in rules]
     return Answer(msgspec.to_builtins(rules), table(rows) or [line(_NONE)])
+
+
+def _place(rule: ListedRule) -> str:
+    return _FILES.get(rule.source, "this session").format(rule.kind.upper())
 
 
 def _last(rule: ListedRule) -> str:

@@ -23,6 +23,7 @@ def front_end(home, repository) -> FakeFrontEnd:
         Workspace(repository), "ask", allow=("shell(make *)", "shell(tox *)", "shell(git push *)", "edit"), saved=saved
     )
     front_end.session.__dict__ |= {"permissions": permissions, "cwd": repository}
+    front_end.session.workbench.project = None
     return front_end
 
 
@@ -56,10 +57,37 @@ async def test_a_rule_of_each_source_can_be_revoked(front_end):
     assert front_end.said[-1][0] == "error"
 
 
-async def test_a_rule_is_picked_from_the_list(front_end):
-    front_end.picks = ["revoke", "allow edit"]
+async def test_a_rule_of_a_variable_is_named_and_stays_out_of_the_file(front_end, monkeypatch):
+    monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "edit")
     await dispatch(front_end, "/permissions")
+    row = next(row for row in front_end.shown[0].splitlines() if "`edit`" in row)
+    assert "OURO_PERMISSIONS_ALLOW" in row.replace("\\", "")
+    await dispatch(front_end, "/permissions revoke edit")
+    assert front_end.said[-1][0] == "error"
+    assert "OURO_PERMISSIONS_ALLOW" in front_end.said[-1][1]
+    await dispatch(front_end, "/permissions revoke shell(make *)")
+    assert "allow: [shell(tox *)]" in get_config_path().read_text()
+
+
+async def test_settings_of_a_folder_that_is_not_trusted_are_not_read(front_end, repository):
+    (repository / ".ouro").mkdir()
+    (repository / ".ouro" / "config.yaml").write_text("broken: 1\n")
+    await dispatch(front_end, "/permissions")
+    assert "shell(make *)" in front_end.shown[0]
+
+
+@pytest.mark.parametrize("argument", ["", " revoke"])
+async def test_a_rule_is_picked_from_the_list(front_end, argument):
+    front_end.picks = ["allow edit"] if argument else ["revoke", "allow edit"]
+    await dispatch(front_end, f"/permissions{argument}")
+    assert "allow edit" in [choice.value for choice in front_end.asked[-1][1]]
     assert ("allow", "edit") not in front_end.session.permissions.rules
+
+
+@pytest.mark.parametrize("word", ["allow", "deny"])
+async def test_a_rule_that_is_missing_is_asked_for(front_end, word):
+    await dispatch(front_end, f"/permissions {word}")
+    assert f"Usage: /permissions {word} RULE" in front_end.said[-1][1]
 
 
 async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):

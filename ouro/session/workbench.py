@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -41,3 +42,7 @@ class Workbench(msgspec.Struct, frozen=True):
     subagents: Subagents
     is_saved: bool = True
     """The session is on disk, and can be resumed."""
+    project: Path | None = None
+    """The root of the repository, where its settings hold: it is trusted."""
+    flags: Mapping[str, Any] = {}
+    """The settings of the command line or the program, by dotted name."""

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from fakes.fake_front_end import FakeFrontEnd
 from fakes.local_servers import local_server, models
 
 from ouro import installation
 from ouro.cli import main
+from ouro.commands.slash import dispatch
 from ouro.config import explain_settings
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.runtime import ensure_private_dir, get_home, get_models_path, get_trust_path
@@ -106,6 +108,13 @@ class TestConfig:
         assert ["tui.theme", "dark", "~/.ouro/config.yaml:2"] in [[cell.strip() for cell in row] for row in rows]
         assert ["permissions.mode", "plan", "OURO_PERMISSIONS_MODE"] in [[cell.strip() for cell in row] for row in rows]
         assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
+
+    async def test_in_a_session_it_shows_the_flags_of_that_session(self):
+        front_end = FakeFrontEnd()
+        vars(front_end.session.workbench).update(project=None, flags={"limits.max_turns": 7})
+        await dispatch(front_end, "/config")
+        row = next(row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns"))
+        assert row.split() == ["limits.max_turns", "7", "flag"]
 
     def test_speaks_json(self, capsys):
         assert main(["config", "--json"]) == 0
