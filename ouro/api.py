@@ -391,19 +391,23 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
     if other := next((tool for tool in tools if not isinstance(tool, FunctionTool)), None):
         raise UsageError(f"{other!r} is not a tool.", "Decorate the function with @tool.")
+    more = options.get("settings", {})
     settings = {
         "effort": options.get("effort"),
-        "permissions.ask": tuple(tool.name for tool in tools if tool.asks),
         "permissions.deny": tuple(options.get("deny", ())),
         "limits.max_turns": options.get("max_turns"),
         "limits.max_cost": options.get("max_cost"),
     }
+    others = {"model": model, "permissions.mode": options.get("mode"), "permissions.allow": options.get("allow")}
+    if twice := next((name for name in more if (settings | others).get(name)), None):
+        raise UsageError(f"`{twice}` is in `settings`, and is an option of its own.", "Give one of them.")
+    asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(
         cwd=cwd,
         model=model if isinstance(model, str) else "",
         mode=options.get("mode"),
         allow=tuple(options.get("allow", ())),
-        settings={**settings, **options.get("settings", {})},
+        settings={**settings, **more, "permissions.ask": asked},
         add_dirs=tuple(Path(folder).expanduser().absolute() for folder in options.get("add_dirs", ())),
         ephemeral=not options.get("save", True),
         memory=options.get("memory", True),

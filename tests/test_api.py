@@ -352,6 +352,16 @@ def test_what_a_tool_returns_or_raises_reaches_the_model(agent_of):
     assert (spec.description, spec.parameters["required"]) == ("Fail, unless the code is 0.", ["code"])
 
 
+def test_rules_and_settings_that_would_do_nothing_are_refused(agent_of):
+    for options, message in (
+        ({"deny": ["Bash(rm *)"]}, "`Bash` in the rule"),
+        ({"settings": {"permissions.deny": ["Bash(rm *)"]}}, "`Bash` in the rule"),
+        ({"deny": ["edit"], "settings": {"permissions.deny": ["write"]}}, r"`permissions.deny` is in `settings`"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            agent_of(**options).open()
+
+
 def test_tools_that_cannot_be_are_refused_at_once(agent_of):
     def no_hint(path):
         """Do it."""

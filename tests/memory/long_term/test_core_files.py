@@ -71,5 +71,5 @@ async def test_it_is_listed_edited_searched_and_consolidated(home):
 def test_a_name_that_is_no_core_file_is_refused(home, name):
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(f"memory: {{core: ['{name}']}}\n")
-    with pytest.raises(ConfigError, match="in `memory.core` is not valid"):
+    with pytest.raises(ConfigError, match=r"in `memory.core` is not valid"):
         load_settings()
