@@ -219,7 +219,9 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             window=self.window,
             budget=self.budget,
             titles=self.titles,
-            resumed=self._resumed(self.info) if self.info else None,
+            resumed=Resumed(self.info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
+            if self.info
+            else None,
             notices=notices,
         )
 
@@ -483,9 +485,6 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         found: dict[RewindScope, Undoer | None] = {"files": self.files, "memory": self.memory.rewind}
         undoers = {scope: undoer for scope, undoer in found.items() if undoer is not None}
         return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled)
-
-    def _resumed(self, info: SessionInfo) -> Resumed:
-        return Resumed(info, self.transcript, self.workbench, self.window, self.tasks, self.memory)
 
 
 async def _no_choices() -> tuple[ModelChoice, ...]:

@@ -98,8 +98,8 @@ class SendableMessages:
         if len(messages) <= begin or any(map(is_not, self._known, messages)):
             begin, self._sent, self._used = 0, [], set()
         # One that was cut may be retried, and is then left out.
-        complete = (place for place in reversed(range(begin, len(messages))) if _is_complete(messages[place]))
-        last = next(complete, None)
+        places = reversed(range(begin, len(messages)))
+        last = next((at for at in places if messages[at].role == "assistant" and not messages[at].cut), None)
         if last is not None:
             _extend(self._sent, self._used, messages[begin:last], followed_by_reply=True)
             begin = last
@@ -107,10 +107,6 @@ class SendableMessages:
         sent = list(self._sent)
         _extend(sent, set(self._used), messages[begin:])
         return sent
-
-
-def _is_complete(message: Message) -> bool:
-    return message.role == "assistant" and not message.cut
 
 
 def _extend(

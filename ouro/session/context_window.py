@@ -152,7 +152,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return tuple(
             next(self._items_of(entry))
             for entry in self._transcript.sent_entries()
-            if entry.number and (is_own_words(entry.message) or _is_answer(entry.message))
+            if entry.number
+            and (is_own_words(message := entry.message) or (message.role == "assistant" and message.text.strip()))
         )
 
     async def pin(self, number: int, pinned: bool = True) -> None:
@@ -279,10 +280,6 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         tools = ", ".join(dict.fromkeys(reply.name for reply in entry.message.parts_of(ToolReply)))
         what = f"the output of {tools}" if tools else "your message" if entry.message.role == "user" else "the answer"
         return f"{what} at message {entry.number}, about {size:,} tokens"
-
-
-def _is_answer(message: Message) -> bool:
-    return message.role == "assistant" and bool(message.text.strip())
 
 
 def _size(part: Part, role: str) -> tuple[str, int]:

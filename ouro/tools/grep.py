@@ -160,20 +160,17 @@ def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, b
     shown: list[str] = []
     found = 0
     before: FoundLine | None = None
+    has_context = not all(line.found for line in hit.lines)
     for line in hit.lines:
         if (line.found and found == most) or room < 0:
             return shown, found, True
-        if before is not None and line.number > before.number + 1 and _has_context(hit):
+        if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
         shown.append(f"{line.number}{':' if line.found else '-'}{_cut(line.text)}")
         room -= len(shown[-1])
         found += line.found
         before = line
     return shown, found, False
-
-
-def _has_context(hit: FileMatches) -> bool:
-    return not all(line.found for line in hit.lines)
 
 
 def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool) -> ToolResult:

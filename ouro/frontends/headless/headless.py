@@ -189,7 +189,7 @@ class HeadlessRun(TurnObserver):
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
                 misfit = result.check(self._schema)
-                if misfit is None or self._is_over():
+                if misfit is None or self._signal is not None or self._output.pipe.gone:
                     break
                 text, images = asked_again(misfit), ()
             result.seconds = time.monotonic() - started
@@ -244,9 +244,6 @@ class HeadlessRun(TurnObserver):
         self._signal = self._signal or number
         self._queue.stop()
         self._over.set()
-
-    def _is_over(self) -> bool:
-        return self._signal is not None or self._output.pipe.gone
 
 
 def _pictures(images: Sequence[ImageInput]) -> tuple[Image, ...]:

@@ -54,10 +54,6 @@ class ThemeColors:
     warning: str
     error: str
 
-    @property
-    def is_dark(self) -> bool:
-        return int(self.background[1:3], 16) < 0x80
-
 
 _THEMES = ("dark", "light", "high-contrast")
 _COLORS = {
@@ -123,7 +119,7 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
 
     return Theme(
         name=name,
-        dark=colors.is_dark,
+        dark=int(colors.background[1:3], 16) < 0x80,
         primary=colors.accent,
         secondary=colors.info,
         accent=colors.accent,

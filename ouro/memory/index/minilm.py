@@ -130,7 +130,7 @@ class MiniLm:
         for layer in self._layers:
             states = self._layer(states, layer, hidden)
         means = (states * is_there[:, :, None]).sum(axis=1) / lengths[:, None]
-        return _unit(means)
+        return means / np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
     def _layer(self, states: Floats, layer: _Layer, hidden: Floats) -> Floats:
         count, longest, width = states.shape
@@ -211,7 +211,3 @@ def _gelu(values: Floats) -> Floats:
     inner *= values
     inner *= np.float32(0.5)
     return inner
-
-
-def _unit(rows: Floats) -> Floats:
-    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]

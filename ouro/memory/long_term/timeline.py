@@ -144,7 +144,9 @@ class Timeline:
         for store, names in self._places(file):
             for commit in history.log(store.repository, 1, before=moment):
                 tree = store.repository.tree(commit.id)
-                chosen = sorted(tree, key=_core_first) if names == ("",) else [name for name in names if name in tree]
+                chosen = [name for name in names if name in tree]
+                if names == ("",):  # the core first
+                    chosen = sorted(tree, key=lambda name: (is_note_name(name.rpartition("/")[2]), name))
                 texts = store.repository.blobs([tree[name] for name in chosen])
                 found += [
                     OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit) for name in chosen
@@ -230,10 +232,6 @@ def moment_of(date: str) -> str:
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.casefold()))
-
-
-def _core_first(name: str) -> tuple[bool, str]:
-    return is_note_name(name.rpartition("/")[2]), name
 
 
 def undo_commit(

@@ -65,7 +65,10 @@ class TurnChanges:
     def withdraw(self, names: Iterable[str], subject: str, trailers: Mapping[str, str]) -> None:
         """Remove the changes from their files and from the last commit; what others wrote there stays."""
         heads, _ = self._store.committed_texts(self._written)
-        without = {name: _reversed(self._written[name]) for name in names}
+        without = {
+            name: [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(self._written[name])]
+            for name in names
+        }
         self._store.write_beside({name: _applied(edits, self._store.find(name)) for name, edits in without.items()})
         committed = {name: _applied(edits, heads[name]) for name, edits in without.items()}
         self._store.commit_parts(committed, (), subject, trailers)
@@ -124,7 +127,3 @@ def _ordered_as(file: str, text: str) -> str:
             left[line] -= 1
             found.append(f"{line}\n")
     return "".join(found)
-
-
-def _reversed(edits: Edits) -> Edits:
-    return [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(edits)]
