@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,9 +13,8 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, NotesRecalled
-from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, TURN, UNDOES, Commit, TurnRef
+from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, TurnRef
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry, is_turn
 from ouro.utils.git import find_root
 from ouro.utils.log import log
 from ouro.utils.text import local_time, plural
@@ -277,56 +275,23 @@ class MemoryRewind:
         """The commits of this session, newest first. Blocks."""
         found = (commit for store in self._manager.stores for commit in store.log(_MAX_UNDONE_COMMITS))
         own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
-        return sorted(own, key=lambda commit: _time(commit.at), reverse=True)
+        return sorted(own, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True)
 
     def _is_since(self, commit: Commit, number: int) -> bool:
-        """Whether a commit was made in a turn of the current branch from message `number` on.
-
-        A note is captured some turns later, and its commit names the message. Of other commits git has only the second:
-        where the message is from that second, the turn that the commit names decides.
-        """
-        transcript = self._memory.transcript
-        gone = {entry.number for entry in transcript.entries if entry.number >= number}
-        if (captured := commit.trailers.get(MESSAGE, "")).isdigit():
-            return int(captured) in gone
-        entries = [*transcript.entries, *(entry for branch in transcript.branches for entry in branch.entries)]
-        made = _time(commit.at)
-        before = [entry for entry in entries if entry.at and _second(entry) <= made]
-        if not before or max(before, key=lambda entry: (_time(entry.at), entry.number)).number not in gone:
-            return False
-        first = next(entry for entry in transcript.entries if entry.number == number)
-        turn = commit.trailers.get(TURN, "")
-        if _second(first) < made or not turn.isdigit() or self._memory.pager.has_earlier:
-            return True
-        return int(turn) >= sum(entry.number <= number and is_turn(entry.message) for entry in transcript.entries)
+        """Whether a commit was made in a turn of the current branch from message `number` on."""
+        gone = {str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number}
+        return commit.trailers.get(MESSAGE) in gone
 
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
     """The commits without undone ones and without the undo commits."""
-    undone: Counter[str] = Counter()
     gone: set[str] = set()
     left: list[Commit] = []
     for commit in commits:
         if commit.id in gone:
             continue
-        if commit.origin == "undo" and (named := commit.trailers.get(UNDOES)):
-            gone.update(named.split())
-        elif commit.origin == "undo":
-            undone[commit.subject.removeprefix("Undo: ")] += 1
-        elif undone[commit.subject]:
-            undone[commit.subject] -= 1
+        if commit.origin == "undo":
+            gone.update(commit.trailers.get(UNDOES, "").split())
         else:
             left.append(commit)
     return left
-
-
-def _second(entry: TranscriptEntry) -> datetime:
-    return _time(entry.at).replace(microsecond=0)
-
-
-def _time(at: str) -> datetime:
-    """The time; the earliest one where it cannot be parsed."""
-    try:
-        return datetime.fromisoformat(at).astimezone(UTC)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-
 import pytest
 
 from ouro.assemble import Options, opener
@@ -30,13 +27,6 @@ def make(repository, *script):
 def learns(text, name="preferences"):
     """The agent writes into its memory, as a user would."""
     return call("write", path=str(get_memory_dir() / f"{name}.md"), content=text)
-
-
-async def next_second():
-    """Until git tells what comes now from what was: it keeps no more than seconds."""
-    second = int(time.time())
-    while int(time.time()) == second:
-        await asyncio.sleep(0.01)
 
 
 async def say(session, *texts):
@@ -79,7 +69,6 @@ async def test_what_a_branch_learned_is_not_undone_with_another_line(repository,
     session = await make(repository, *script)(OpenRequest())
     await say(session, "hi", "answer in German")
     await session.rewind.undo()
-    await next_second()
     await say(session, "use tabs")
     last = session.rewind.points()[-1].number
     assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
@@ -137,4 +126,20 @@ async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(r
     await session.rewind.redo()
     assert (remembered(), remembered("decisions")) == ("Answer in German.\n", "Use tabs.\n")
     assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
+    await session.close()
+
+
+async def test_after_one_hunk_was_undone_the_rest_of_the_change_is_still_offered(repository, remembered):
+    lines = "".join(f"Rule {number}.\n" for number in range(20))
+    script = [learns(lines), "Noted.", learns("First.\n" + lines + "Last.\n"), "Noted."]
+    session = await make(repository, *script)(OpenRequest())
+    await say(session, "keep these rules", "two more")
+    last = session.rewind.points()[-1].number
+    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    commit = session.memory.manager.timeline().log()[0].commit.id
+    await session.memory.manager.undo(commit, 1)
+    assert remembered() == lines + "Last.\n"
+    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    await session.rewind.rewind(last, ("memory",))
+    assert remembered() == lines
     await session.close()
