@@ -20,9 +20,9 @@ MAX_IMAGE = 8 * 1024 * 1024
 
 
 def call_result(result: types.CallToolResult) -> Line:
-    """The result of a tool call: text, images, and whether it failed; structured content where there is no text."""
+    """The result of a tool call: text, images, and whether it failed; structured content where there is no other."""
     found = contents(result.content)
-    if not found["text"] and result.structured_content is not None:
+    if not (found["text"] or found["images"]) and result.structured_content is not None:
         found["text"] = json.dumps(result.structured_content, ensure_ascii=False, indent=1)[:MAX_TEXT]
     return {**found, "failed": result.is_error}
 

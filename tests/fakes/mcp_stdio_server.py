@@ -103,7 +103,8 @@ def call(name, arguments, meta):
             return text("done")
         case "image":
             good = {"type": "image", "data": picture(), "mimeType": "image/png"}
-            return {"content": [good, {"type": "image", "data": "bm9uZQ==", "mimeType": "image/png"}]}
+            content = [good, {"type": "image", "data": "bm9uZQ==", "mimeType": "image/png"}]
+            return {"content": content, "structuredContent": {"content": content}}
         case "structured":
             return {"content": [], "structuredContent": {"answer": 42}}
         case "big":
