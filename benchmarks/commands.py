@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.programs import ouro
 from ouro.safety import Checkpoints, Workspace
+from ouro.tools.file_search import find_ripgrep
 from ouro.tools.grep import Grep, GrepArgs
 
 COMMANDS = ("sessions list", "doctor", "memory list", "memory stats", "memory search port 4711")
@@ -68,7 +69,7 @@ def commands(home: Path, count: int, runs: int) -> None:
 
 
 def searches(root: Path, count: int, runs: int) -> None:
-    """grep with ripgrep and without, and ripgrep itself."""
+    """grep, and ripgrep itself."""
     chance, words = random.Random(1), "alpha beta gamma delta import return class self value".split()
     for number in range(count):
         place = root / f"d{number // 500}/f{number}.{('py', 'md', 'ts', 'txt')[number % 4]}"
@@ -76,14 +77,12 @@ def searches(root: Path, count: int, runs: int) -> None:
         place.write_text(
             "\n".join(" ".join(chance.choices(words, k=8)) for _ in range(33)) + "\nneedle" * (number % 5000 == 0)
         )
-    if program := shutil.which("rg"):
-        rg = [program, "--hidden", "--json", "needle", str(root)]
-        tell("rg, a rare word", lambda: subprocess.run(rg, capture_output=True, check=True), runs)
-    for ripgrep in filter(None, (program, "none")):
-        tool = Grep(Workspace(root), ripgrep=ripgrep.removeprefix("none"))
-        for arguments in (GrepArgs("needle"), GrepArgs("needle", glob="*.py"), GrepArgs("gamma")):
-            name = f"grep {arguments.pattern} {arguments.glob}" + " without ripgrep" * (ripgrep == "none")
-            tell(name, lambda tool=tool, arguments=arguments: asyncio.run(tool.run(arguments, None)), runs)
+    rg = [str(find_ripgrep()), "--hidden", "--json", "needle", str(root)]
+    tell("rg, a rare word", lambda: subprocess.run(rg, capture_output=True, check=True), runs)
+    tool = Grep(Workspace(root))
+    for arguments in (GrepArgs("needle"), GrepArgs("needle", glob="*.py"), GrepArgs("gamma")):
+        name = f"grep {arguments.pattern} {arguments.glob}"
+        tell(name, lambda arguments=arguments: asyncio.run(tool.run(arguments, None)), runs)
 
 
 def checkpoints(root: Path, count: int, runs: int) -> None:

@@ -220,10 +220,12 @@ def _git(_folder: Path) -> Iterator[Finding]:
 
 
 def _ripgrep(_folder: Path) -> Iterator[Finding]:
-    if found := shutil.which("rg"):
+    from ouro.tools.file_search import find_ripgrep
+
+    if found := find_ripgrep():
         yield "good", found
     else:
-        yield "note", "not found: ouro searches by itself, more slowly.", "Install ripgrep."
+        yield "bad", "not found: grep does not work.", "Reinstall ouro, or install ripgrep."
 
 
 def _folders(_folder: Path) -> Iterator[Finding]:

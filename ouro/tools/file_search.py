@@ -1,4 +1,4 @@
-"""Search the files of a folder for a pattern: by ripgrep; without it by git and Python, with the same results."""
+"""Search the files of a folder for a pattern, by ripgrep."""
 
 from __future__ import annotations
 
@@ -15,24 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from re import _parser as re_parser  # type: ignore[attr-defined]  # the parser of `re`, to see what a pattern needs
 from typing import IO, Any
 
 import msgspec
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools import line_matcher
-from ouro.utils.git import GitError, files_that_hold
-from ouro.utils.project_files import walk
+from ouro.utils.git import find_root
 from ouro.utils.text import plural
 
 MAX_BYTES = 50_000_000
 """Bytes; larger files in a folder are skipped."""
 _MAX_NAMES = 5
-
-
-_UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 class LeftOut(msgspec.Struct):
@@ -93,34 +87,6 @@ class FileMatches(msgspec.Struct, frozen=True):
     lines: tuple[FoundLine, ...]
 
 
-def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
-    """The files with matches, in the order of their paths.
-
-    Raises:
-        ToolError: the pattern is not a regular expression.
-    """
-    flags = re.MULTILINE | (re.IGNORECASE if plan.ignore_case else 0) | (re.DOTALL if plan.multiline else 0)
-    try:
-        expression = re.compile(plan.pattern, flags)
-    except re.error as error:
-        raise ToolError(f"{plan.pattern} is not a regular expression: {error}.") from error
-    span, own_flags = "multiline" if plan.multiline else "lines", str(int(expression.flags & ~re.UNICODE))
-    command = [sys.executable, "-I", "-S", line_matcher.__file__, own_flags, expression.pattern, span]
-    with _limited(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/") as matcher:
-        for name in _files(plan, expression):
-            text = _text(workspace, name, plan)
-            found = [] if text is None else _matching(matcher, text)
-            if found is None:
-                plan.left_out.is_stopped = True
-                return
-            if text is None or not found:
-                continue
-            if "\0" in text:
-                plan.left_out.binary += 1
-            else:
-                yield FileMatches(name, _with_context(text.split("\n"), found, plan.context))
-
-
 @contextmanager
 def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A program that runs while inside, limited in time and memory; its output is a pipe."""
@@ -139,100 +105,14 @@ def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Pope
         process.wait()
 
 
-def _matching(matcher: subprocess.Popen[bytes], text: str) -> list[int] | None:
-    """The matching lines of a text, counted from 0; None where the program was ended."""
-    assert matcher.stdin is not None
-    assert matcher.stdout is not None
-    data = text.encode("utf-8", "surrogatepass")
-    try:
-        matcher.stdin.write(b"%d\n%s" % (len(data), data))
-        matcher.stdin.flush()
-    except BrokenPipeError:
-        return None
-    line = matcher.stdout.readline()
-    return msgspec.json.decode(line, type=list[int]) if line else None
-
-
 def in_path_order(path: str) -> list[bytes]:
-    """The sort key of both searches: folder by folder, by bytes."""
+    """The sort key of results: folder by folder, by bytes, as with `--sort=path`."""
     return path.encode("utf-8", "surrogateescape").split(b"/")
-
-
-def _files(plan: SearchPlan, expression: re.Pattern[str]) -> Iterator[str]:
-    """The files to search, below the folder. git finds those that can match: opening 50,000 here takes 6 s."""
-    if plan.place.is_file():
-        yield plan.place.name
-        return
-    candidates: set[str] | None = None
-    if texts := _needed_texts(re_parser.parse(expression.pattern, expression.flags & ~re.UNICODE)):
-        marks = [os.fsdecode(mark) for mark in _UTF16]  # the texts are written differently in such files
-        with suppress(GitError):
-            candidates = files_that_hold(plan.place, [*texts, *marks], plan.ignore_case, _TIMEOUT)
-    closed = tuple(f"{area.relative_to(plan.place)}/" for area in plan.closed)
-    names = (name for name in walk(plan.place) if plan.fits(name) and not f"{name}/".startswith(closed))
-    for name in sorted(names, key=in_path_order):
-        if candidates is None or name in candidates:
-            yield name
-        elif os.lstat(plan.place / name).st_size > MAX_BYTES:
-            plan.left_out.large.append(name)
-
-
-def _needed_texts(parsed: Any) -> list[str]:
-    """Texts one of which is in all that matches; none where that is not known."""
-    known: list[list[str]] = []
-    run, folds = "", parsed.state.flags & re.IGNORECASE
-    for kind, value in [*parsed, (None, None)]:
-        if kind is re_parser.LITERAL and _is_itself(chr(value), ignore_case=folds):
-            run += chr(value)
-            continue
-        known.append([run] * bool(run))
-        run = ""
-        if kind is re_parser.SUBPATTERN and not value[1]:
-            known.append(_needed_texts(value[3]))
-        elif kind in (re_parser.MAX_REPEAT, re_parser.MIN_REPEAT) and value[0]:
-            known.append(_needed_texts(value[2]))
-        elif kind is re_parser.BRANCH and all(choices := [_needed_texts(choice) for choice in value[1]]):
-            known.append([text for texts in choices for text in texts])
-    return max(known, key=lambda texts: min(map(len, texts), default=0))
-
-
-def _is_itself(character: str, *, ignore_case: int) -> bool:
-    """Whether UTF-8 has exactly these bytes for it, or those of the other case (k is also the Kelvin sign)."""
-    if ignore_case:
-        return character.isascii() and character.isprintable() and character.lower() not in "iks"
-    return character.isprintable() and character != "\ufffd"
-
-
-def _text(workspace: Workspace, name: str, plan: SearchPlan) -> str | None:
-    """The text of a file, with `\\n` line endings; None where it is too large, or cannot be read."""
-    whatever_size = plan.place.is_file()
-    path = plan.place if whatever_size else plan.place / name
-    try:
-        if path.is_symlink():
-            return None
-        with workspace.open(str(path)) as file:
-            data = file.read() if whatever_size else file.read(MAX_BYTES + 1)
-    except (OSError, ToolError):
-        plan.left_out.unreadable += 1
-        return None
-    if not whatever_size and len(data) > MAX_BYTES:
-        plan.left_out.large.append(name)
-        return None
-    for mark, encoding in (*_UTF16.items(), (b"\xef\xbb\xbf", "utf-8")):
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "replace").replace("\r\n", "\n")
-    return data.decode("utf-8", "replace").replace("\r\n", "\n")
-
-
-def _with_context(lines: list[str], matching: list[int], context: int) -> tuple[FoundLine, ...]:
-    count, found = len(lines) - (lines[-1] == ""), set(matching)
-    near = {at for middle in found for at in range(middle - context, middle + context + 1) if 0 <= at < count}
-    return tuple(FoundLine(at + 1, lines[at], at in found) for at in sorted(near))
 
 
 _WHICH_FILES = (
     # No configuration of the user or the project may change the result or run a program.
-    "--no-config", "--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
+    "--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
     "--no-ignore-messages",
 )  # fmt: skip
 _OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
@@ -248,7 +128,13 @@ _LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exe
 """Limits a search to 4 GB of address space (one has taken 23 GB), and in time if it outlives ouro."""
 
 
-def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
+def find_ripgrep() -> str | None:
+    """The path of ripgrep: that of the package, beside Python, else that of the system."""
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return shutil.which("rg", path=folders)
+
+
+def search_files(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
     """The files with matches, in the order of their paths.
 
     Raises:
@@ -288,7 +174,7 @@ def _search(
             process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
         else:
             folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
-            command += [f"--max-filesize={MAX_BYTES}", *_globs(plan, folder), "./"]
+            command += [f"--max-filesize={MAX_BYTES}", *_rules(plan, folder), "./"]
             where = _place_of(folder, descriptor)
             process = stack.enter_context(_limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where))
         assert isinstance(process.stdout, BufferedReader)
@@ -315,7 +201,7 @@ def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> N
     """Note the files that are too large for a search of their folder."""
     quiet = subprocess.DEVNULL
     with workspace.folder(str(plan.place)) as (folder, descriptor):
-        command = [program, "--files", "--null", *_WHICH_FILES, *_globs(plan, folder), "--no-messages", "./"]
+        command = [program, "--files", "--null", *_WHICH_FILES, *_rules(plan, folder), "--no-messages", "./"]
         with _limited(command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)) as process:
             output, _ = process.communicate()
         large: list[str] = []
@@ -328,11 +214,14 @@ def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> N
     plan.left_out.large = sorted(filter(plan.fits, large))
 
 
-def _globs(plan: SearchPlan, folder: Path) -> list[str]:
+def _rules(plan: SearchPlan, folder: Path) -> list[str]:
+    """Which files of a folder to search."""
+    # With it, the .gitignore files above a repository hold in it, too.
+    outside = ["--no-require-git"] * (not os.path.lexists(find_root(folder) / ".git"))
     closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
     # As a type: a --glob would include ignored files.
     named = [f"--type-add=ouro:{plan.names}", "--type=ouro"] * bool(plan.names)
-    return [*named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
+    return [*outside, *named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
 
 
 def _place_of(folder: Path, descriptor: int) -> str:

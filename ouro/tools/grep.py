@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
-from ouro.tools.file_search import FileMatches, FoundLine, SearchPlan, search_by_python, search_by_ripgrep
+from ouro.tools.file_search import FileMatches, FoundLine, SearchPlan, find_ripgrep, search_files
 from ouro.tools.glob import name_pattern, plain_name
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text import plural
@@ -58,22 +57,10 @@ class Grep(Tool[GrepArgs]):
     effect: ClassVar[Effect] = Effect.READ
     Args = GrepArgs
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        keeps_back: Callable[[Path], bool] = lambda _path: False,
-        *,
-        ripgrep: str | None = None,
-    ) -> None:
-        """Prepare the search.
-
-        Args:
-            keeps_back: whether a file in a folder that may be searched is left out.
-            ripgrep: path of the program; empty to search in Python, None to find it.
-        """
+    def __init__(self, workspace: Workspace, keeps_back: Callable[[Path], bool] = lambda _path: False) -> None:
+        """`keeps_back`: whether a file in a folder that may be searched is left out."""
         self._workspace = workspace
         self._keeps_back = keeps_back
-        self._ripgrep = (shutil.which("rg") or "") if ripgrep is None else ripgrep
 
     def title(self, args: GrepArgs) -> str:
         shown = self._workspace.shown(self._workspace.resolve(args.path))
@@ -91,6 +78,8 @@ class Grep(Tool[GrepArgs]):
         self._workspace.check(place, "read")
         if not place.exists():
             raise ToolError(f"{self._workspace.shown(place)} does not exist.")
+        if (program := find_ripgrep()) is None:
+            raise ToolError("ripgrep is missing. Use shell, and tell the user to install ripgrep or ouro again.")
         folder = place if place.is_dir() else place.parent
         patterns = _patterns(args)
         tests, kept_back = [name_pattern(pattern) for pattern in patterns], set[str]()
@@ -107,11 +96,7 @@ class Grep(Tool[GrepArgs]):
             args.context if args.mode == "content" else 0, tuple(self._workspace.closed_below(folder)),
             next(filter(None, map(plain_name, patterns)), ""),
         )  # fmt: skip
-        hits = (
-            search_by_ripgrep(self._ripgrep, plan, self._workspace)
-            if self._ripgrep
-            else search_by_python(plan, self._workspace)
-        )
+        hits = search_files(program, plan, self._workspace)
         named = (FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
         result = _content(named, args) if args.mode == "content" else _grep_files(named, args)
         notes = [plan.left_out.words()]

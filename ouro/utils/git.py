@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -162,29 +162,6 @@ def _output_of(done: subprocess.CompletedProcess[bytes]) -> str:
     if done.returncode:
         raise GitError(done.stderr.decode(errors="replace").strip() or f"git ended with exit code {done.returncode}")
     return done.stdout.decode(errors="replace")
-
-
-def files_that_hold(folder: Path, texts: Sequence[str], ignore_case: bool, seconds: float) -> set[str]:
-    """The files below a folder that hold one of the texts, binary ones too, without what a .gitignore leaves out.
-
-    No repository is read, so its settings do not act and the files of nested ones are searched as well.
-
-    Raises:
-        GitError: git is missing, timed out, or could not read a file.
-    """
-    own = {"GIT_DIR": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
-    done = _run_git(
-        folder,
-        (
-            "-c", "core.excludesFile=", "-c", "core.attributesFile=", "grep", "--no-index", "--exclude-standard",
-            "--text", "--files-with-matches", "--null", "--fixed-strings", *["--ignore-case"] * ignore_case,
-            *(f"-e{text}" for text in texts), "--", ".",
-        ),
-        seconds, own,
-    )  # fmt: skip
-    if done.returncode > 1 or done.stderr:
-        raise GitError(done.stderr.decode(errors="replace").strip() or "git grep failed")
-    return {os.fsdecode(name) for name in done.stdout.split(b"\0")}
 
 
 _MAX_READ = 4096

@@ -21,12 +21,11 @@ def keys(home, tmp_path):
     return Workspace(tmp_path / "app")
 
 
-@pytest.mark.parametrize("ripgrep", [None, ""])
-async def test_x10_a_search_of_the_home_folder_leaves_out_places_of_keys(keys, ripgrep):
+async def test_x10_a_search_of_the_home_folder_leaves_out_places_of_keys(keys):
     permissions = Permissions(keys, "auto")
     assert permissions.decide("grep", Effect.READ, ["~"]) == Allow()
     permissions.admit(Effect.READ, ["~"])
-    found = await Grep(keys, ripgrep=ripgrep).run(GrepArgs("api_key", path="~"), None)
+    found = await Grep(keys).run(GrepArgs("api_key", path="~"), None)
     assert "notes/a.txt" in found.text
     assert "credentials" not in found.text
     assert "models.yaml" not in found.text

@@ -1,10 +1,8 @@
-"""Finding text in files: by ripgrep and by Python, with the same results."""
+"""Finding text in files."""
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,11 +13,9 @@ from fakes.tool_context import call
 from ouro.errors import ToolError
 from ouro.safety import Permissions, Workspace
 from ouro.tools import file_search
+from ouro.tools.file_search import find_ripgrep
 from ouro.tools.grep import Grep
 from ouro.tools.tool import parse_arguments
-
-RIPGREP = shutil.which("rg")
-needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
 
 TREE: dict[str, str | bytes] = {
     "api.py": "import os\n\n\ndef hello(name):\n    return 'hello ' + name\n\n\ndef bye(name):\n    return 'bye'\n",
@@ -62,9 +58,9 @@ def root(tmp_path) -> Path:
     return folder
 
 
-@pytest.fixture(params=[pytest.param("rg", marks=needs_ripgrep), "python"])
-def grep(request, root) -> Grep:
-    return Grep(Workspace(root), ripgrep=RIPGREP if request.param == "rg" else "")
+@pytest.fixture
+def grep(root) -> Grep:
+    return Grep(Workspace(root))
 
 
 async def found(grep: Grep, pattern: str, **arguments) -> str:
@@ -145,7 +141,7 @@ async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
         ("(?<!def )hello", {"path": "api.py"}, "api.py\n5:    return 'hello ' + name"),
     ],
 )  # fmt: skip
-async def test_both_ways_give_the_same(grep, pattern, arguments, text):
+async def test_finds_what_the_pattern_says(grep, pattern, arguments, text):
     assert await found(grep, pattern, **arguments) == text
 
 
@@ -180,7 +176,6 @@ async def test_names_that_are_not_text_are_found(grep, root):
     assert (await call(grep, pattern="umlaut")).display.summary == "1 match in 1 file"
 
 
-@needs_ripgrep
 async def test_what_the_user_set_up_for_ripgrep_runs_nothing(root, monkeypatch, tmp_path):
     (tmp_path / "rc").write_text(f"--pre=touch\n--hostname-bin={tmp_path}/x\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
@@ -191,8 +186,7 @@ async def test_keys_in_the_home_are_left_out_of_a_search_of_it(home):
     (home / ".ssh").mkdir()
     (home / ".ssh/id").write_text("secret\n")
     (home / "x.txt").write_text("secret\n")
-    for program in [""] + [RIPGREP] * bool(RIPGREP):
-        assert await found(Grep(Workspace(home), ripgrep=program), "secret", mode="files") == "x.txt"
+    assert await found(Grep(Workspace(home)), "secret", mode="files") == "x.txt"
 
 
 async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_path):
@@ -203,9 +197,7 @@ async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_pat
     subprocess.run(["git", "init", "-q", outer / "repo"], check=True)
     for name in ("a.txt", "a.log"):
         (outer / "repo/sub" / name).write_text("hello\n")
-    for program in [""] + [RIPGREP] * bool(RIPGREP):
-        tool = Grep(Workspace(outer / "repo"), ripgrep=program)
-        assert await found(tool, "hello", path="sub", mode="files") == "sub/a.txt"
+    assert await found(Grep(Workspace(outer / "repo")), "hello", path="sub", mode="files") == "sub/a.txt"
 
 
 def test_the_title_says_where(root):
@@ -214,87 +206,55 @@ def test_the_title_says_where(root):
     assert grep.title(parse_arguments(grep, {"pattern": "x", "path": "src", "type": "py"})) == 'grep "x" in src, py'
 
 
-@needs_ripgrep
 @pytest.mark.parametrize("limit", [8_000_000, 300])
-async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(root, monkeypatch, limit):
-    for number in range(40):
-        (root / f"many{39 - number:02}.txt").write_text("hello\n" * 3)
+async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(root, grep, monkeypatch, limit):
+    names = [f"many{number:02}.txt" for number in range(40)]
+    for name in reversed(names):
+        (root / name).write_text("hello\n" * 3)
     monkeypatch.setattr(file_search, "_MAX_UNSORTED", limit)
-    by_ripgrep, by_python = [
-        await call(Grep(Workspace(root), ripgrep=program), pattern="hello", mode="files") for program in (RIPGREP, "")
-    ]
-    assert by_ripgrep.text == by_python.text
-    assert len(by_ripgrep.text.splitlines()) > 40
+    assert (await found(grep, "hello", glob="many*", mode="files")).split("\n") == names
 
 
-@needs_ripgrep
 @pytest.mark.parametrize(
-    "glob", ["*.py", "src/**/*.{py,ts}", "{src,docs}/*.md", "*", "!*.py", "**", "[a]*", "{a,b/c}.p*y"]
+    ("glob", "files"),
+    [
+        ("*.py", "api.py src/deep/util.py"),
+        ("src/**/*.{py,ts}", "src/app.ts src/deep/util.py"),
+        ("{src,docs}/*.md", "docs/notes.md"),
+        ("[a]*", "api.py src/app.min.js src/app.ts"),
+        ("{a,b/c}.p*y", ""),
+    ],
 )
-async def test_a_glob_includes_no_ignored_file_and_is_the_same_without_ripgrep(root, glob):
-    found = [
-        (await call(Grep(Workspace(root), ripgrep=program), pattern="hello", glob=glob)).text
-        for program in (RIPGREP, "")
-    ]
-    assert found[0] == found[1]
-    assert "build/" not in found[0]
+async def test_a_glob_includes_no_ignored_file(grep, glob, files):
+    text = await found(grep, "hello", glob=glob, mode="files")
+    assert text.split("\n") == files.split() if files else text.startswith("No matches")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "ignore_case"),
-    [("hello", False), ("HELLO", True), ("hel+o|there", False), ("(?:x|hello) .*name", False), ("caf.", False),
-     ("sK[iy]", True), (r"ret\w*n|\bbye", False), ("a{0}hello(?i:X)?", False), (r"\w\(", False)],
-)  # fmt: skip
-async def test_without_ripgrep_git_names_the_files_to_open_and_leaves_nothing_out(
-    root, monkeypatch, pattern, ignore_case
-):
-    (root / "kelvin.txt").write_text("\u017f\u212aI\n")
-    subprocess.run(["git", "init", "-q", root / "a/nested"], check=True)
-    (root / "a/nested/hello.py").write_text("return hello(name)\n")
-    (root / ".git/info").mkdir()
-    (root / ".git/info/exclude").write_text("*.py\n")  # as for ripgrep, only a .gitignore counts
-    with_git = (await found(Grep(Workspace(root), ripgrep=""), pattern, ignore_case=ignore_case)).split("\n[")
-    monkeypatch.setattr(file_search, "_needed_texts", lambda _: [])
-    alone = (await found(Grep(Workspace(root), ripgrep=""), pattern, ignore_case=ignore_case)).split("\n[")
-    assert with_git == alone
-    assert not with_git[0].startswith("No matches")
+async def test_without_ripgrep_the_model_is_told(grep, monkeypatch):
+    monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: None)
+    with pytest.raises(ToolError, match="ripgrep is missing"):
+        await found(grep, "hello")
 
 
-async def test_without_ripgrep_only_the_files_that_can_match_are_opened(root, monkeypatch):
-    opened = []
-    monkeypatch.setattr(Workspace, "open", lambda *_: opened.append(1) or io.BytesIO())
-    await found(Grep(Workspace(root), ripgrep=""), r"def (helper|nothing)\(")
-    assert len(opened) == 2  # one has the text, one is written in UTF-16
+async def test_files_that_cannot_be_read_are_counted(monkeypatch):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for file in ("api.py", "secret.py"):
+            (folder / file).write_text("hello\n")
+        (folder / "secret.py").chmod(0)
+        if os.getuid() == 0:  # root reads every file
+            program = folder / "rg"
+            program.write_text(f'#!/bin/sh\nexec setpriv --reuid=65534 --clear-groups {find_ripgrep()} "$@"\n')
+            program.chmod(0o755)
+            monkeypatch.setattr("ouro.tools.grep.find_ripgrep", lambda: str(program))
+        text = await found(Grep(Workspace(folder)), "hello", type="py")
+    assert text == "api.py\n1:hello\n[Left out: 1 file that cannot be read.]"
 
 
-@pytest.fixture
-def nobody():
-    """A folder of another user, where the test is run by root, who reads everything."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield folder, 65534 if os.getuid() == 0 else os.getuid()
-
-
-@pytest.mark.parametrize("ripgrep", ["rg", ""])
-async def test_files_that_cannot_be_read_are_counted(nobody, ripgrep):
-    folder, user = nobody
-    if ripgrep and (RIPGREP is None or os.getuid() == 0):
-        pytest.skip("ripgrep is not installed, or root's again when it is started")
-    for name in ("api.py", "secret.py"):
-        (Path(folder) / name).write_text("hello\n")
-    (Path(folder) / "secret.py").chmod(0)
-    os.seteuid(user)
-    try:
-        text = await found(Grep(Workspace(Path(folder)), ripgrep=ripgrep and RIPGREP), "hello")
-    finally:
-        os.seteuid(os.getuid())
-    assert "api.py" in text
-    assert "1 file that cannot be read" in text
-
-
-async def test_a_file_that_a_rule_keeps_from_being_read_is_left_out(root, grep):
+async def test_a_file_that_a_rule_keeps_from_being_read_is_left_out(root):
     permissions = Permissions(Workspace(root), "auto", deny=["read(docs/**)"], ask=["read(*.ts)"])
-    searching = Grep(permissions.workspace, permissions.keeps_back, ripgrep=grep._ripgrep)
+    searching = Grep(permissions.workspace, permissions.keeps_back)
     text = await found(searching, "hello", mode="files")
     assert "src/deep/util.py" in text
     assert "docs/notes.md" not in text
