@@ -42,7 +42,7 @@ _ANSWER = late_pattern(
 """In an order, about how the user is answered; else often about the project: `Services talk gRPC`."""
 _DECIDED = late_pattern(
     r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
-    r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
+    r"|switched (?:to|from)|moved (?:to|from)|replaced|ruled out)\b",
     re.IGNORECASE,
 )
 _WANTED = late_pattern(

@@ -49,13 +49,19 @@ _PART = late_pattern(r"\W*(?:(?:the|an?)\s+)?\w+\s+(?:of|for|in)\s+(?:(?:the|an?
 _FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?)\b)[\w+#/-]+(?:\.\w+)*")
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
 """What one does: who it is may change."""
+_REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
 _CUES = """
-    actually always anymore change changed correction deprecate dont drop favor favour gone instead long longer
-    migrate mind mistake move must need never now please prefer project rather remember remove replace should stop
-    switch true use want wrong
+    actually agree always anymore change changed chose choose correction decide decided deprecate dont drop
+    favor favour gone instead long longer migrate mind mistake move must need never now please prefer project
+    rather remember remove replace should stop switch true use want wrong
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
 
-
+_ONE_OF = (
+    "bun npm pnpm yarn", "conda pdm pip pipenv poetry uv", "jest mocha vitest", "nose nox pytest tox unittest",
+    "flake8 pylint ruff", "biome eslint oxlint", "mypy pyright", "just make", "docker podman", "gradle maven mvn",
+    "esbuild parcel rollup vite webpack", "spaces tabs",
+)  # fmt: skip
+"""Programs, and ways to indent, of which a project mostly uses one."""
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
 
@@ -92,10 +98,10 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
     Args:
         said: the words in which it was said, with their introduction; empty: the statement itself.
     """
-    said = said or text
+    said, text = said or text, _REASON.sub("", text)
     names = _names_replaced(said)
-    pairs = [(entry.text, entry) for entry in entries]
-    named = [(old, entry) for old, entry in pairs if _affirms(old, names)] if names else []
+    pairs = [(_REASON.sub("", entry.text), entry) for entry in entries]
+    named = [(old, entry) for old, entry in pairs if _affirms(old, names) and _is_same_use(text, old, names)]
     ranked = _ranked(text, named, _MIN_SHARED)
     contradicts = _CONTRADICTS.search(said)
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
@@ -105,7 +111,7 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
             (share, entry)
             for share, entry in _ranked(text, pairs, _MIN_SHARED)
             if _is_filled_anew(text, entry.text) or (not _says_else(text, entry.text) and means(text, entry.text))
-        ]
+        ] or [(1.0, entry) for old, entry in pairs if _takes_place(text, old)]
     ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:
         return []
@@ -148,6 +154,19 @@ def _is_filled_anew(text: str, old: str) -> bool:
     if len(words) != len(own) or len(places) != 1 or not places[0]:
         return False
     return bool(subject_words(" ".join(words[: places[0]])))
+
+
+def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
+    """Not `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache`."""
+    words, own = subject_words(text) - names, subject_words(old) - names
+    return len(words) <= 1 or not own or bool(words & own)
+
+
+def _takes_place(text: str, old: str) -> bool:
+    """Whether a text says no more than another one, of a program that is used instead: `Use pnpm`, `Use npm here`."""
+    words, own = subject_words(text), subject_words(old)
+    kinds = (kind for kind in _PEERS if words & kind and not words & own & kind)
+    return any(words - kind <= own and _affirms(old, kind) for kind in kinds)
 
 
 def _says_else(text: str, old: str) -> bool:
@@ -194,4 +213,5 @@ def _affirms(text: str, names: frozenset[str]) -> bool:
     return bool(names & subject_words(affirmed))
 
 
+_PEERS = tuple(frozenset(map(stem, line.split())) for line in _ONE_OF)
 _CUE_STEMS = frozenset(stem(word) for word in _CUES)

@@ -52,6 +52,12 @@ def entries(*texts):
         ("Actually my name is Eva", "My name is Ada", True),
         ("We deploy with Kustomize now", "We deploy with Helm", True),
         ("We now deploy to Ohio", "We deploy with Helm", False),
+        ("We replaced SQLite with Postgres, as two write now", "We decided on SQLite because it runs offline", True),
+        ("RabbitMQ replaces Redis for the job queue", "We use Redis for the cache", False),
+        ("no, use pnpm", "Use npm for everything", True),
+        ("No, use vitest for the frontend", "Jest runs the tests of the backend", False),
+        ("No, use pnpm", "Never use npm", False),
+        ("I prefer spaces now", "I prefer tabs", True),
         ("Actually Tom owns billing now", "Priya owns billing", True),
     ],
 )

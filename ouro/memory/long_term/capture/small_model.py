@@ -72,7 +72,7 @@ _UNASSERTED = re.compile(
     r" (?:still )?(?:claims?|reads|says?|said|states?|tells)\b|\baccording to\b"
     r"|\b(?:an?other|the other) (?:company|project|repo|team)\b"
     r"|^\W*(?:he|she) (?:said|says|thinks)\b"
-    r"|^\W*(?:he|she|my \w+|(?-i:(?!The|Our|User)[A-Z]\w+)) (?:really )?(?:dislikes|hates|likes|loves|prefers|wants)\b"
+    r"|^\W*(?:he|she|my \w+(?: \w+)?|(?-i:(?!The|Our|User)[A-Z]\w+)) (?:dislikes|hates|likes|loves|prefers|wants)\b"
     r"|\b(?:for now|for (?:this|the) (?:change|moment|task)|(?:just )?this (?:once|time)|for today"
     r"|in this (?:branch|case|class|commit|file|function|method|pr|test))\b"
     r"|\b(?:the )?(?:first|former|last|latter|other|second|third) (?:approach|idea|one|option|variant|version|way)\b"

@@ -53,7 +53,7 @@ async def captured(said, model=None, shown=()):
         "Just kidding, we always deploy on Fridays.", "haha we should always push to prod",
         "The README says: always run make lint.", 'It says "never use sudo" in the docs.',
         "CONTRIBUTING.md says that we use npm.", "According to the wiki, we use Jenkins.", "He said we always use npm.",
-        "My colleague prefers tabs.", "Tom prefers tabs.", "In the other project we use yarn.",
+        "My colleague Tom prefers tabs.", "Tom prefers tabs.", "In the other project we use yarn.",
         # of the moment, with the words of rules
         "For now we use SQLite.", "Just this once never run the formatter.", "For this task, always use print.",
         "I prefer the second option.", "I prefer option B.", "never mind, leave it", "No, the other one.",
