@@ -14,7 +14,7 @@ from ouro import events
 from ouro.commands.model import EFFORTS, MODES
 from ouro.commands.slash import dispatch
 from ouro.display import Choice, Question
-from ouro.errors import UsageError
+from ouro.errors import NoModelError, UsageError
 from ouro.events import Event
 from ouro.frontends.acp.front_end import EditorFrontEnd, available_commands
 from ouro.frontends.acp.prompts import draft_of
@@ -177,7 +177,7 @@ class EditorSession(TurnObserver):
         ]
 
     async def set_option(self, name: str, value: str) -> None:
-        """Set mode, model or effort. Raises UsageError and NoModelError."""
+        """Set mode, model or effort. Raises UsageError."""
         allowed = {"mode": tuple(MODES), "effort": EFFORTS}.get(name, (value,) if name == "model" else ())
         if value not in allowed:
             known = f"`{name}` is one of {', '.join(allowed)}." if allowed else "There are: mode, model, effort."
@@ -185,7 +185,10 @@ class EditorSession(TurnObserver):
         if name == "mode":
             self.session.set_mode(cast("Any", value))
         elif name == "model":
-            await self.session.set_model(value)
+            try:
+                await self.session.set_model(value)
+            except NoModelError as error:  # clients would offer a login
+                raise UsageError(error.message) from error
         else:
             await self.session.set_model(effort=cast("Any", value))
 

@@ -34,14 +34,14 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
             case acp.ImageContentBlock():
                 images.append(_image(_name(block.uri or "", cwd) or "picture", block.data))
             case acp.ResourceContentBlock():
-                text += f"@{_name(block.uri, cwd)}"
+                text = _with_mention(text, _name(block.uri, cwd))
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
                 name = _name(resource.uri, cwd)
-                text += f"@{name}"
+                text = _with_mention(text, name)
                 attached.append(f"<file path={name!r}>\n{resource.text}\n</file>")
             case acp.EmbeddedResourceContentBlock(resource=acp.BlobResourceContents() as resource):
                 name, kind = _name(resource.uri, cwd), resource.mime_type or ""
-                text += f"@{name}"
+                text = _with_mention(text, name)
                 if not kind.startswith("image/"):
                     raise UsageError(f"{name} ({kind or 'binary'}) cannot be embedded.", "Name its path in the text.")
                 images.append(_image(name, resource.blob))
@@ -52,6 +52,10 @@ def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
     if attached:
         text = ATTACHED + "\n".join(attached) + f"\n\n{text}"
     return Draft(text, tuple(images))
+
+
+def _with_mention(text: str, name: str) -> str:
+    return f"{text}{' ' if text[-1:].isalnum() or text.endswith('/') else ''}@{name}"
 
 
 def _name(uri: str, cwd: Path) -> str:

@@ -7,7 +7,7 @@ import functools
 import re
 import signal
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -87,16 +87,22 @@ def _plainly(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
     return handle
 
 
-def _mcp_server(server: Any) -> tuple[str, McpServerSettings]:
-    """A server that the client hands over, with a name that can be part of the names of tools."""
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:32]
-    if isinstance(server, acp.McpServerStdio):
-        env = {variable.name: variable.value for variable in server.env}
-        return name, McpServerSettings(command=server.command, args=tuple(server.args), env=env)
-    if isinstance(server, acp.HttpMcpServer | acp.SseMcpServer):
-        headers = {header.name: header.value for header in server.headers}
-        return name, McpServerSettings(url=server.url, transport=server.type, headers=headers)
-    raise UsageError(f"The MCP server {server.name} is of a kind that ouro does not know.")
+def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
+    """The servers that the client hands over, by names that can be part of the names of tools."""
+    found: dict[str, McpServerSettings] = {}
+    for server in servers:
+        name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"
+        if name in found:
+            name = f"{name}-{len(found)}"
+        if isinstance(server, acp.McpServerStdio):
+            env = {variable.name: variable.value for variable in server.env}
+            found[name] = McpServerSettings(command=server.command, args=tuple(server.args), env=env)
+        elif isinstance(server, acp.HttpMcpServer | acp.SseMcpServer):
+            headers = {header.name: header.value for header in server.headers}
+            found[name] = McpServerSettings(url=server.url, transport=server.type, headers=headers)
+        else:
+            raise UsageError(f"The MCP server {server.name} is of a kind that ouro does not know.")
+    return found
 
 
 class _Opening(msgspec.Struct, frozen=True):
@@ -267,7 +273,7 @@ class EditorAgent:
             add_dirs=(*self._options.add_dirs, *folders),
             editor=client,
             terminals=client if has_own else None,
-            mcp_servers=dict(map(_mcp_server, more.get("mcp_servers") or ())),
+            mcp_servers=_mcp_servers(more.get("mcp_servers") or ()),
         )
         opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, client)
         try:

@@ -103,6 +103,7 @@ async def test_images_files_and_links_reach_the_model(ouro):
         await connection.say(
             "Compare ", resource_link_block("api.py", f"file://{file}"), " with ",
             resource_block(embedded_text_resource(f"file://{file}#L1-2", "import os")), image_block(PIXEL, "image/png"),
+            resource_link_block("a b", "file:///tmp/a%20b"), resource_link_block("docs", "https://docs.example/"),
         )  # fmt: skip
         with pytest.raises(RequestError, match="not audio"):
             await connection.say(acp.AudioContentBlock(type="audio", data="", mime_type="audio/wav"))
@@ -111,7 +112,7 @@ async def test_images_files_and_links_reach_the_model(ouro):
         with pytest.raises(RequestError, match="The prompt is empty"):
             await connection.say("  ")
     prompt = ouro.server.requests[0].prompt
-    assert "Compare @api.py with @api.py:1-2" in prompt
+    assert "Compare @api.py with @api.py:1-2 @/tmp/a b @https://docs.example/" in prompt
     assert "Attached files:\n\n<file path='api.py:1-2'>\nimport os\n</file>" in prompt
 
 
@@ -216,8 +217,9 @@ async def test_commands_change_mode_and_model(ouro):
             ("model", "no-such", "no-such"),
             ("x", "y", "There are"),
         ):
-            with pytest.raises(RequestError, match=told):
+            with pytest.raises(RequestError, match=told) as refused:
                 await client.set_config_option(session_id=session, config_id=config, value=value)
+            assert refused.value.code == -32602, "another code asks the user to log in"
     assert "There is no command /nonsense" in editor.text
     assert "Close the thread in the editor" in editor.text
     assert {option.value for option in opened.config_options[1].options} >= {"openai/test-model", "openai/other-model"}
@@ -328,21 +330,26 @@ async def test_servers_and_commands_of_the_editor_and_of_files(ouro):
     commands.mkdir(parents=True)
     (commands / "kind.md").write_text("---\nargument-hint: '[name]'\n---\nSay hello $1, !`echo heron` @api.py\n")
     fake = str(Path(__file__).parents[2] / "fakes" / "mcp_stdio_server.py")
-    server = acp.McpServerStdio(name="My Server", command=sys.executable, args=[fake], env=[])
+    servers = [
+        acp.McpServerStdio(name=name, command=sys.executable, args=[fake], env=[])
+        for name in ("My/Server", "服务器", "My Server")
+    ]
     ouro.server.script([
-        lambda request: Call("mcp_call", {"tool": "My-Server.echo", "arguments": {"text": "from the server"}}),
+        lambda request: Call("mcp_call", {"tool": "My-Server-2.echo", "arguments": {"text": "from the server"}}),
         lambda request: "Done.",
         lambda request: f"Got: {request.prompt}",
     ])  # fmt: skip
     async with connected(ouro, editor := Editor("yes", "yes")) as connection:
-        response = await connection.agent.new_session(cwd=str(ouro.folder), mcp_servers=[server])
+        response = await connection.agent.new_session(cwd=str(ouro.folder), mcp_servers=servers)
         connection.session_id = response.session_id
         await editor.until(lambda: editor.of("available_commands_update"))
         await connection.say("Go.")
         assert "from the server" in ouro.server.requests[1].results[0]
         await connection.say("/be:kind Ada")
+        await connection.say("/mcp")
     [kind] = [c for c in editor.of("available_commands_update")[0].available_commands if c.name == "be:kind"]
     assert kind.input.root.hint == "[name]"
     assert "Say hello Ada, heron" in editor.text
+    assert all(f"`{name}` · ready" in editor.text for name in ("My-Server", "server", "My-Server-2"))
     assert '<file path="api.py">' in editor.text
     assert {"shell echo heron", "read api.py"} <= {call.title for call in editor.of("tool_call")}
