@@ -30,7 +30,7 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
         await go(front_end, WayBack("rewind", points[-int(argument)].number))
         return
     if not session.rewind.points() and not session.rewind.branches():
-        raise UsageError("Nothing was said yet that one could go back to.")
+        raise UsageError("There is no message yet to go back to.")
     if way := await front_end.choose_way_back():
         await go(front_end, way)
 

@@ -129,7 +129,7 @@ async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_no
 async def test_rewind_without_anything_said_and_without_a_choice_does_nothing():
     front_end = front_end_with(points=())
     await dispatch(front_end, "/rewind")
-    assert front_end.said == [("error", "Nothing was said yet that one could go back to.")]
+    assert front_end.said == [("error", "There is no message yet to go back to.")]
     front_end = front_end_with(picks=[None])
     await dispatch(front_end, "/rewind")
     assert (front_end.session.rewind.went, front_end.said) == ([], [])

@@ -152,7 +152,7 @@ def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, numbe
 
 def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
     ouro.more = {"RUN": shlex.join(ouro.command("--mode", "auto"))}
-    line = "set -m; eval $RUN; echo it has stopped; read -r; fg; echo it has ended"
+    line = "set -m; eval $RUN; for _ in 1 2; do echo it has stopped; read -r; fg; done; echo it has ended"
     terminal = OuroTerminal(["bash", "-c", line], ouro.environment, ouro.folder)
     ouro.terminals.append(terminal)
     terminal.until_shows("❯", "test-model")
@@ -162,6 +162,14 @@ def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
     terminal.until_shows("it has stopped")
     terminal.send("\n")
     terminal.until_shows("before the answer before", "test-model")
+    terminal.send("\x1bOP")  # F1
+    terminal.until_shows("Help ·")
+    terminal.send("\x1a")
+    terminal.until_shows("it has stopped")
+    terminal.send("\n")
+    terminal.until_shows("Help ·")
+    terminal.send("\x1b")
+    terminal.until(lambda: not terminal.shows("Help ·"))
     terminal.say("say: back again")
     terminal.until_shows("  back again")
     assert terminal.leave() == 0

@@ -66,7 +66,9 @@ class OuroApp(App[int], inherit_bindings=False):
         )
         self._actions = KeyActions(self, self.conversation, self.turns, self.front_end)
         for key, name in keymap.of("app").items():
-            self.bind(key, name if name == "suspend_process" else f"press('{name}')", show=False)
+            in_sheets = name in ("suspend_process", "redraw")
+            action = name if name == "suspend_process" else f"press('{name}')"
+            self._bindings.bind(key, action, show=False, priority=in_sheets)
         for key in keymap.keys("clear"):  # for questions: with the focus, the prompt handles the key first
             self.bind(key, "press('clear')", show=False)
         for name, colors in THEMES.items():
