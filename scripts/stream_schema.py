@@ -88,7 +88,7 @@ class ResultLine(msgspec.Struct, tag_field="type", tag="result"):
 
 
 OWN_LINES = {events.Prompted: PromptedLine, events.Replied: RepliedLine}
-"""Events that `event_json` writes in another form."""
+"""Events that `event_to_json` writes in another form."""
 NOT_WRITTEN = {"PermissionAsked": "of_turn", "QuestionAsked": "of_turn", "FileChange": "first_line"}
 OPTIONAL = {"ToolCall": {"malformed"}}
 

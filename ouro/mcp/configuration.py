@@ -91,10 +91,7 @@ def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
     table = read_json(path)
     table.setdefault("mcpServers", {})
     change(table)
-    try:
-        write_private(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise ConfigError(f"{tilde(path)} cannot be written: {error.strerror}.") from error
+    write_private(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")
 
 
 def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSettings], list[str]]:

@@ -15,7 +15,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -434,9 +434,7 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
     return tuple(sorted(found, key=lambda one: -one.last))
 
 
-def clean_checkpoints(
-    base: Path, *, days: float, max_bytes: int, keep: Path | None = None, now: Callable[[], float] = time.time
-) -> int:
+def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | None = None) -> int:
     """Delete the oldest checkpoints: of workspaces without one for `days`, and until the rest is below `max_bytes`.
 
     Within a workspace, the refs older than `days` and what only they hold.
@@ -447,14 +445,14 @@ def clean_checkpoints(
     Returns:
         How many bytes are free again.
     """
-    freed, total = 0, 0
+    freed, total, oldest = 0, 0, time.time() - days * 86400
     for one in stored_checkpoints(base):
-        if one.folder != keep and (now() - one.last > days * 86400 or total + one.bytes > max_bytes):
+        if one.folder != keep and (one.last < oldest or total + one.bytes > max_bytes):
             shutil.rmtree(one.folder, ignore_errors=True)
             freed += one.bytes
             continue
         with lock_file(one.folder / "lock", timeout=_TIMEOUT):
-            freed += _prune(one, now() - days * 86400)
+            freed += _prune(one, oldest)
         total += one.bytes
     return freed
 

@@ -84,10 +84,7 @@ def checked_skill(session: Session, text: str) -> SkillDraft:
 def save_skill(draft: SkillDraft, folder: Path) -> Path:
     """Write a draft to a new file below a folder of skills. Raises UsageError: it exists, or cannot be written."""
     path = folder / draft.name / "SKILL.md"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path.parent} cannot be made: {error.strerror}.") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_document(path, [draft.text])
     return path
 

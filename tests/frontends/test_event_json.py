@@ -32,7 +32,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.frontends.event_json import event_to_json, json_line
+from ouro.frontends.headless.output import event_to_json, json_line
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, Usage
 
 CALL = ToolCall("call_1", "edit", {"path": "api.py"})

@@ -1,4 +1,4 @@
-from ouro.frontends.project_files import FileIndex
+from ouro.frontends.file_index import FileIndex
 
 NAMES = [
     "README.md",

@@ -13,9 +13,9 @@ import pytest
 
 from ouro.assemble import opener
 from ouro.errors import UsageError
-from ouro.frontends.event_json import event_to_json, json_line
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.headless.input import parse_input
+from ouro.frontends.headless.output import event_to_json, json_line
 from ouro.llm import ScriptedModel, call
 from ouro.options import Options
 from ouro.session import OpenRequest

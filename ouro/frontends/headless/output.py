@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
 import msgspec
 
 from ouro import events
+from ouro.display import Diff
 from ouro.events import Event
-from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.frontends.memory_lines import memory_line, receipt_to_json
 from ouro.frontends.session_lines import end_line, retry_line
-from ouro.messages import Usage
+from ouro.messages import Message, Thinking, ToolCall, Usage
 from ouro.session import Session
 from ouro.utils.text import clean, one_line
 
@@ -220,3 +222,62 @@ class Progress:
 
     def _colour(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """The event as a JSON object: its fields, with these exceptions."""
+    match event:
+        case events.Prompted():  # not the bytes of images
+            images = [{"name": i.name, "media_type": i.media_type, "bytes": len(i.data)} for i in event.images]
+            return {"type": "prompted", "text": event.text, "images": images}
+        case events.Replied():
+            return {"type": "replied", **_message(event.message)}
+    data: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
+    match event:
+        case events.ToolStarted():
+            data["call"] = _call(event.call)
+        case events.PermissionAsked():
+            data["call"] = _call(event.call)
+            del data["of_turn"]
+        case events.QuestionAsked():
+            del data["of_turn"]
+        case events.ToolFinished():
+            data["seconds"] = round(event.seconds, 3)
+        case events.NotesRecalled():
+            data["milliseconds"] = round(event.milliseconds, 1)
+        case _:
+            pass
+    if isinstance(event, events.ToolFinished | events.PermissionAsked | events.CoreChanged) and isinstance(
+        event.display.body, Diff
+    ):
+        for change in data["display"]["body"]["changes"]:
+            del change["first_line"]
+    return data
+
+
+def usage_to_json(usage: Usage) -> dict[str, Any]:
+    """Tokens and dollars; `cost` is null if the price is unknown."""
+    data: dict[str, Any] = msgspec.to_builtins(usage)
+    return data
+
+
+def json_line(data: Mapping[str, Any]) -> str:
+    """One line of JSON in ASCII: no text in it can break the line or reach a terminal."""
+    return json.dumps(data, default=str, separators=(",", ":")) + "\n"
+
+
+def _message(message: Message) -> dict[str, Any]:
+    thinking = "\n\n".join(part.text for part in message.parts_of(Thinking) if part.text)
+    return {
+        "text": message.text,
+        "thinking": thinking,
+        "calls": [_call(call) for call in message.tool_calls],
+        "usage": usage_to_json(message.usage) if message.usage else None,
+        "model": message.model,
+        "cut": message.cut,
+    }
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    data: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
+    return {**data, "malformed": call.malformed} if call.malformed else data

@@ -22,9 +22,9 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from ouro.commands.builtin import listed_commands
+from ouro.frontends.file_index import FileIndex
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.project_files import FileIndex
 from ouro.utils.runtime import get_history_path
 
 if TYPE_CHECKING:

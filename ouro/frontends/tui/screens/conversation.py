@@ -13,9 +13,9 @@ from ouro import events
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.events import Event
+from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.project_files import ProjectFiles
 from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
 from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock

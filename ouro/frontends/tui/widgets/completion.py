@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ouro.display import Choice
-from ouro.frontends.project_files import FileIndex
+from ouro.frontends.file_index import FileIndex
 from ouro.frontends.tui.widgets.row_list import PickList
 
 ROWS = 8
