@@ -207,9 +207,10 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     if with_message:
         parser.add_argument("message", nargs="?", default="", help="a first message")
     parser.add_argument("-m", "--model", help="the model to use, by name or a part of it")
-    parser.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION", type=lambda name: name or PICK,
-                        help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
-    parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION", type=lambda name: name or PICK,
+                       help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
+    which.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
     parser.add_argument("--fork", action="store_true", help="with --resume or --continue: in a copy of the session")
     parser.add_argument("--part", choices=("full", "tail", "summary", "then"),
                         help="with --resume: what the model is sent of it, all, a tail, or a summary; "
@@ -248,12 +249,14 @@ def _run(args: SimpleNamespace) -> int:
     if not (args.resume or args.latest) and (args.fork or args.part != "full"):
         problem = "--fork copies a session." if args.fork else "--part needs a session."
         raise UsageError(f"{problem} Name it with --resume, or use --continue for the last one.")
+    if args.ephemeral and (args.resume or args.latest):
+        raise UsageError("--ephemeral begins a session of its own.", "Resume one without it, or leave out --resume.")
     if args.prompt is not None or args.input == "stream-json":
         import asyncio
 
         from ouro.frontends.headless.headless import HeadlessOptions, run_headless
 
-        if args.resume == PICK and not args.latest:
+        if args.resume == PICK:
             hint = "Name a session: an id, words of its title, or `latest`."
             raise UsageError("With -p no session can be picked.", hint)
         prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
@@ -261,6 +264,7 @@ def _run(args: SimpleNamespace) -> int:
         return asyncio.run(run_headless(_opener(args), _request(args), options))
     if args.output != "text" or args.schema:
         raise UsageError("--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json')
+    from ouro.config import load_settings, save_setting
     from ouro.frontends.tui.first_frame import can_draw
 
     open_catalog, open_session = partial(_open_catalog, _folder(args)), partial(_opener, args, titles=True)
@@ -269,8 +273,8 @@ def _run(args: SimpleNamespace) -> int:
 
         from ouro.frontends.plain.repl import run_repl
 
-        return asyncio.run(run_repl(open_session(), _request(args), args.message, open_catalog))
-    from ouro.config import save_setting
+        settings = load_settings().tui
+        return asyncio.run(run_repl(open_session(), _request(args), args.message, open_catalog, settings))
 
     save_theme = partial(save_setting, "tui.theme")
     request = partial(_request, args)

@@ -132,6 +132,9 @@ def test_exit_code_2_for_wrong_usage(ouro):
         settings.write("permissions: {deny: ['Bash(rm:*)']}\n")
     rule = ouro.headless("-p", "x")
     assert (rule.code, "Did you mean `shell(rm *)`?" in rule.err) == (2, True)
+    for flags in (("-c", "--resume", "latest"), ("--ephemeral", "-c")):
+        both = ouro.headless("-p", "x", *flags)
+        assert (both.code, flags[0] in both.err) == (2, True)
     nothing = ouro.headless("-p")
     assert (nothing.code, nothing.err.splitlines()[0]) == (2, "ouro: The prompt is empty.")
     (ouro.home / "config.yaml").write_text("moddel: x\n")

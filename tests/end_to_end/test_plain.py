@@ -23,6 +23,19 @@ def test_a_conversation_at_the_plain_prompt_is_resumed(ouro):
     again.until_shows("make it", "It is made.")
 
 
+@pytest.mark.parametrize(("seconds", "rings"), [("1", True), ("0", False)])
+def test_the_settings_of_the_status_line_and_the_bell_hold_here(ouro, seconds, rings):
+    ouro.server.script([Reply("Soon done.", delay=1.3)])
+    ouro.more = {"OURO_TUI_STATUS": "mode, model", "OURO_TUI_NOTIFY_SECONDS": seconds}
+    terminal = ouro.start("--plain")
+    terminal.until_shows("ask · test-model")
+    terminal.send("go\r")
+    terminal.until_shows("Soon done.")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert (b"\x07" in terminal.raw) is rings
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_s5_a_signal_ends_the_plain_prompt_and_what_it_runs(ouro, number):
     ouro.server.script([Call("shell", {"command": "echo $$ > pid; sleep 300"})])

@@ -17,6 +17,7 @@ from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.proposals import change_of
 from ouro.session import OpenRequest, TurnObserver, TurnQueue
+from ouro.settings import TuiSettings
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))
 LEARNED = CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", DIFF), "4be1c0d99")
@@ -78,7 +79,7 @@ def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
 
 async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
     printed: list[str] = []
-    repl = Repl(opener(session := FakeSession()), plain=True)
+    repl = Repl(opener(session := FakeSession()), None, TuiSettings(), plain=True)
     monkeypatch.setattr(repl.reader, "write", printed.append)
     monkeypatch.setattr(repl.reader, "changed", lambda: changes.append(None))
     changes: list[None] = []

@@ -21,6 +21,7 @@ from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.frontends.plain.questions import LineQuestions, ResumeOffer, TurnQuestions
 from ouro.frontends.session_lines import status_items
 from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
+from ouro.settings import TuiSettings
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -29,23 +30,27 @@ if TYPE_CHECKING:
 EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C at rest ends ouro."""
-BELL_AFTER = 15.0
-"""Seconds: a longer turn rings the terminal when it ends or asks a question."""
 PROMPT = "› "
 PLAIN_PROMPT = "> "
 
 
 async def run_repl(
-    open_session: OpenSession, request: OpenRequest, first_message: str, open_catalog: OpenCatalog | None = None
+    open_session: OpenSession,
+    request: OpenRequest,
+    first_message: str,
+    open_catalog: OpenCatalog | None = None,
+    settings: TuiSettings | None = None,
 ) -> int:
     """Run the plain prompt until the user leaves; returns the exit code.
 
-    `open_catalog` returns the session catalog, to pick a session before one is open.
+    Args:
+        open_catalog: returns the session catalog, to pick a session before one is open.
+        settings: of its status line and bell; None: the defaults.
 
     Raises:
         OuroError: no session could be opened.
     """
-    repl = Repl(open_session, open_catalog, plain=is_plain())
+    repl = Repl(open_session, open_catalog, settings or TuiSettings(), plain=is_plain())
     try:
         with repl.reader.in_use():
             return await repl.run(request, first_message)
@@ -63,7 +68,10 @@ class Repl(TurnObserver):
     The readers ask it for the label, the status line and what their keys do.
     """
 
-    def __init__(self, open_session: OpenSession, open_catalog: OpenCatalog | None = None, *, plain: bool) -> None:
+    def __init__(
+        self, open_session: OpenSession, open_catalog: OpenCatalog | None, settings: TuiSettings, *, plain: bool
+    ) -> None:
+        self._settings = settings
         self._printer = Printer(PlainOutput(self._write, plain=plain))
         self._questions = LineQuestions(self.redraw)
         self._turn_questions = TurnQuestions(self._questions, self._printer)
@@ -109,8 +117,8 @@ class Repl(TurnObserver):
 
     def show(self, event: Event) -> None:
         self._printer.event(event)
-        if self._turn_questions.take(event, self._front_end.session) and self._turns.seconds > BELL_AFTER:
-            self._ring()
+        if self._turn_questions.take(event, self._front_end.session):
+            self._ring(self._turns.seconds)
 
     def show_background(self, event: Event) -> None:
         """Print a background event. Questions are skipped for piped input: its lines are not answers to them."""
@@ -124,8 +132,7 @@ class Repl(TurnObserver):
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
         self._turn_questions.close()
-        if seconds > BELL_AFTER:
-            self._ring()
+        self._ring(seconds)
         if outcome == "interrupted" and (queued := len(self._turns.waiting)):
             self._printer.say(f"{plural(queued, 'message')} queued. Up edits them; the next message sends them.")
         self.redraw()
@@ -136,8 +143,8 @@ class Repl(TurnObserver):
     async def run_command(self, text: str) -> bool:
         return await dispatch(self._front_end, text)
 
-    def _ring(self) -> None:
-        if not self._printer.output.plain:
+    def _ring(self, seconds: float) -> None:
+        if 0 < self._settings.notify_seconds < seconds and not self._printer.output.plain:
             self._write("\a")
 
     # What the front end needs
@@ -171,7 +178,8 @@ class Repl(TurnObserver):
             busy = f"● {self._printer.activity or 'working'} {self._turns.seconds:.0f} s, Ctrl+C interrupts │ "
         waiting = f"{len(self._turns.waiting)} queued │ " if self._turns.waiting else ""
         items = status_items(self._front_end.session.status())
-        return f" {busy}{waiting}{' · '.join(filter(None, items.values()))}"
+        shown = filter(None, map(items.get, self._settings.status))
+        return f" {busy}{waiting}{' · '.join(shown)}"
 
     def is_asking(self) -> bool:
         """Whether the next line answers a question and is no message."""

@@ -86,7 +86,7 @@ class Look:
     """`tui.keys`: the name of an action, and the key or keys in place of its own."""
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
-    """Seconds: a longer turn rings the bell when it ends. Below 0: never."""
+    """Seconds: a longer turn rings the bell when it ends, and a question does; 0: never."""
     welcomes: bool = False
     """Greet the user: it is the first start."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+import pytest
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
 from msgspec.structs import replace
@@ -243,10 +244,11 @@ async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_user():
         await until(pilot, lambda: "1 memory · F7" in shown(pilot.app))
 
 
-async def test_a_short_turn_does_not_ring():
+@pytest.mark.parametrize("bell_after", [60.0, 0.0])
+async def test_a_short_turn_does_not_ring_nor_any_where_the_bell_is_off(bell_after):
     rung = []
     session = FakeSession([says("quick")])
-    app = screen_of(session, bell_after=60.0)
+    app = screen_of(session, bell_after=bell_after)
     app.bell = lambda: rung.append("bell")
     async with app.run_test() as pilot:
         await opened(pilot)
@@ -326,7 +328,7 @@ async def test_a_message_that_came_too_late_to_steer_a_command_is_sent_afterward
 async def test_a_long_turn_rings_unless_the_user_is_looking():
     rung = []
     session = FakeSession([[one := Wait()], [two := Wait()]])
-    app = screen_of(session, bell_after=0.0)
+    app = screen_of(session, bell_after=1e-6)
     app.bell = lambda: rung.append("bell")
     async with app.run_test() as pilot:
         await opened(pilot)

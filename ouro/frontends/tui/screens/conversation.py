@@ -276,7 +276,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if panel is not None and self.questions.panel is None:
             self.prompt.focus()
         self.show_state()
-        if 0 <= self._bell_after < seconds:
+        if self._bell_after < seconds:
             self.ring("ouro is done")
 
     def queue_changed(self) -> None:
@@ -370,9 +370,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def ring(self, text: str) -> None:
         """Ring the bell, and show a desktop notification where the terminal can (OSC 9).
 
-        Not where the terminal reports that the user is looking at it.
+        Not where the terminal reports that the user is looking at it, nor with `tui.notify_seconds: 0`.
         """
-        if self.reports_focus and self.app.app_focus:
+        if not self._bell_after or (self.reports_focus and self.app.app_focus):
             return
         self.app.bell()
         self._write(f"\x1b]9;{text}\x07")
