@@ -24,7 +24,8 @@ _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
 _MAX_REFLOG = 2_000
 _MAX_MERGES = 500
-_CHECKOUT = late_pattern(r"checkout: moving from (\S+) to ")
+_CHECKOUT = late_pattern(r"checkout: moving from (\S+) to (\S+)")
+_TIPS = "%(refname:short) %(objectname)"
 _MERGE = late_pattern(
     r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from [^/\s]+/(\S+)"
 )
@@ -89,35 +90,46 @@ def merged_branches(root: Path, names: Iterable[str], into: str) -> frozenset[st
 
     A deleted branch counts only where git still shows that it was merged: its last commit (from the reflog of HEAD) or
     the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
-    does not count: its notes may describe code that was discarded.
+    does not count: its notes may describe code that was discarded. Nor does one on which nothing was committed yet.
     """
     wanted = {name for name in names if name and name != into}
     if not wanted or not into:
         return frozenset()
     try:
         git = Git(root, _GIT_TIMEOUT)
-        existing = set(git.ask("for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+        existing = dict(
+            line.split() for line in git.ask("for-each-ref", f"--format={_TIPS}", "refs/heads").splitlines()
+        )
         if into not in existing:
             return frozenset()
         merged = set(git.ask("for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads").split())
-        if deleted := wanted - existing:
-            tips = _last_commits(git)
-            named = _branches_in_merges(git, into)
-            merged |= {name for name in deleted if name in named or (name in tips and _contains(git, into, tips[name]))}
+        named = _branches_in_merges(git, into)
+        merged = {name for name in merged & wanted if name in named or _begin(git, name) != existing[name]}
+        if deleted := wanted - existing.keys():
+            begins, tips = _checked_out(git)
+            worked_on = {name for name, tip in tips.items() if tip != begins.get(name)}
+            merged |= {name for name in deleted & worked_on if _contains(git, into, tips[name])} | deleted & named
     except GitError as error:
         log.info("merged branches of %s are not known: %s", root, error)
         return frozenset()
-    return frozenset(wanted & merged)
+    return frozenset(merged)
 
 
-def _last_commits(git: Git) -> dict[str, str]:
-    """The last commit of each branch that was checked out here, also of deleted ones."""
-    found: dict[str, str] = {}
+def _begin(git: Git, branch: str) -> str:
+    """The commit at which a branch was made; empty where that is not known."""
+    return (git.ask("reflog", "show", "--format=%H", f"refs/heads/{branch}", "--").split() or [""])[-1]
+
+
+def _checked_out(git: Git) -> tuple[dict[str, str], dict[str, str]]:
+    """The first and the last commit of each branch that was checked out here, also of deleted ones."""
+    begins: dict[str, str] = {}
+    tips: dict[str, str] = {}
     lines = git.ask("reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)).splitlines()
     for line, before in itertools.pairwise(lines):
-        if left := _CHECKOUT.match(line.partition(" ")[2]):
-            found.setdefault(left[1], before.partition(" ")[0])
-    return found
+        if moved := _CHECKOUT.match(line.partition(" ")[2]):
+            tips.setdefault(moved[1], before.partition(" ")[0])
+            begins[moved[2]] = line.partition(" ")[0]
+    return begins, tips
 
 
 def _branches_in_merges(git: Git, into: str) -> set[str]:

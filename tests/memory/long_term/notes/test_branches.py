@@ -34,6 +34,20 @@ def test_a_branch_counts_as_merged_when_its_work_is_in_the_other(repository):
     assert merged_branches(repository, ["merged", "open", "unknown", "main", ""], "main") == {"merged"}
 
 
+def test_a_branch_without_a_commit_of_its_own_is_not_merged(repository):
+    git(repository, "checkout", "-q", "-b", "new")
+    git(repository, "checkout", "-q", "-b", "deleted")
+    git(repository, "checkout", "-q", "main")
+    git(repository, "branch", "-D", "deleted")
+    commit(repository, "later")
+    assert merged_branches(repository, ["new", "deleted"], "main") == frozenset()
+    git(repository, "checkout", "-q", "new")
+    commit(repository, "work")
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--no-edit", "new")
+    assert merged_branches(repository, ["new", "deleted"], "main") == {"new"}
+
+
 def test_a_deleted_branch_counts_only_where_git_shows_that_it_was_merged(repository):
     for name in ("fast-forward", "squashed", "by-another", "dropped"):
         git(repository, "checkout", "-q", "-b", name, "main")
