@@ -264,7 +264,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
         folders = (*options.add_dirs, self.transcript.outputs)
-        return Workspace(cwd, folders, guarded, confines=confinement.is_as_wanted)
+        return Workspace(cwd, folders, guarded, confines=confinement.is_as_wanted, hides=lambda: confinement.is_on)
 
     @cached_property
     def permissions(self) -> Permissions:
@@ -281,9 +281,10 @@ class _SessionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def confinement(self) -> Confinement:
-        return self.confinement_in(self.ground.options.cwd)
+        unreadable = lambda: self.permissions.unreadable_files()  # noqa: E731, PLW0108 - they need this object
+        return self.confinement_in(self.ground.options.cwd, unreadable)
 
-    def confinement_in(self, cwd: Path) -> Confinement:
+    def confinement_in(self, cwd: Path, unreadable: Callable[[], Sequence[Path]]) -> Confinement:
         return Confinement(
             cwd,
             get_home() / "sandbox",
@@ -291,7 +292,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             also_writable=self.ground.options.add_dirs,
             memory=[scope.store.folder for scope in self._opened],
             visible=[self.transcript.outputs],
-            warn=self.tasks.warn,
+            unreadable=unreadable,
         )
 
     def _mode(self) -> Mode:

@@ -105,7 +105,7 @@ class Folder:
         keys = Catalog.from_files().key_values()
         environment = child_environment(os.environ, secrets=keys)
         memory = (get_memory_dir(), long_term.repo_folder(root))
-        confinement = Confinement(Path.cwd(), get_home() / "sandbox", settings.sandbox, memory=memory, warn=warn)
+        confinement = Confinement(Path.cwd(), get_home() / "sandbox", settings.sandbox, memory=memory)
 
         def confine(argv: Sequence[str]) -> Sequence[str]:
             return confinement.wrap(argv, "workspace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,13 +24,17 @@ from ouro.safety.rules import (
     narrower,
     parse_rule,
     parse_rules,
+    path_pattern,
     path_rule,
     plain,
+    whole_pattern,
 )
 from ouro.safety.workspace import Workspace
 
 MAX_RULES = 3
 """Rules that one answer may add."""
+_MAX_UNREADABLE = 500
+_MAX_SEEN = 300_000
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 """In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
@@ -171,10 +175,52 @@ class Permissions:
 
     def on_path(self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path) -> Rule | None:
         """The first rule that asks about or denies a path, resolved or as given."""
-        root, paths = self.workspace.root, (path, unresolved)
+        places = [(path, root) for path in (path, unresolved) for root in self._roots]
         return self.first(
-            kind, tool, effect, lambda rule: any(rule.matches_path(path, root, widely=True) for path in paths)
+            kind, tool, effect, lambda rule: any(rule.matches_path(path, root, widely=True) for path, root in places)
         )
+
+    @property
+    def _roots(self) -> tuple[Path, ...]:
+        """What relative patterns are relative to: a subagent with a folder of its own also has those of the session."""
+        return (self.workspace.root, *(self._parent._roots if self._parent else ()))
+
+    def unreadable(self) -> re.Pattern[str] | None:
+        """The paths that rules deny to read; None where there is no such rule."""
+        patterns = [path_pattern(pattern, root) for pattern, root in self._denied()]
+        return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
+
+    def _denied(self) -> list[tuple[str, Path]]:
+        rules = self._about("deny", "read", Effect.READ)
+        return [(rule.pattern, root) for rule in rules if rule.pattern for root in self._roots]
+
+    def unreadable_files(self) -> list[Path]:
+        """The files and folders that rules deny to read: below the workspace, or where a rule says. Blocks.
+
+        Raises:
+            OSError: there are too many of them, or of others between them.
+        """
+        unreadable = self.unreadable()
+        if unreadable is None:
+            return []
+        starts = [re.split(r"[*?]", whole_pattern(pattern, root))[0] for pattern, root in self._denied()]
+        folders = [os.path.dirname(start.rstrip("/")) or "/" for start in starts if start]  # noqa: PTH120
+        folders += [] if all(starts) else map(str, (*self.workspace.roots, *self._roots))
+        folders = list(dict.fromkeys(folders))
+        found: list[Path] = []
+        seen = 0
+        for folder in folders:
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
+                for entry in entries:
+                    seen += 1
+                    if unreadable.fullmatch(entry.path):
+                        found.append(Path(entry.path).resolve())
+                    elif entry.is_dir(follow_symlinks=False) and not entry.path.endswith("/.git/objects"):
+                        inside = f"{entry.path}/"
+                        folders += [entry.path] if any(inside.startswith(start) for start in starts) else []
+            if len(found) > _MAX_UNREADABLE or seen > _MAX_SEEN:
+                raise OSError("the files that rules deny to read are too many to hide, or to find")
+        return [path for path in dict.fromkeys(found) if path.exists()]
 
     def keeps_back(self, path: Path) -> bool:
         """Whether a rule denies or asks about reading a file: a search of its folder leaves it out."""

@@ -108,7 +108,7 @@ class Rule(msgspec.Struct, frozen=True):
         if self.pattern is None:
             return True
         flags = re.IGNORECASE if widely else 0
-        return bool(re.fullmatch(_path_pattern(self.pattern, root), str(path), flags | re.DOTALL))
+        return bool(re.fullmatch(path_pattern(self.pattern, root), str(path), flags | re.DOTALL))
 
     def matches_name(self, name: str) -> bool:
         """Whether the pattern covers a tool of an MCP server: `github.*` covers `github.create_issue`."""
@@ -164,16 +164,21 @@ def _line_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(_globbed(pattern, ".*"), re.DOTALL)
 
 
-def _path_pattern(pattern: str, root: Path) -> str:
+def whole_pattern(pattern: str, root: Path) -> str:
+    """The pattern with its folder; empty for a bare name, which is in any."""
     pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
     if pattern.startswith("~"):
-        full = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
-    elif pattern.startswith("/"):
-        full = pattern
-    elif "/" in pattern:
-        full = f"{root}/{pattern.removeprefix('./')}"
-    else:
-        return rf"(?:.*/)?{_globbed(pattern, '[^/]*')}(?:/.*)?"
+        return os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
+    if pattern.startswith("/"):
+        return pattern
+    return f"{root}/{pattern.removeprefix('./')}" if "/" in pattern else ""
+
+
+def path_pattern(pattern: str, root: Path) -> str:
+    """The regular expression for the paths that a pattern covers, and what is below them."""
+    full = whole_pattern(pattern, root)
+    if not full:
+        return rf"(?:.*/)?{_globbed(pattern.rstrip('/'), '[^/]*')}(?:/.*)?"
     if full.endswith("/**"):
         return _globbed(full[:-3], "[^/]*") + r"(?:/.*)?"
     return _globbed(full, "[^/]*") + r"(?:/.*)?"

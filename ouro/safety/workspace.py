@@ -51,6 +51,7 @@ class Workspace:
     Args:
         memory: the folders of long-term memory: the file tools read and write Markdown there, wherever they are.
         confines: whether a sandbox holds commands to the workspace, or the user wants none.
+        hides: whether a sandbox hides from commands what rules deny to read.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class Workspace:
         memory: Sequence[GuardedMemory] = (),
         *,
         confines: Callable[[], bool] = lambda: True,
+        hides: Callable[[], bool] = lambda: True,
     ) -> None:
         self.confines = confines
+        self.hides = hides
         self.root = Path(os.path.realpath(root))
         self.memory = tuple(replace(folder, path=Path(os.path.realpath(folder.path))) for folder in memory)
         others = (*extra, *(folder.path for folder in self.memory))
-        self._roots = (self.root, *(Path(os.path.realpath(folder)) for folder in others))
+        self.roots = (self.root, *(Path(os.path.realpath(folder)) for folder in others))
 
     def resolve(self, text: str) -> Path:
         """The real path that `text` names: `~`, relative to the root, links followed."""
@@ -193,7 +196,7 @@ class Workspace:
         return "" if own else "a memory file is Markdown, directly in the folder of the memory or in its archive"
 
     def _covers(self, path: Path) -> bool:
-        root = next((root for root in self._roots if _is_below(path, root)), None)
+        root = next((root for root in self.roots if _is_below(path, root)), None)
         return root is not None and not protected.is_reserved(path, root)
 
     def _demand_regular(self, path: Path, found: os.stat_result | None) -> None:

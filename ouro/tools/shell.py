@@ -14,6 +14,7 @@ import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
+from ouro.events import Said
 from ouro.safety import Confinement, Effect, Limits
 from ouro.tools.shell_process import RunningCommand, ShellProcess, bounded, end_orphans, start_shell
 from ouro.tools.shell_terminal import Terminals, start_in_terminal
@@ -299,7 +300,8 @@ class Shell(Tool[ShellArgs]):
         if self._confinement is not None and ctx.limits != "off":
             if not self._confinement.known_tier:
                 await asyncio.to_thread(self._confinement.chosen)  # it tests what works here
-            self._confinement.warn_if_reduced()
+            if warning := self._confinement.take_warning():
+                ctx.emit(Said(warning, "warning"))
         if args.background:
             job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits, ctx.call_id))
             text = (

@@ -242,7 +242,7 @@ async def start_shell(
             fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
     try:
         process = await asyncio.create_subprocess_exec(
-            *wrap(argv),
+            *await asyncio.to_thread(wrap, argv),
             cwd=cwd,
             env=dict(environment),
             stdin=asyncio.subprocess.DEVNULL,

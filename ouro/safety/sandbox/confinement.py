@@ -49,7 +49,7 @@ class Confinement:
         also_writable: more folders of the workspace.
         memory: the folders of long-term memory, which only commands on memory may change.
         visible: folders that can be read although they are in a hidden one, such as saved output.
-        warn: tells the user, once, that only a weaker sandbox works here.
+        unreadable: returns what rules deny to read; an OSError of it is raised by `wrap`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Confinement:
         also_writable: Sequence[Path] = (),
         memory: Sequence[Path] = (),
         visible: Sequence[Path] = (),
-        warn: Callable[[str], None] = lambda _text: None,
+        unreadable: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
         self._root = Path(os.path.realpath(root))
         self._state_dir = state_dir
@@ -70,10 +70,12 @@ class Confinement:
         self._also_writable = (*also_writable, *(Path(name).expanduser() for name in settings.writable))
         self._memory = tuple(memory)
         self._visible = tuple(visible)
+        self._unreadable = unreadable
+        self._kept_back: Sequence[Path] = ()
         self._temp: Path | None = None
         self._chosen: ChosenSandbox | None = None
         self._kept_from_memory: set[str] = set()
-        self._warn: Callable[[str], None] | None = warn
+        self._has_warned = False
 
     def chosen(self) -> ChosenSandbox:
         """The sandbox of this machine; the first call tests it, which takes 20 to 50 ms."""
@@ -86,14 +88,15 @@ class Confinement:
                 return ChosenSandbox(NoSandbox(), (f"{self._state_dir} cannot be used: {error}",))
         return self._chosen
 
-    def warn_if_reduced(self) -> None:
-        """Tell the user once where a stronger sandbox was refused (B4)."""
+    def take_warning(self) -> str:
+        """What the user is told once where a stronger sandbox was refused (B4); empty if none was."""
         chosen = self.chosen()
-        if chosen.refused and self._warn is not None:
-            left, why = "; ".join(chosen.sandbox.leaves_open), "; ".join(chosen.refused)
-            what = "no sandbox" if chosen.sandbox.tier == "none" else f"a weaker sandbox ({chosen.sandbox.tier})"
-            self._warn(f"Commands run in {what}, which leaves open: {left}. Why: {why}.")
-        self._warn = None
+        if self._has_warned or not chosen.refused:
+            return ""
+        self._has_warned = True
+        left, why = "; ".join(chosen.sandbox.leaves_open), "; ".join(chosen.refused)
+        what = "no sandbox" if chosen.sandbox.tier == "none" else f"a weaker sandbox ({chosen.sandbox.tier})"
+        return f"Commands run in {what}, which leaves open: {left}. Why: {why}."
 
     @property
     def known_tier(self) -> str:
@@ -165,6 +168,7 @@ class Confinement:
         if self._proxy is not None and (hosts := self._proxy.take_refused()):
             return f"{hosts}: not in sandbox.hosts"
         lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
+        lines = (line for line in lines if not any(path.name in line for path in self._kept_back))
         return next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")
 
     def close(self) -> None:
@@ -184,6 +188,9 @@ class Confinement:
             if not str(place).startswith(("/proc", "/sys", "/dev")) and not f"{root}/".startswith(f"{place}/")
         ]
         programs = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if _is_private(folder)]
+        if limits != "repository":  # git would record a hidden file as deleted
+            self._kept_back = self._unreadable()
+            hidden += self._kept_back
         places = (*map(str, (Path.home(), self._root, *self._also_writable, *self._memory)), *programs)
         beside = (os.path.dirname(folder) for folder in programs)  # noqa: PTH120 - the libraries of an environment
         in_private = [Path(place) for place in (*places, *beside) if _is_private(place)]

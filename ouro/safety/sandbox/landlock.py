@@ -99,7 +99,8 @@ def _restrict(plan: dict[str, object], version: int) -> None:
     for path in (*_all_but("/", _list(plan["hidden"])), *_inside_hidden(plan)):
         _allow(ruleset, path, _READ & handled)
     for path in (*_list(plan["writable"]), _SHARED_MEMORY):
-        _allow(ruleset, path, handled)
+        for place in _all_but(path, _list(plan["hidden"])):  # beside what is hidden nothing can be made or removed
+            _allow(ruleset, place, handled)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
     _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))

@@ -198,15 +198,15 @@ def _paths(command: Command, places: Places) -> str:
                 return f"writes to {shown(path)}: {reason}"
     for text in (text.lstrip("@") for word in command.arguments for text in word.paths):
         for path in places.named(text) if "/" in text or text.startswith("~") else ():
-            if places.holds_keys(path) or (places.is_above_keys(path) and _reads_all_below(command)):
+            if places.holds_keys(path) or (places.is_above_keys(path) and reads_all_below(command)):
                 return f"reaches {shown(path)}, which holds keys"
     return ""
 
 
-def _reads_all_below(command: Command) -> bool:
+def reads_all_below(command: Command) -> bool:
     is_recursive = any(re.match(r"-[a-zA-Z]*[rRa]|--(recursive|archive)", word.text) for word in command.arguments)
     return command.program in ("rg", "tar", "zip", "rsync") or (
-        command.program in ("grep", "cp", "scp") and is_recursive
+        command.program in ("grep", "egrep", "fgrep", "cp", "scp") and is_recursive
     )
 
 

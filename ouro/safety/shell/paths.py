@@ -15,7 +15,7 @@ from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.tables import names
 from ouro.safety.workspace import Workspace
-from ouro.utils.git import Git, GitError
+from ouro.utils.git import Git, GitError, find_root
 
 _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
@@ -104,9 +104,7 @@ class Places:
 
     def program_of_git(self, command: Command) -> str:
         """A setting of the repository by which a git that only reads may run a program; empty where there is none."""
-        texts = [word.text for word in command.arguments]
-        moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
-        for folder in dict.fromkeys([*self.folders, *(path for text in moved for path in self.named(text))]):
+        for folder in self._folders_of_git(command):
             try:
                 found = Git(folder, _GIT_TIMEOUT).own_programs() if folder.is_dir() else []
             except GitError as error:
@@ -114,6 +112,23 @@ class Places:
             if found:
                 return found[0]
         return ""
+
+    def tracked(self, command: Command, pattern: re.Pattern[str]) -> str:
+        """What of the repository git may print although the pattern covers it; empty where there is nothing."""
+        for folder in self._folders_of_git(command):
+            try:
+                names = Git(folder, _GIT_TIMEOUT).paths("--full-name", "--", ":/") if folder.is_dir() else []
+            except GitError:
+                return "what it keeps"
+            root = find_root(folder)
+            if found := next((name for name in names if pattern.fullmatch(f"{root}/{name}")), ""):
+                return found
+        return ""
+
+    def _folders_of_git(self, command: Command) -> list[Path]:
+        texts = [word.text for word in command.arguments]
+        moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
+        return list(dict.fromkeys([*self.folders, *(path for text in moved for path in self.named(text))]))
 
     def is_outside(self, path: Path) -> bool:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ import msgspec
 from ouro.safety.permissions import PLAN, Permissions, joined_rules
 from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule, path_rule, plain
 from ouro.safety.shell.command import Command
-from ouro.safety.shell.floor import floor
+from ouro.safety.shell.floor import floor, reads_all_below
 from ouro.safety.shell.memory import memory_git, memory_reason
 from ouro.safety.shell.parse import ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
@@ -42,6 +43,8 @@ _NARROW = names(
     """
 ) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
 """Offered as a rule only word for word: what they do depends on every word."""
+_GIT_NAMES = names("status add commit rev-parse ls-files branch remote switch")
+_GIT_PRINTS = re.compile(r"-(?!-)\w*[ipv]|--[ipv]")
 _LOCAL_GIT = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash switch tag"
 )
@@ -85,6 +88,8 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         return Ask(f"{shown}: the rule `ask {rule}` says so".removeprefix(": "))
     if policy.first("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
         return Allow()
+    if spilled := _spilled(policy, tool, line, places):
+        return Ask(spilled)
     missing = [need for need in needs if not _is_met(policy, tool, need)]
     by_rule = bool(needs) and not missing and not opaque and _limits(policy, needs) == "off"
     if outside and not by_rule:
@@ -187,6 +192,32 @@ def _ruled(
         if rule:
             return rule, policy.workspace.shown(path)
     return None
+
+
+def _spilled(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
+    """Why a line may print what a rule denies to read, although the line does not name it; empty if it cannot.
+
+    The sandbox hides such files; not what git keeps of them.
+    """
+    unreadable = policy.unreadable()
+    if unreadable is None:
+        return ""
+    for command in line.commands:
+        if policy.first("allow", tool, Effect.RUN, partial(_allows, command=command)):
+            continue
+        if command.program == "git" and not _is_git_of_names(command):
+            if found := places.tracked(command, unreadable):
+                return f"git may print {found}, which a rule denies to read"
+        elif reads_all_below(command) and not policy.workspace.hides():
+            return f"{command.program} may print what a rule denies to read: no sandbox hides it"
+    return ""
+
+
+def _is_git_of_names(command: Command) -> bool:
+    """Whether it prints names of files, and nothing that is in them."""
+    texts = [word.text for word in command.arguments]
+    rest = texts[git_subcommand(texts)[0] :]
+    return rest[:1] != [] and rest[0] in _GIT_NAMES and not any(map(_GIT_PRINTS.match, rest[1:]))
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:

@@ -1,0 +1,125 @@
+"""X10: what a rule denies to read is not printed by a shell line that does not name it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.assemble import opener
+from ouro.llm import ScriptedModel, call
+from ouro.messages import ToolReply
+from ouro.options import Options
+from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace
+from ouro.safety.sandbox.choose import ChosenSandbox
+from ouro.safety.sandbox.landlock import Landlock, abi
+from ouro.session import OpenRequest
+
+DENIED = ("read(.env)", "read(secrets/**)", "read(~/letters/*.txt)")
+HIDDEN = "canary-77aa31"
+
+
+@pytest.fixture
+def root(repository, home) -> Path:
+    (home / "letters").mkdir(parents=True)
+    (repository / "src").mkdir()
+    (repository / "secrets").mkdir()
+    files = (repository / ".env", repository / "src/.env", repository / "secrets/key", home / "letters/one.txt")
+    for path in files:
+        path.write_text(f"{HIDDEN}\n")
+    (repository / "src/a.py").write_text("shown\n")
+    (repository / ".gitignore").write_text(".env\nsecrets\n")
+    return repository
+
+
+def permissions_of(root: Path, mode="auto", *, hides=True, **rules) -> Permissions:
+    return Permissions(Workspace(root, hides=lambda: hides), mode, **{"deny": DENIED, **rules})
+
+
+@pytest.mark.parametrize("limits", ["read", "workspace"])
+@pytest.mark.parametrize("tier", ["bubblewrap", "landlock"])
+def test_x10_programs_do_not_get_at_what_a_rule_denies_to_read(root, home, tier, limits):
+    confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
+    if tier == "landlock":
+        if not abi():
+            pytest.skip("the kernel has no Landlock")
+        (home / "sandbox").mkdir()
+        confinement._chosen = ChosenSandbox(Landlock(home / "sandbox"))
+    elif confinement.chosen().sandbox.tier != tier:
+        pytest.skip("bubblewrap does not work here")
+    lines = (
+        "grep -rh . .; cat ~/letters/*",
+        "cat .env src/.env secrets/key",
+        "mv secrets made; mv .env made; ln .env made2; ln secrets/key src/made; cat made made* made/* src/*",
+        "cp -r . /tmp/copy; grep -rh . /tmp/copy; tar c . ; python3 -c 'print(open(\".env\").read())'",
+    )
+    printed = ""
+    for line in lines:
+        argv = confinement.wrap(["bash", "-c", line], limits)
+        printed += subprocess.run(argv, cwd=root, capture_output=True, text=True, errors="replace", check=False).stdout
+    confinement.close()
+    assert "shown" in printed
+    assert HIDDEN not in printed
+    assert {path.name for path in root.iterdir()} >= {".env", "secrets", "src"}
+    assert HIDDEN in (root / "secrets/key").read_text()
+    assert not [path for path in root.rglob("made*") if path.is_file() and HIDDEN in path.read_text()]
+
+
+async def test_x10_a_session_hides_them_and_does_not_offer_to_leave_the_sandbox(root, home):
+    (home / ".ouro").mkdir(exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['read(.env)']}\n")
+    model = ScriptedModel([call("shell", command="grep -rh . src"), "Done."])
+    session = await opener(Options(root, ready_model=model))(OpenRequest())
+    if not session.workbench.permissions.workspace.hides():
+        pytest.skip("no sandbox works here")
+    async for _event in session.send("go"):
+        pass
+    (result,) = (part.text for message in session.transcript.messages() for part in message.parts_of(ToolReply))
+    await session.close()
+    assert "shown\n" in result
+    assert HIDDEN not in result
+    assert "outside_sandbox" not in result
+
+
+@pytest.mark.parametrize(
+    "line", ["git diff", "git log -p", "git show HEAD", "git status -v", "git add -p", "git grep x"]
+)
+def test_x10_git_is_asked_where_it_has_such_a_file(root, line):
+    assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [line]), Allow)
+    subprocess.run(["git", "add", "--force", "src/.env"], cwd=root, check=True)
+    for mode in ("ask", "auto"):
+        decision = permissions_of(root, mode).decide("shell", Effect.RUN, [line])
+        assert isinstance(decision, Ask)
+        assert "src/.env, which a rule denies to read" in decision.reason
+    assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [f"cd src && sh -c '{line}'"]), Ask)
+    for names in ("git status -s", "git add src && git commit -qm 'pv'"):
+        assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [names]), Allow)
+    rule = f"shell({' '.join(line.split()[:2])} *)"
+    assert isinstance(permissions_of(root, allow=[rule]).decide("shell", Effect.RUN, [line]), Allow)
+    assert isinstance(permissions_of(root, deny=()).decide("shell", Effect.RUN, [line]), Allow)
+
+
+@pytest.mark.parametrize("line", ["grep -r x .", "egrep -rn x", "rg x", "ls | rg x src"])
+def test_x10_a_search_is_asked_where_no_sandbox_hides_them(root, line):
+    assert isinstance(permissions_of(root, "ask").decide("shell", Effect.RUN, [line]), Allow)
+    assert isinstance(permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, [line]), Ask)
+    assert isinstance(permissions_of(root, "ask", hides=False).decide("shell", Effect.RUN, ["grep x src/a.py"]), Allow)
+
+
+def test_x10_too_many_files_to_hide_let_no_command_run(root, home, monkeypatch):
+    monkeypatch.setattr("ouro.safety.permissions._MAX_UNREADABLE", 2)
+    confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
+    with pytest.raises(OSError, match="too many"):
+        confinement.wrap(["ls"], "read")
+    assert confinement.wrap(["ls"], "off") == ["ls"]
+
+
+def test_x10_rules_for_the_project_hold_for_a_subagent_in_a_folder_of_its_own(root, tmp_path):
+    worktree = tmp_path / "worktree"
+    (worktree / "secrets").mkdir(parents=True)
+    (worktree / ".env").write_text(HIDDEN)
+    child = permissions_of(root).narrowed("auto", Workspace(worktree))
+    for path in ("secrets/x", f"{root}/secrets/key", f"{root}/.env"):
+        assert isinstance(child.decide("read", Effect.READ, [path]), Deny)
+        assert isinstance(child.decide("shell", Effect.RUN, [f"cat {path}"]), Deny)
+    hidden = {path.parent / path.name for path in child.unreadable_files()}
+    assert hidden >= {worktree / "secrets", worktree / ".env", root / "secrets", root / ".env", root / "src/.env"}
