@@ -182,9 +182,24 @@ def whole_parser() -> argparse.ArgumentParser:
 def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
     """The flags. Without any argparse is not imported: with it the first picture takes a sixth longer."""
     flags = SimpleNamespace(**_DEFAULTS)
-    return _parser().parse_args(given, flags) if given else flags
+    if not given:
+        return flags
+    parser = _parser()
+    found, unknown = parser.parse_known_args(given, flags)
+    if unknown:
+        words = (word.partition("=")[0] for word in unknown)
+        here = ", ".join(f"{word} is {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE)
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{f'. Here {here}.' if here else ''}")
+    return found
 
 
+_ELSEWHERE = {
+    "--output-format": "--output", "--input-format": "--input", "--json-schema": "--schema",
+    "--permission-mode": "--mode", "--approval-mode": "--mode", "--dangerously-skip-permissions": "--mode auto",
+    "--yolo": "--mode auto", "--full-auto": "--mode edit", "--allowedTools": "--allow", "--allowed-tools": "--allow",
+    "--disallowedTools": "--deny", "--max-budget-usd": "--max-cost", "--fork-session": "--fork", "--verbose": "--debug",
+}  # fmt: skip
+"""Flags of other programs."""
 _DEFAULTS: Mapping[str, Any] = {
     "message": "", "model": "", "resume": "", "latest": False, "fork": False, "part": "full", "mode": None, "allow": [],
     "deny": [], "cd": "", "add_dir": [], "plain": False, "trust": False, "no_trust": False, "no_sandbox": False,

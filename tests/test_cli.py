@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ouro.cli import PICK, _flags
+import pytest
+
+from ouro.cli import PICK, _flags, main
 
 PROGRAM = """
 import atexit, sys
@@ -51,3 +53,11 @@ def test_flags_without_argparse_are_those_with_it():
     assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]
     assert _flags().allow == _flags(["hi"]).allow == []
     assert _flags(["--resume", ""]).resume == _flags(["--resume"]).resume == PICK, "not a new session"
+
+
+def test_flags_of_other_programs_are_named_with_those_of_ouro(capsys):
+    with pytest.raises(SystemExit):
+        main(["-p", "hi", "--output-format", "json", "--permission-mode=plan", "--wild"])
+    error = capsys.readouterr().err
+    assert "unrecognized arguments: --output-format --permission-mode=plan --wild" in error
+    assert "Here --output-format is --output, --permission-mode is --mode." in error
