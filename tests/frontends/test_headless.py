@@ -357,7 +357,9 @@ async def test_messages_on_stdin_are_turns_in_turn():
     image = {"media_type": "image/png", "data": base64.b64encode(data.getvalue()).decode()}
     driver.say(type="user", text="second", images=[image])
     assert (await driver.until("result"))["result"] == "two"
-    assert await driver.end() == 0
+    driver.say(type="user", text=" ")
+    assert "A message of the input is empty" in (await driver.until("said"))["text"]
+    assert await driver.end() == 2, "two messages were not sent"
     assert session.sent == ["first", "second"]
     assert session.sent_images == [Image("image/gif", data.getvalue(), "The image")]
 

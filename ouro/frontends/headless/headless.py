@@ -81,7 +81,7 @@ async def run_headless(
     try:
         with run.interrupted_by_signals():
             await run.run(prompt, streams.stdin)
-        return run.exit_code
+        return run.exit_code or run.input_code
     finally:
         await run.close()
 
@@ -105,6 +105,8 @@ class HeadlessRun(TurnObserver):
         self._over = asyncio.Event()
         self._result = Result(session.id, "")
         self._has_result = False
+        self.input_code = 0
+        """The exit code where a line of the input could not be used, so that a script notices."""
 
     @property
     def exit_code(self) -> int:
@@ -220,6 +222,7 @@ class HeadlessRun(TurnObserver):
                 try:
                     await self._receive(parse_input(line))
                 except OuroError as error:
+                    self.input_code = UsageError.exit_code
                     self.show(events.Said(str(error), "error"))
         self._has_user = False
         for event in tuple(self._open.values()):
@@ -227,6 +230,8 @@ class HeadlessRun(TurnObserver):
 
     async def _receive(self, given: Input) -> None:
         match given:
+            case UserInput() if not (given.text.strip() or given.images):
+                raise UsageError("A message of the input is empty.")
             case UserInput():
                 images = await asyncio.to_thread(_pictures, given.images)
                 deliver = self._queue.queue if given.queue else self._queue.say
