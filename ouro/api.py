@@ -133,9 +133,11 @@ class AsyncAgent:
         """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
 
         Raises:
-            UsageError: a turn runs already, or an image is none.
+            UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
         session, pictures = self.session, [await asyncio.to_thread(_image, image) for image in images]
+        if not (prompt.strip() or pictures):
+            raise UsageError("The prompt is empty.")
         async with aclosing(session.send(prompt, pictures)) as events:
             async for event in events:
                 yield event
@@ -278,7 +280,7 @@ class Agent:
         """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
 
         Raises:
-            UsageError: a turn runs already, or an image is none.
+            UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
         events = self._agent.send(prompt, images)
         try:
@@ -391,6 +393,9 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
     if other := next((tool for tool in tools if not isinstance(tool, FunctionTool)), None):
         raise UsageError(f"{other!r} is not a tool.", "Decorate the function with @tool.")
+    for name in ("allow", "deny", "add_dirs"):
+        if isinstance(given := options.get(name), str | Path):
+            raise UsageError(f"`{name}` is a list, not `{given}`.", "Put it in brackets.")
     more = options.get("settings", {})
     settings = {
         "effort": options.get("effort"),

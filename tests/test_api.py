@@ -362,6 +362,20 @@ def test_rules_and_settings_that_would_do_nothing_are_refused(agent_of):
             agent_of(**options).open()
 
 
+@pytest.mark.parametrize("options", [{"add_dirs": "/tmp"}, {"add_dirs": Path("/tmp")}, {"deny": "write"}])
+def test_one_text_is_not_taken_for_a_list_of_letters(agent_of, options):
+    """Of `/tmp` the first is `/`."""
+    with pytest.raises(UsageError, match="is a list"):
+        agent_of(**options).open()
+
+
+def test_an_empty_prompt_is_not_sent(agent_of):
+    model = ScriptedModel(["x"])
+    with agent_of(model) as agent, pytest.raises(UsageError, match="The prompt is empty"):
+        agent.run(" ")
+    assert model.requests == []
+
+
 def test_tools_that_cannot_be_are_refused_at_once(agent_of):
     def no_hint(path):
         """Do it."""
@@ -375,8 +389,8 @@ def test_tools_that_cannot_be_are_refused_at_once(agent_of):
     def many(*paths: str):
         """Do it."""
 
-    for function, message in ((no_hint, "no type hint"), (no_words, "no docstring"), (no_schema, "no JSON schema"),
-                              (many, r"\*paths")):  # fmt: skip
+    for function, message in ((no_hint, "no type hint"), (no_words, "no docstring"),
+                              (no_schema, "no JSON schema: type .*Thread'> is not"), (many, r"\*paths")):  # fmt: skip
         with pytest.raises(UsageError, match=message):
             tool(function)
     with pytest.raises(UsageError, match="no argument `file`"):

@@ -114,7 +114,8 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
     try:
         msgspec.json.schema(made)
     except TypeError as error:
-        raise UsageError(f"The parameters of the tool `{name}` have no JSON schema: {error}") from error
+        problem = str(error).splitlines()[-1]  # before it msgspec advises those who call it
+        raise UsageError(f"The parameters of the tool `{name}` have no JSON schema: {problem}.") from error
     return made
 
 
