@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+
+from ouro.utils.text import line_hunks
+
+NO_FILE = "/dev/null"
+_CONTEXT = 3
 
 TodoState = Literal["pending", "in_progress", "done"]
 
@@ -34,7 +40,13 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
 
     def lines(self) -> list[str]:
         """The lines of a unified diff of all files."""
-        return [line for change in self.changes for line in _unified(change)]
+        found: list[str] = []
+        for change in self.changes:
+            before = f"a/{change.path}" if change.before is not None else NO_FILE
+            after = f"b/{change.moved_to or change.path}" if change.after is not None else NO_FILE
+            is_moved = before[2:] != after[2:]
+            found += [*unified(change, before, after)] or ([f"--- {before}", f"+++ {after}"] if is_moved else [])
+        return found
 
 
 class CommandOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="command"):
@@ -94,12 +106,25 @@ class Choice(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def _unified(change: FileChange) -> list[str]:
-    import difflib  # needed only where a diff is printed
+def unified(change: FileChange, source: str, target: str) -> Iterator[str]:
+    """The lines of a unified diff of one file, with these names; none where nothing changed."""
+    old, new = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
+    names = [f"--- {source}", f"+++ {target}"]
+    for (at, end, new_at, new_end), group in line_hunks(old, new, _CONTEXT):
+        yield from names
+        names = []
+        yield f"@@ -{_range(at, end, change.first_line)} +{_range(new_at, new_end, change.first_line)} @@"
+        for first, last, new_first, new_last in [*group, (end, end, new_end, new_end)]:
+            for mark, lines in ((" ", old[at:first]), ("-", old[first:last]), ("+", new[new_first:new_last])):
+                for line in lines:
+                    [text] = line.splitlines()
+                    yield mark + text
+                    if text == line:
+                        yield "\\ No newline at end of file"
+            at = last  # noqa: PLW2901
 
-    before = f"a/{change.path}" if change.before is not None else "/dev/null"
-    after = f"b/{change.moved_to or change.path}" if change.after is not None else "/dev/null"
-    lines = difflib.unified_diff(
-        (change.before or "").splitlines(), (change.after or "").splitlines(), before, after, lineterm=""
-    )
-    return list(lines) or ([f"--- {before}", f"+++ {after}"] if before[2:] != after[2:] else [])
+
+def _range(start: int, end: int, first_line: int) -> str:
+    """As `diff -u` writes it: the first line, and how many there are if not one."""
+    count = end - start
+    return f"{start + first_line - (not count)}" + (f",{count}" if count != 1 else "")

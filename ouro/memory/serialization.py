@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import json
 import math
 import re
@@ -13,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ouro.display import NO_FILE, CommandOutput, Diff, Display, Picture, Plain, Todo, Todos, unified
 from ouro.display import Body as DisplayBody
-from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord, Record, SessionHeader
 from ouro.memory.record_fields import (
     BadRecordError,
@@ -29,7 +28,6 @@ from ouro.memory.sessions.yaml_text import cleaned
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.safety import is_secret_name
 from ouro.utils.json_types import dictionary
-from ouro.utils.late_pattern import late_pattern
 
 BYTES_BACK = "bytes_back"
 """In a compaction: how far before it each message begins that it keeps. A hint for the reader, made by the store."""
@@ -46,7 +44,6 @@ Fetch = Callable[[str], bytes]
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
 _FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
 """Where a message has the parts of a kind; those that are not here are called the same."""
-_HUNK_LINES = late_pattern(r"([-+])(\d+)")
 
 
 class ReadRecord(msgspec.Struct, frozen=True):
@@ -336,7 +333,7 @@ class _Writer:
             case Plain(text, language):
                 return {"kind": "plain"} | self._unless_output(text, output) | _present(language=language)
             case Diff():
-                return {"kind": "plain", "language": "diff", "text": self._mask(unified(body))}
+                return {"kind": "plain", "language": "diff", "text": self._mask(unified_text(body))}
             case CommandOutput(command, text, exit_code):
                 data = {"kind": "command", "command": self._mask(command), "exit_code": exit_code}
                 return data | self._unless_output(text, output)
@@ -394,18 +391,10 @@ def _is_writable(value: Any, depth: int = 0) -> bool:
     return not isinstance(value, int) or abs(value) < 1 << 63
 
 
-def unified(diff: Diff) -> str:
+def unified_text(diff: Diff) -> str:
     """A diff as the text that `diff -u` would give."""
-    return "".join(line for change in diff.changes for line in _diff_lines(change))
-
-
-def _diff_lines(change: FileChange) -> Iterable[str]:
-    before = (change.before or "").splitlines(keepends=True)
-    after = (change.after or "").splitlines(keepends=True)
-    shift = change.first_line - 1
-    source = "/dev/null" if change.before is None else change.path
-    target = "/dev/null" if change.after is None else change.moved_to or change.path
-    for line in difflib.unified_diff(before, after, source, target):
-        if shift and line.startswith("@@"):
-            line = _HUNK_LINES.sub(lambda found: f"{found[1]}{int(found[2]) + shift}", line, count=2)  # noqa: PLW2901
-        yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+    lines: list[str] = []
+    for change in diff.changes:
+        source = NO_FILE if change.before is None else change.path
+        lines += unified(change, source, NO_FILE if change.after is None else change.moved_to or change.path)
+    return "".join(f"{line}\n" for line in lines)

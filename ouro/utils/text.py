@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from itertools import takewhile
 
@@ -21,6 +21,8 @@ _INVISIBLE = late_pattern(
 _PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """What is invisible, though Python counts it as printable."""
 _WORD = late_pattern(r"\w{3,}")
+LineChange = tuple[int, int, int, int]
+"""(start, end) in the old text and (start, end) in the new one."""
 _MAX_EQUAL_PAIRS = 200_000
 """Pairs of equal lines that difflib compares: with 1,900 equal lines in each text it took 55 s."""
 _MAX_PAIRS = 4_000_000
@@ -100,8 +102,8 @@ def _replacement(match: re.Match[str]) -> str:
     return ""
 
 
-def line_changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """The changed places of two texts, as (start, end) in `old` and (start, end) in `new`.
+def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
+    """The changed places of two texts.
 
     Very long texts are one change, from their first difference to their last.
     """
@@ -115,6 +117,20 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int,
             changes.append((head + at, head + start, head + new_at, head + new_start))
         at, new_at = start + size, new_start + size
     return changes
+
+
+def line_hunks(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[tuple[LineChange, list[LineChange]]]:
+    """The changed places with the lines around them, and what changed there; those that are near each other are one."""
+    groups: list[list[LineChange]] = []
+    for change in line_changes(old, new):
+        if groups and change[0] - groups[-1][-1][1] <= 2 * context:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    for group in groups:
+        before, after = min(context, group[0][0]), min(context, len(old) - group[-1][1])
+        window = (group[0][0] - before, group[-1][1] + after, group[0][2] - before, group[-1][3] + after)
+        yield window, group
 
 
 def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:

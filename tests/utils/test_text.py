@@ -4,6 +4,7 @@ from datetime import date, datetime
 
 import pytest
 
+from ouro.display import NO_FILE, Diff, FileChange, unified
 from ouro.utils import text as text_module
 from ouro.utils.text import clean, cut, dollars, local_time, one_line, plural
 
@@ -55,3 +56,20 @@ def test_a_timestamp_is_shown_in_local_time(monkeypatch):
 )
 def test_money_is_written_so_that_a_small_sum_is_not_nothing(amount, text):
     assert dollars(amount) == text
+
+
+def test_a_diff_of_many_changed_lines_is_made_at_once():
+    before = "".join(f"line {number}\n" for number in range(8_000))
+    after = "".join(f"line {number}{'!' * (number % 2)}\n" for number in range(8_000))
+    began = time.process_time()
+    lines = Diff((FileChange("a.txt", before, after),)).lines()
+    assert time.process_time() - began < 2  # difflib took 10 s
+    assert lines[:6] == ["--- a/a.txt", "+++ b/a.txt", "@@ -1,8000 +1,8000 @@", " line 0", "-line 1", "+line 1!"]
+
+
+def test_a_diff_of_a_part_of_a_file_has_the_line_numbers_of_the_file():
+    change = FileChange("a.txt", "x\ny", "x\nz\n", first_line=41)
+    assert [*unified(change, "a", "b")] == [
+        "--- a", "+++ b", "@@ -41,2 +41,2 @@", " x", "-y", "\\ No newline at end of file", "+z",
+    ]  # fmt: skip
+    assert [*unified(FileChange("new.txt", None, "x\n"), NO_FILE, "new.txt")][2:] == ["@@ -0,0 +1 @@", "+x"]

@@ -15,7 +15,7 @@ from ouro.display import FileChange
 from ouro.frontends.tui.blocks.code import highlight, language_of
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.utils.text import line_changes
+from ouro.utils.text import LineChange, line_hunks
 
 TWO_COLUMNS = 160
 """Cells from which on before and after stand side by side."""
@@ -156,13 +156,7 @@ class Pair:
 def hunks(before: str, after: str) -> list[list[Pair]]:
     """The changes with the lines around them; those that are near each other are one."""
     old, new = before.splitlines(), after.splitlines()
-    groups: list[list[_Change]] = []
-    for change in line_changes(old, new):
-        if groups and change[0] - groups[-1][-1][1] <= 2 * CONTEXT:
-            groups[-1].append(change)
-        else:
-            groups.append([change])
-    return [list(_pairs(group, old, new)) for group in groups]
+    return [list(_pairs(window, group, old, new)) for window, group in line_hunks(old, new, CONTEXT)]
 
 
 def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
@@ -190,10 +184,8 @@ def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:
     return sum(pair.new is not None for pair in pairs), sum(pair.old is not None for pair in pairs)
 
 
-def _pairs(group: Sequence[_Change], old: Sequence[str], new: Sequence[str]) -> Iterator[Pair]:
-    before, after = min(CONTEXT, group[0][0]), min(CONTEXT, len(old) - group[-1][1])
-    at, new_at = group[0][0] - before, group[0][2] - before
-    end, new_end = group[-1][1] + after, group[-1][3] + after
+def _pairs(window: LineChange, group: Sequence[LineChange], old: Sequence[str], new: Sequence[str]) -> Iterator[Pair]:
+    at, end, new_at, new_end = window
     for first, last, new_first, new_last in [*group, (end, end, new_end, new_end)]:
         same = zip(range(at, first), range(new_at, new_first), strict=True)
         for left, right in [*same, *zip_longest(range(first, last), range(new_first, new_last))]:
