@@ -23,7 +23,6 @@ def front_end(home, repository) -> FakeFrontEnd:
         Workspace(repository), "ask", allow=("shell(make *)", "shell(tox *)", "shell(git push *)", "edit"), saved=saved
     )
     front_end.session.__dict__ |= {"permissions": permissions, "cwd": repository}
-    front_end.session.workbench.project = None
     return front_end
 
 

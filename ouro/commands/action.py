@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from argparse import ArgumentTypeError
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -27,6 +28,17 @@ class Argument(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     options: Mapping[str, Any]
+
+
+MAX_COUNT = 99_999
+"""So many days ago is still a date."""
+
+
+def count(text: str) -> int:
+    """A whole number from 1, as `type` of an argument."""
+    if not text.isdecimal() or not 0 < int(text) <= MAX_COUNT:
+        raise ArgumentTypeError(f"`{text}` is not a whole number from 1 to {MAX_COUNT:,}")
+    return int(text)
 
 
 def arg(*names: str, **options: Any) -> Argument:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.commands.action import Action, arg
+from ouro.commands.action import Action, arg, count
 
 if TYPE_CHECKING:
     from ouro.extensions import CustomCommand
@@ -66,7 +66,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     Action("memory files", "memory_notes.files", "List the core files and pending changes", (), ("memory files",)),
     Action("memory list", "memory_notes.list_entries", "List notes, core lines and pending changes",
            (arg("what", nargs="*", metavar="WHAT", help="a scope, a category, core, note, archived, replaced"),
-            arg("-n", "--max", dest="limit", type=int, default=0, metavar="N", help="entries to show (all)")),
+            arg("-n", "--max", dest="limit", type=count, default=0, metavar="N", help="entries to show (all)")),
            ("memory list repo", "memory list coding-preferences", "memory list archived"), "both"),
     Action("memory show", "memory_notes.show", "Show a note with its versions, a core line or a core file",
            (arg("entry", nargs="?", default="", metavar="ID|FILE", help=f"{_ENTRY}; none: all core files"),),
@@ -78,7 +78,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             arg("--category", default="", help="notes and core lines of one category"),
             arg("--project", default="", metavar="FOLDER", help="messages and notes of that folder"),
             arg("--session", default="", metavar="SESSION", help=_SESSION),
-            arg("-n", "--max", dest="limit", type=int, default=10, metavar="N", help="hits to show (10)")),
+            arg("-n", "--max", dest="limit", type=count, default=10, metavar="N", help="hits to show (10)")),
            ('memory search "why optimistic locking" --since 2026-01-01',
             "memory search locking since:2026-01-01 scope:repo category:patterns"), "both", takes_text=True),
     Action("memory remember", "memory_notes.remember", "Save a note or core line now, without a model",
@@ -113,7 +113,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            "Put a note of yours or of a branch on a git branch, for the shared memory of the repository",
            (arg("entry", metavar="ID", help=_ENTRY),
             arg("--owner", default="", metavar="WHO", help="asked when it expires (git's user.email)"),
-            arg("--days", type=int, default=180, metavar="N", help="until it expires (180)")),
+            arg("--days", type=count, default=180, metavar="N", help="until it expires (180)")),
            ("memory promote mem_3f6c1e --days 90",), "both"),
     Action("memory receipt", "memory_notes.receipt", "Show what memory put into the prompt, and what was recalled", (),
            ("memory receipt",)),
@@ -123,7 +123,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            ("memory reject 3f6c1e",), "both"),
     Action("memory log", "memory_history.log", "List the commits of memory, of one file or of one note",
            (arg("file", nargs="?", default="", metavar="FILE|NOTE"),
-            arg("-n", "--max", dest="limit", type=int, default=30, metavar="N", help="commits to show (30)")),
+            arg("-n", "--max", dest="limit", type=count, default=30, metavar="N", help="commits to show (30)")),
            ("memory log", "memory log facts"), "both"),
     Action("memory diff", "memory_history.diff",
            "Show what a commit changed, what differs between two, or what changed since a date",
@@ -145,7 +145,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            (arg("what", metavar="NOTE|COMMIT"),), ("memory evidence mem_3f6c1e0b",), "both"),
     Action("memory undo", "memory_history.undo", "Undo a commit with all of its turn, or one hunk; later changes stay",
            (arg("words", nargs="*", metavar="COMMIT", help="the last one; `hunk 2` behind it: only that hunk"),
-            arg("--hunk", type=int, default=0, metavar="N", help="only that hunk, as `diff` numbers them"), _YES),
+            arg("--hunk", type=count, default=0, metavar="N", help="only that hunk, as `diff` numbers them"), _YES),
            ("memory undo 3f2a91c", "memory undo 3f2a91c hunk 2"), "both"),
     Action("memory at", "memory_history.show_at", "Show or search memory as it was on a date",
            (arg("when", nargs="+", metavar="DATE [show FILE|NOTE] [search WORDS]", help="2026-11-21, `3 days ago`"),),
@@ -182,7 +182,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     Action("memory crystallize", "memory_maintenance.crystallize",
            "Have a model make notes from old sessions of this folder",
            (arg("age", nargs="?", default="", metavar="DAYS|all", help="older than that (7)"),
-            arg("--days", type=int, default=7, metavar="N", help="the same"),
+            arg("--days", type=count, default=7, metavar="N", help="the same"),
             arg("--all", dest="every", action="store_true", help="of any age"), _YES),
            ("memory crystallize", "memory crystallize 30", "memory crystallize all --yes"), "both"),
     Action("memory lessons", "memory_notes.lessons", "List corrections and patterns of this project, newest first", (),
@@ -196,7 +196,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
     Action("memory test", "memory_maintenance.measure", "Measure how well the search finds known notes and messages",
            (arg("--docs", default="", metavar="FILE", help="JSON lines: id, text, speaker, date, session, turn"),
             arg("--queries", default="", metavar="FILE", help="JSON lines: qid, query"),
-            arg("--k", type=int, default=25, metavar="N", help="ids to print for each question (25)"),
+            arg("--k", type=count, default=25, metavar="N", help="ids to print for each question (25)"),
             arg("--work", default="", metavar="DIR", help="an empty folder for the index of this test"),
             arg("--words", action="store_true", help="without vectors"),
             arg("--at-least", type=float, default=0.0, metavar="SHARE", help="exit 1 if Recall@10 is lower")),
@@ -342,7 +342,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
            (arg("session", nargs="?", default="", metavar="SESSION", help=_SESSION),),
            ("sessions restore 0d9f3c52",), "shell"),
     Action("sessions clean", "sessions.clean_up", "Move sessions that were not used for long to the trash",
-           (arg("--days", type=int, default=None, metavar="N", help="else `sessions.keep_days`"), _YES),
+           (arg("--days", type=count, default=None, metavar="N", help="else `sessions.keep_days`"), _YES),
            ("sessions clean --days 180",), "shell"),
     Action("sessions sync", "sessions.sync", "Fetch and send sessions over a git remote; a conflict becomes a fork",
            (arg("remote", nargs="?", default="", metavar="URL", help="saved for the next time; else `sessions.remote`"),

@@ -97,6 +97,8 @@ async def check(context: SessionContext, text: Sequence[str]) -> None:
         await asyncio.to_thread(hooks.change_checks, methodcaller("remove", int(number)))
         context.say(f"Check {number} was removed.")
         return
+    if said == "remove":
+        raise UsageError("Usage: /check remove N. /hooks lists the checks.")
     if verb.startswith("mem_"):
         said = (await context.memory(lambda memory: long_term.find_entry(memory.editor, said))).text
     context.say("The model writes a draft …")

@@ -110,6 +110,9 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         headers=_pairs(options["header"], ":"),
     )
     check_server(name, server)
+    unused = ("sse", "header") if command else ("env",)
+    if other := next((flag for flag in unused if options[flag]), None):
+        raise UsageError(f"--{other} has no effect for {'a command' if command else 'an address'}.", "Leave it out.")
     known, _off = read_registry()
     if name in known and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")

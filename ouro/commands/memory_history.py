@@ -36,7 +36,7 @@ _WRITERS = {"agent": "the agent", "person": "you", "consolidation": "a model"}
 
 
 async def log(context: ActionContext, file: str, limit: int) -> Answer:
-    found = await context.memory(lambda memory: memory.timeline.log(max(1, limit), file))
+    found = await context.memory(lambda memory: memory.timeline.log(limit, file))
     rows = [
         (CodeSpan(entry.commit.id[:7]), entry.scope, *_origin(entry.commit), one_line(entry.commit.subject, 200))
         for entry in found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import asdict
 
-from ouro.commands.action import ActionContext, Answer, confirm
+from ouro.commands.action import MAX_COUNT, ActionContext, Answer, confirm
 from ouro.commands.render import line, table
 from ouro.errors import UsageError
 from ouro.memory import index as memory_index
@@ -64,7 +64,7 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
 
 
 async def crystallize(context: ActionContext, age: str, days: int, every: bool, yes: bool) -> Answer | None:
-    if age not in ("", "all") and not age.isdecimal():
+    if age not in ("", "all") and not (age.isdecimal() and len(age) <= len(str(MAX_COUNT))):
         raise UsageError(f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"])
     async with context.open_session() as session:
         maintenance = await _maintenance(context, session)

@@ -84,8 +84,6 @@ async def search(context: ActionContext, words: Sequence[str], limit: int, **fla
     if not text:
         help_with = ["memory search optimistic locking since:2026-01-01"]
         raise UsageError("Name the words to search for.", commands=help_with)
-    if limit < 1:
-        raise UsageError(f"--max is {limit}: it must be at least 1.")
     filters |= {name: value for name, value in flags.items() if value}
     sessions = await (await context.catalog()).sessions() if filters.get("session") else []
     async with context.search() as (index, find):

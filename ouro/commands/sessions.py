@@ -85,6 +85,8 @@ async def export(
     catalog = await context.catalog()
     info = await catalog.find(session)
     path = Path(output).expanduser() if output else None
+    if agent and to:
+        raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
     if agent:
         from ouro.commands.export.for_agents import session_for_agent  # both needed by this alone
         from ouro.importers.importer import ImportLedger
@@ -98,7 +100,7 @@ async def export(
         ledger.save()
         view = [line(f"Wrote {tilde(path)}."), line("Continue there, in the same folder: ", CodeSpan(found.command))]
         return Answer({"file": str(path), "format": agent, "command": found.command}, view)
-    chosen = to or ("json" if context.as_json else format_of(path) if path else "markdown")
+    chosen = to or (format_of(path) if path else "json" if context.as_json else "markdown")
     pieces = document(await context.store.read_whole(info.id), chosen)
     if path is None:
         print_document(pieces)
@@ -167,8 +169,6 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
-    if days < 1:
-        raise UsageError(f"--days is {days}: it must be at least 1.")
     before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     catalog = await context.catalog()
     old = [info for info in await catalog.sessions() if info.updated_at < before]

@@ -121,7 +121,7 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments or ():
         parser.add_argument(*declared.names, **declared.options)
-    parser.defaults = action.examples
+    parser.defaults = [example for example in action.examples if "--json" not in example]  # these are of a shell
     return vars(parser.parse_args(_words(action, argument)))
 
 

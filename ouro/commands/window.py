@@ -126,8 +126,11 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
         pinned = sum(not item.is_pinned for item in items)
         counts = [(pinned, "pinned"), (len(items) - pinned, "unpinned")]
         return ", ".join(f"{plural(count, 'message')} {done}" for count, done in counts if count) + "."
-    before, after = await window.drop([item.id for item in items], restore=verb == "restore")
-    done = "Restored" if verb == "restore" else "Dropped"
+    restore = verb == "restore"
+    if all(item.is_dropped != restore for item in items):
+        return "That is sent already." if restore else "That is dropped already."
+    before, after = await window.drop([item.id for item in items], restore=restore)
+    done = "Restored" if restore else "Dropped"
     return f"{done}: {before:,} → {after:,} tokens. The next request is not in the provider's cache from there on."
 
 

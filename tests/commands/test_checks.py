@@ -91,6 +91,7 @@ async def test_an_answer_that_is_no_check_is_not_saved(repository, home, answer,
     session, _ = await opened(repository, answer)
     [(_, _), (level, said)] = (await run(session, "/check Write better")).said
     assert (level, told in said) == ("error", True)
+    assert "Usage" in (await run(session, "/check remove")).said[-1][1]
     assert not (home / ".ouro" / "checks.json").exists()
     await session.close()
 

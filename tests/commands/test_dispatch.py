@@ -59,6 +59,8 @@ async def test_an_argument_that_is_not_taken_is_told():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/exit now")
     assert (front_end.left, front_end.said) == (False, [("error", "/exit takes no argument.")])
+    await dispatch(front_end, "/usage now")
+    assert front_end.said[-1][1].endswith("See `/usage`.")  # `--json` is for a shell
 
 
 @pytest.mark.parametrize("action", {each.target: each for each in (*COMMANDS, *ACTIONS) if each.target}.values(),

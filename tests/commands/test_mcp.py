@@ -74,6 +74,8 @@ def test_r2_a_server_in_the_sandbox_is_tested_in_it(shell, tmp_path, monkeypatch
 @pytest.mark.parametrize("words", [
     ["add", "no name", "--url", "https://x.example"], ["add", "x"], ["add", "x", "--url", "ftp://x"],
     ["add", "x", "--url", "https://x.example", "--header", "nothing"], ["show", "nobody"],
+    ["add", "x", "--sse", "--", "run"], ["add", "x", "--header", "A:b", "--", "run"],
+    ["add", "x", "--url", "https://x.example", "--env", "A=b"],
 ])  # fmt: skip
 def test_wrong_words_are_refused(shell, words):
     assert shell(*words)[0] == 2

@@ -70,6 +70,7 @@ def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
 def test_nothing_is_done_without_a_yes(here, capsys, model_server):
     old_session(here, 1, 30, *TALK)
     keep_two(here)
+    assert printed(capsys, "crystallize", "9999999999")[0] == 2
     for action in ("crystallize", "consolidate"):
         code, said = printed(capsys, action)
         assert (code, "pass --yes" in said.err) == (2, True)

@@ -116,7 +116,8 @@ def test_search_gives_json_and_filters(told, capsys):
     code, out = printed(capsys, "search", "heron", "--session", "00000001", "--json", "-n", "1")
     assert [hit["number"] for hit in json.loads(out)] == [3]
     assert printed(capsys, "search", "x", "--session", "nobody")[0] == 2
-    assert printed(capsys, "search", "x", "-n", "0")[0] == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["memory", "search", "x", "-n", "0"])
 
 
 def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_path, capsys):

@@ -68,6 +68,9 @@ def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
 def test_clean_needs_a_number_of_days(store):
     with pytest.raises(UsageError, match="keep_days"):
         run("clean")
+    for days in ("0", "9999999"):
+        with pytest.raises(SystemExit):
+            run("clean", "--days", days)
 
 
 def test_clean_shows_what_it_would_move_and_asks(store, capsys, monkeypatch):

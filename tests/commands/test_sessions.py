@@ -174,6 +174,11 @@ def test_export_writes_the_format_that_is_asked_for_or_that_the_ending_says(root
     assert (tmp_path / "chat.md").read_text().startswith("# fix imports\n")
     assert (tmp_path / "chat.html").read_text().startswith("<!DOCTYPE html>")
     assert (tmp_path / "chat.txt").read_text() == (tmp_path / "chat.html").read_text()
+    run("export", "latest", "-o", "also.md", "--json")
+    assert (tmp_path / "also.md").read_text() == (tmp_path / "chat.md").read_text()
+    for wrong in (("-o", "chat.pdf"), ("--to", "claude", "--format", "html")):
+        with pytest.raises(UsageError):
+            run("export", "latest", *wrong)
 
 
 def test_export_goes_over_a_file_only_when_told(root, tmp_path):

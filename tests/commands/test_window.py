@@ -56,11 +56,12 @@ async def test_context_lists_items_by_size_and_drops_restores_and_pins_them_by_n
 
 
 async def test_context_refuses_what_is_no_number_or_no_action():
-    front_end = await run("/context drop 9", "/context drop", "/context burn 1")
+    front_end = await run("/context drop 9", "/context drop", "/context burn 1", "/context restore 1")
     assert [text.partition(".")[0].partition("\n")[0] for _, text in front_end.said] == [
         "`9` is not a number from 1 to 3",
         "Usage: /context [drop|restore|pin N]",
         "Usage: /context [drop|restore|pin N]",
+        "That is sent already",
     ]
 
 

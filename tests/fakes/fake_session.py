@@ -139,6 +139,8 @@ class FakeSession:
                 CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={}), skills, None, instructions
             ),
             subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
+            project=None,
+            flags={},
         )
         checks = SimpleNamespace(here=list)
         self.turn = SimpleNamespace(hooks=SimpleNamespace(hooks=SimpleNamespace(checks=checks)))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ouro.commands.export.as_html import as_html
 from ouro.commands.export.as_markdown import as_markdown
 from ouro.commands.export.session_document import Survey, survey
+from ouro.errors import UsageError
 from ouro.memory.backend import MessageRecord, Record, WholeSession
 from ouro.memory.serialization import embed_images, header_data, record_data
 from ouro.memory.sessions.session_folders import image_name
@@ -18,10 +19,16 @@ from ouro.messages import Image
 Format = Literal["markdown", "html", "json"]
 
 
+_FORMATS: Mapping[str, Format] = {
+    **dict.fromkeys(("", ".md", ".markdown", ".txt"), "markdown"), ".html": "html", ".htm": "html", ".json": "json"
+}  # fmt: skip
+
+
 def format_of(path: Path) -> Format:
-    """The format of a file's ending; Markdown for any other ending."""
-    ending = path.suffix.lower()
-    return "json" if ending == ".json" else "html" if ending in (".html", ".htm") else "markdown"
+    """The format of a file's ending; Markdown without one. Raises UsageError: there is no such format."""
+    if found := _FORMATS.get(path.suffix.lower()):
+        return found
+    raise UsageError(f"A session cannot be written as `{path.suffix}`.", "End the file in .md, .html or .json.")
 
 
 def document(whole: WholeSession, to: Format) -> Iterator[str]:
