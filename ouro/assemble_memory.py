@@ -267,6 +267,7 @@ def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -
         ("compact", "", ""),
         ("classify", "memory.classifier_model", settings.memory.classifier_model),
         ("retrieve", "memory.retrieval_model", settings.memory.retrieval_model),
+        ("embed", "memory.embedding_model", settings.memory.embedding_model),
     )
     for role, key, named in wanted:
         name = named

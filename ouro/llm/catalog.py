@@ -26,6 +26,7 @@ from ouro.llm.providers import (
     WireName,
     base_url,
     is_address,
+    is_for_chat,
     is_litellm_provider,
     look_around,
     provider_of,
@@ -162,8 +163,9 @@ class Catalog:
             return f"`{url}` is not an address of a server"
         if self._wire(name) == "litellm" and find_spec("litellm") is None:
             return "needs the package litellm, which is not installed"
-        if provider and provider.local and self._servers is not None and name not in self._file.models:
-            return "" if name in [model.name for model in self._local()] else f"{provider.title} does not offer it"
+        is_listed = provider and provider.local and name not in self._file.models and is_for_chat(name)
+        if provider and is_listed and self._servers is not None and name not in [model.name for model in self._local()]:
+            return f"{provider.title} does not offer it"
         return ""
 
     def route(self, name: str) -> Route:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from ouro.errors import NoModelError
 from ouro.llm.model import Effort, Model, ModelChoice
 from ouro.utils.log import log
 
-Role = Literal["compact", "classify", "retrieve"]
+if TYPE_CHECKING:
+    from ouro.llm.catalog import Role
 
 
 class ModelSource:

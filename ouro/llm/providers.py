@@ -90,6 +90,11 @@ LOCAL = (
 PROVIDERS = {provider.name: provider for provider in (*HOSTED, *LOCAL)}
 
 
+def is_for_chat(name: str) -> bool:
+    """Whether a model of a local server is listed; models for vectors and the like are not."""
+    return not any(word in name.lower() for word in NOT_FOR_CHAT)
+
+
 def provider_of(name: str) -> Provider | None:
     return PROVIDERS.get(name.partition("/")[0]) if "/" in name else None
 
@@ -239,7 +244,7 @@ def _models(answer: Any, prefix: str) -> tuple[LocalModel, ...] | None:
     found = []
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
-        if isinstance(name, str) and name.isprintable() and not any(word in name.lower() for word in NOT_FOR_CHAT):
+        if isinstance(name, str) and name.isprintable() and is_for_chat(name):
             found.append(LocalModel(f"{prefix}/{name}", _window(row)))
     return tuple(found)
 

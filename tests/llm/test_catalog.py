@@ -57,6 +57,14 @@ class TestTheDefault:
             monkeypatch.setenv("OLLAMA_HOST", server.address)
             assert Catalog.from_files().default() == "ollama_chat/qwen3:8b"
 
+    def test_a_model_for_vectors_is_used_although_it_is_not_listed(self, monkeypatch):
+        with local_server(models("nomic-embed-text", "qwen3:8b")) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            found = Catalog.from_files()
+            found.servers()
+            assert found.unusable("ollama_chat/nomic-embed-text") == ""
+            assert found.unusable("ollama_chat/other") == "Ollama does not offer it"
+
     def test_asks_no_server_while_there_is_a_key(self, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "x")
         with local_server(models("qwen3:8b")) as server:
