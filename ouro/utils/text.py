@@ -20,7 +20,6 @@ _INVISIBLE = late_pattern(
 )
 _PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """What is invisible, though Python counts it as printable."""
-_WORD = late_pattern(r"\w{3,}")
 LineChange = tuple[int, int, int, int]
 """(start, end) in the old text and (start, end) in the new one."""
 _MAX_EQUAL_PAIRS = 200_000
@@ -74,11 +73,6 @@ def dollars(amount: float) -> str:
     """`$1.50`; below ten cents up to four places: `$0.0012`."""
     whole, _, places = (f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0")).partition(".")
     return f"${whole}.{places:0<2}"
-
-
-def word_starts(text: str) -> set[str]:
-    """The first five letters of each word of a text, to compare it with another."""
-    return {word[:5] for word in _WORD.findall(text.casefold())}
 
 
 def local_time(at: str, today: date | None = None) -> str:

@@ -93,6 +93,12 @@ def words_in(text: str) -> list[str]:
     return found or kana  # Hiragana is mostly grammar
 
 
+def word_starts(text: str) -> set[str]:
+    """The first five letters of each word of a text, or its groups of characters, to compare it with another."""
+    words = words_in(text) if _SIGN.search(text) else re.findall(r"\w{3,}", text.casefold())
+    return {word[:5] for word in words}
+
+
 def _groups(run: str, size: int) -> list[str]:
     """Groups of adjacent characters; the whole run if it is shorter."""
     signs: list[str] = []  # each letter with its combining marks, which SQLite ignores

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 import msgspec
 
 from ouro.errors import ModelError
+from ouro.memory.index import word_starts
 from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, assistant, system, user
-from ouro.utils.text import word_starts
 
 WANTED_SAVING = 0.4
 """The share of tokens that the model is asked to save."""

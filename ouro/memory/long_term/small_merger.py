@@ -12,14 +12,13 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.index import question_of, stem
+from ouro.memory.index import question_of, stem, word_starts
 from ouro.memory.long_term.entries import plain
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
 from ouro.memory.long_term.supersession import NEGATIVE, on_subject, subject_words
 from ouro.messages import Message, system, user
 from ouro.utils.json_types import decoded_answer
-from ouro.utils.text import word_starts
 
 _MAX_NEAR = 2
 """Earlier lines on the subject of a line that are compared with it."""

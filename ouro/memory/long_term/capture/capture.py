@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, NoteError, OuroError
+from ouro.memory.index import findable, word_starts
 from ouro.memory.long_term.capture.operations import (
     Operation,
     OperationLimits,
@@ -33,7 +34,7 @@ from ouro.memory.long_term.notes.notebook import Written
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.text import clean, cut_middle, word_starts
+from ouro.utils.text import clean, cut_middle
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
@@ -340,4 +341,5 @@ def _fingerprint(text: str) -> str:
 
 
 def _is_enough(spoken: Sequence[Spoken]) -> bool:
-    return sum(len(message.text) for message in spoken) >= _MIN_CHARACTERS
+    # `findable` puts spaces around Chinese characters: each says as much as three letters.
+    return sum(len(findable(message.text)) for message in spoken) >= _MIN_CHARACTERS

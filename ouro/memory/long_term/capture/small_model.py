@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ouro.memory.index import word_starts
 from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, Operation, OperationLimits, plain
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
@@ -21,7 +22,7 @@ from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.supersession import denies, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
 from ouro.utils.json_types import decoded_answer
-from ouro.utils.text import clean, word_starts
+from ouro.utils.text import clean
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
 _MIN_OWN = 0.7

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from rapidfuzz import fuzz, process
 
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
+from ouro.memory.index import word_starts
 from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, plain, read_operations
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
@@ -25,7 +26,7 @@ from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.text import clean, word_starts
+from ouro.utils.text import clean
 
 MIN_NEW = 10
 """New notes before the background run looks for clusters."""

@@ -131,6 +131,20 @@ async def test_what_a_model_only_calls_the_users_is_not_theirs(bench):
     assert [note.source for note in bench.notes()] == ["assistant"]
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("请用制表符缩进", "这个项目用制表符缩进"),
+        ("テストは pytest で実行する", "テストは pytest で実行"),
+        ("들여쓰기는 탭으로", "들여쓰기는 탭으로 한다"),
+    ],
+)
+async def test_words_of_the_user_are_known_in_writing_without_spaces(bench, said, kept):
+    await bench.run(Classifier([{**TESTS, "text": kept}]), [Spoken(3, "user", said)])
+
+    assert [note.source for note in bench.notes()] == ["user"]
+
+
 async def test_a_decision_and_its_reversal_are_one_chain(bench):
     await bench.run(
         Classifier([{"op": "add", "text": "Row locks for user updates.", "category": "architectural-decisions"}])
