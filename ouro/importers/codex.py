@@ -33,7 +33,7 @@ from ouro.utils.json_types import dictionaries, dictionary
 _SURROUNDINGS = re.compile(
     r"\s*<(?:user_instructions|environment_context|permissions instructions|collaboration_mode|skills_instructions"
     r"|apps_instructions|plugins_instructions|turn_aborted|subagent_notification|INSTRUCTIONS)"
-    r"|\s*# AGENTS\.md instructions"
+    r"|\s*# AGENTS\.md instructions|\s*<skill>|\s*</?image\b[^>]*>\s*\Z"
 )
 """What the program put before the user's text: it is about another program's sandbox and tools."""
 _SHELL_LINE = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>(.*)\Z", re.DOTALL)

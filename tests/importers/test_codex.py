@@ -45,6 +45,25 @@ def test_what_the_program_says_of_itself_to_the_model_stays_out():
     assert messages(read_codex(NEW).records)[0] == user("add a test for the cart")
 
 
+def test_the_marks_around_a_picture_and_the_text_of_a_skill_stay_out(tmp_path):
+    data = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGP8z4AATAxEcQAz0QEHOoQ+uAAAAABJRU5ErkJggg=="
+    content = [
+        {"type": "input_text", "text": "<image name=[Image #1]>"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{data}"},
+        {"type": "input_text", "text": "</image>"},
+        {"type": "input_text", "text": "<image> is a tag of SVG, isn't it?"},
+    ]
+    skill = "<skill>\n<name>pdf</name>\nRead it.\n</skill>"
+    found = told(
+        tmp_path,
+        item(type="message", role="user", content=[{"type": "input_text", "text": skill}]),
+        item(type="message", role="user", content=content),
+    )
+    (prompt,) = messages(found.records)
+    assert [type(part) for part in prompt.parts] == [Image, Text]
+    assert prompt.text == "<image> is a tag of SVG, isn't it?"
+
+
 def test_the_items_of_an_answer_are_one_message_with_its_usage_counted_once():
     answer = messages(read_codex(NEW).records)[1]
     patch = "*** Begin Patch\n*** Add File: tests/test_cart.py\n+def test_cart():\n+    assert True\n*** End Patch"
