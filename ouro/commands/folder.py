@@ -23,7 +23,7 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.mcp import McpServers
-    from ouro.memory.index import Embedder, Index, Search, Sources
+    from ouro.memory.index import Embedder, Index, Progress, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor
     from ouro.safety import Confinement
     from ouro.settings import Settings
@@ -140,10 +140,10 @@ class Folder:
         return memory_index.Sources(get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project)))
 
     @contextmanager
-    def search(self, *, words_only: bool = False) -> Iterator[Search]:
+    def search(self, progress: Progress | None = None, *, words_only: bool = False) -> Iterator[Search]:
         """A search over the current files; with vectors if an embedding model is configured."""
         with self.index() as index:
-            index.follow(self.sources(index))
+            index.follow(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
             try:
                 yield memory_index.Search(index, memory_index.vectors_for(index, embedder) if embedder else None)

@@ -80,12 +80,8 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
 
 
 async def reindex(context: ShellContext) -> Answer:
-    def progress(done: int, whole: int) -> None:
-        if not context.as_json and (done % 20 == 0 or done == whole):
-            context.progress("" if done == whole else f"{done} of {whole} files")
-
     with context.folder.index() as index:
-        count = index.rebuild(context.folder.sources(index), progress)
+        count = index.rebuild(context.folder.sources(index), context.index_progress())
         context.folder.make_vectors(index, ("notes", "messages"))
         state = index.state()
     value = {"files": count, "path": state.path, "size": state.size, "rows": state.rows}
@@ -107,7 +103,7 @@ async def measure(
     if docs or queries:
         _measure_files(docs, queries, k, work, words)
         return None
-    with context.folder.search(words_only=words) as search:
+    with context.folder.search(context.index_progress(), words_only=words) as search:
         recall_in = cache(partial(_recall_in, search))
 
         def recall(text: str, project: str, branch: str) -> list[str]:
@@ -130,7 +126,7 @@ async def measure(
     ]
     head = f"{plural(measured.questions, 'note')}, each searched for by the words of the turn that taught it:"
     missed = table(("missed", note, one_line(questions.texts[note], 120)) for note in measured.missed)
-    rest = [line(f"{plural(missing, 'note')} without a turn on disk were not searched for.")] if missing else []
+    rest = [line(f"Not searched for, as no turn on disk taught them: {plural(missing, 'note')}.")] if missing else []
     return Answer(value, [line(head), *table(rows), *missed, *rest], exit_code)
 
 

@@ -8,6 +8,7 @@ import inspect
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property
@@ -25,19 +26,21 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.editor import edit_text
 from ouro.utils.runtime import get_index_path, get_sessions_dir
-from ouro.utils.text import clean
+from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
     from ouro.commands.action import FindHits
     from ouro.commands.folder import Folder
     from ouro.mcp import McpServers
-    from ouro.memory.index import Index, MemoryHit, SearchFilter
+    from ouro.memory.index import Index, MemoryHit, Progress, SearchFilter
     from ouro.memory.long_term import Scope, SyncReport
     from ouro.session import Session
 
     OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
 
 _Result = TypeVar("_Result")
+_PROGRESS_AFTER = 0.5
+"""Seconds."""
 NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
 
 
@@ -163,6 +166,16 @@ class ShellContext:
             sys.stderr.write(f"\r\033[K{clean(text)[:78]}")
             sys.stderr.flush()
 
+    def index_progress(self) -> Progress:
+        """Shows how far an update of the index is, if it takes a while."""
+        began = time.monotonic()
+
+        def show(done: int, whole: int) -> None:
+            if not self.as_json and (done == whole or time.monotonic() - began > _PROGRESS_AFTER):
+                self.progress("" if done == whole else f"Indexing: {done:,} of {plural(whole, 'file')}")
+
+        return show
+
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
         if not self.can_ask:
             raise UsageError(NO_TERMINAL, title)
@@ -213,7 +226,7 @@ class ShellContext:
     @asynccontextmanager
     async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:
         """The index, updated, and a function that finds hits in it."""
-        with self.folder.search() as search:
+        with self.folder.search(self.index_progress()) as search:
 
             async def find(words: str, limit: int, wanted: SearchFilter) -> list[MemoryHit]:
                 return await asyncio.to_thread(search.find, words, limit, wanted)

@@ -1,11 +1,14 @@
 """`ouro memory`: search, reindex, index, test."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.cli import main
+from ouro.commands import shell
 from ouro.memory.index import Index, local_embedder, vectors_for
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
@@ -39,7 +42,9 @@ def told(home, tmp_path, monkeypatch):
     talk.say(user("hello"), assistant("hi"), user("Never migrate the heron by hand, please."), assistant("I will not."))
     talk.end()
     note = NOTE.replace("session_id: s", f"session_id: {talk.id}")
-    (memory / "mem_3f6c1e00.md").write_text(note.format(id="3f6c1e00", text="Migrations of the heron run in CI only."))
+    of_turn = note.replace("turn: 2", "turn: 2\ntrigger: cadence")
+    text = "Migrations of the heron run in CI only."
+    (memory / "mem_3f6c1e00.md").write_text(of_turn.format(id="3f6c1e00", text=text))
     (memory / "mem_3f6c1e01.md").write_text(NOTE.format(id="3f6c1e01", text="Likes tea."))
     return folder
 
@@ -169,8 +174,22 @@ def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(told, c
     measured = json.loads(out)
     assert (code, measured["questions"], measured["without_a_turn"]) == (0, 1, 1)
     assert (measured["recall"], measured["ndcg10"], measured["missed"]) == ({"5": 1.0, "10": 1.0, "25": 1.0}, 1.0, [])
+    by_hand = next((Path.home() / ".ouro" / "memory").glob("mem_3f6c1e00.md")).read_text()
+    by_hand = by_hand.replace("trigger: cadence", "trigger: user").replace("Migrations of the heron run in CI", "Soup")
+    (Path.home() / ".ouro" / "memory" / "mem_3f6c1e02.md").write_text(by_hand.replace("3f6c1e00", "3f6c1e02"))
     code, out = printed(capsys, "test", "--words")
+    assert "Not searched for, as no turn on disk taught them: 2 notes." in out
     assert "1 note, each searched for by the words of the turn that taught it" in out
+
+
+def test_an_update_of_the_index_that_takes_a_while_is_shown(told, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["memory", "search", "heron"]) == 0
+    assert "Indexing" not in capsys.readouterr().err
+    monkeypatch.setattr(shell, "_PROGRESS_AFTER", -1)
+    (Path.home() / ".ouro" / "memory" / "facts.md").write_text("- The heron is the production database.\n")
+    assert main(["memory", "search", "heron"]) == 0
+    assert "Indexing: 0 of 1 file" in capsys.readouterr().err
 
 
 def test_a_bar_that_is_not_reached_is_an_exit_code(told, capsys, home):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         vectors_for,
     )
     from ouro.memory.index.graph import Graph
-    from ouro.memory.index.index import Index, Sources
+    from ouro.memory.index.index import Index, Progress, Sources
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.query import findable, question_of, word_starts

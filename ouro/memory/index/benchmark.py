@@ -17,6 +17,7 @@ from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
+from ouro.memory.long_term.notes.note import parse_note
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -166,7 +167,7 @@ class OwnQuestions(msgspec.Struct, frozen=True):
     texts: dict[str, str]
     """By id of the note that was searched."""
     without_a_turn: int
-    """Notes that were skipped, since no session shows their source."""
+    """Notes that were skipped, since no session shows their source, or the user wrote them between two turns."""
 
 
 def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str]]) -> OwnQuestions:
@@ -176,12 +177,13 @@ def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str
     """
     with search.index.reading() as database:
         notes = database.execute(
-            f"SELECT note, text, session, turn, project, branch FROM notes WHERE {_LATEST}"
+            f"SELECT note, text, session, turn, project, branch, path FROM notes WHERE {_LATEST}"
         ).fetchall()
     found: list[SearchAnswer] = []
     texts: dict[str, str] = {}
-    for note, text, session, turn, project, branch in notes:
-        if question := _words_of_turn(search, session, turn):
+    for note, text, session, turn, project, branch, path in notes:
+        is_taught = parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger != "user"
+        if is_taught and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
             found.append(SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2)))
