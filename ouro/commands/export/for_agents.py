@@ -120,7 +120,7 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
         case ToolCall(call_id, name, arguments) if not message.cut:
             return {"type": "tool_use", "id": _id(call_id), "name": name, "input": dict(arguments)}
         case ToolReply(call_id, text=text, failed=failed, images=images):
-            content = [{"type": "text", "text": text}, *(_claude_block(image, message) for image in images)]
+            content = [block for part in (Text(text), *images) if (block := _claude_block(part, message))]
             result = {"type": "tool_result", "tool_use_id": _id(call_id), "content": content if images else text}
             return result | ({"is_error": True} if failed else {})
         case _:
@@ -173,7 +173,7 @@ def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
                 text = json.dumps(dict(arguments), ensure_ascii=False)
                 yield {"type": "function_call", "name": name, "arguments": text, "call_id": _id(call_id)}
             case ToolReply(call_id, text=text, images=images):
-                blocks = [{"type": kind, "text": text}, *(_codex_block(image, kind) for image in images)]
+                blocks = [block for part in (Text(text), *images) if (block := _codex_block(part, kind))]
                 yield {"type": "function_call_output", "call_id": _id(call_id), "output": blocks if images else text}
 
 

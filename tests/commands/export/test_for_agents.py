@@ -68,6 +68,17 @@ def test_what_was_said_and_done_comes_back_through_the_importer(tmp_path, monkey
     assert found.command.split()[-1] == read.header.origin["id"]
 
 
+@pytest.mark.parametrize("agent", READERS)
+def test_a_result_that_is_only_a_picture_has_no_empty_text(tmp_path, monkeypatch, agent):
+    """Providers refuse an empty text, and so every message after it."""
+    reply = ToolReply("call_1", "read", "", images=(PICTURE,))
+    look = Message("assistant", (ToolCall("call_1", "read", {"path": "a.png"}),))
+    found, _read = exported(tmp_path, monkeypatch, agent, *records_of((user("Look."), look, tool(reply))))
+    text = "".join(found.lines)
+    assert PICTURE.media_type in text
+    assert '"text": ""' not in text
+
+
 def test_the_files_are_where_the_programs_look_for_them(tmp_path, monkeypatch):
     claude, _ = exported(tmp_path, monkeypatch, "claude", *records_of(MESSAGES))
     codex, _ = exported(tmp_path, monkeypatch, "codex", *records_of(MESSAGES))
