@@ -57,7 +57,9 @@ def proxy(port):
 
 def test_one_request_is_handed_on_without_what_is_meant_for_the_proxy(proxy, port):
     head = f"GET http://127.0.0.1:{port}/a?b HTTP/1.1\r\nHost: here\r\nProxy-Connection: keep-alive\r\n"
-    assert spoken(proxy, f"{head}Connection: keep-alive\r\n\r\n".encode()).endswith(b"\r\n\r\nhere/a?b close")
+    assert spoken(proxy, f"{head}Connection: keep-alive\r\n\r\n".encode()).endswith(
+        f"\r\n\r\n127.0.0.1:{port}/a?b close".encode()
+    )
 
 
 def test_a_tunnel_hands_bytes_on_in_both_directions(proxy, port):
@@ -80,7 +82,9 @@ def test_what_the_settings_do_not_name_is_refused_and_remembered(proxy, target):
     assert not proxy.take_refused()
 
 
-@pytest.mark.parametrize("line", [b"", b"GET / HTTP/1.1", b"GET ftp://a/ HTTP/1.1", b"CONNECT a:b HTTP/1.1", b"x"])
+@pytest.mark.parametrize(
+    "line", [b"", b"GET / HTTP/1.1", b"GET ftp://a/ HTTP/1.1", b"CONNECT a\0b:80 x", b"CONNECT a:b HTTP/1.1", b"x"]
+)
 def test_what_is_no_request_to_a_proxy_is_refused(proxy, line):
     assert b" 400 " in spoken(proxy, line + b"\r\n\r\n")
 
@@ -90,6 +94,26 @@ def test_what_is_no_request_to_a_proxy_is_refused(proxy, line):
 def test_a_name_that_leads_to_a_local_network_is_refused(proxy, monkeypatch, host, address):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (address, 443))])
     assert b"is an address of a local network" in spoken(proxy, f"CONNECT {host}:443 HTTP/1.1\r\n\r\n".encode())
+
+
+def test_a_name_with_several_addresses_is_reached_by_the_one_that_answers(proxy, monkeypatch):
+    places = [
+        (0, 0, 0, "", ("2606:2800::1", 443)),
+        (0, 0, 0, "", ("10.0.0.1", 443)),
+        (0, 0, 0, "", ("93.184.216.34", 443)),
+    ]
+    tried = []
+
+    def connect(address, _timeout):
+        tried.append(address[0])
+        if ":" in address[0]:
+            raise OSError("unreachable")
+        return socket.socket()
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: places)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    proxy.connect("example.invalid", 443).close()
+    assert tried == ["2606:2800::1", "93.184.216.34"]
 
 
 @pytest.fixture
@@ -109,10 +133,18 @@ def run(confinement, *argv: str, limits="workspace") -> subprocess.CompletedProc
 def test_a_confined_command_reaches_the_hosts_of_the_settings_and_no_other(confinement, port):
     assert run(confinement, "python3", "-c", FETCH, f"http://127.0.0.1:{port}/x").stdout.startswith("127.0.0.1")
     assert "403" in run(confinement, "python3", "-c", FETCH, "http://example.invalid/").stdout
-    assert confinement.denial("") == "example.invalid: not in sandbox.hosts"
+    assert confinement.denial("") == "example.invalid:80 is not in sandbox.hosts"
     assert confinement.denial("") == ""
-    direct = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+    direct = "import socket; socket.create_connection(('127.0.0.1', 1), 5)"
     assert "refused" in run(confinement, "python3", "-c", direct).stderr
+
+
+def test_a_server_of_this_machine_that_is_named_is_at_its_port_inside(confinement, port):
+    """Also for programs that know no proxy, such as those of a database."""
+    fetch = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /raw HTTP/1.0\\r\\nHost: h\\r\\n\\r\\n' >&3; cat <&3"
+    assert run(confinement, "bash", "-c", fetch).stdout.endswith("h/raw None")
+    other = run(confinement, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port - 1}")
+    assert "Connection refused" in other.stderr
 
 
 def test_lines_that_only_read_reach_nothing(confinement):

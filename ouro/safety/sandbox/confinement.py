@@ -35,6 +35,7 @@ _DENIALS = (
 _BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; '
 """Sets the limits of a command inside its sandbox; `-d` counts what a process has for itself, not what it reserves."""
 _OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
+_ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
 _RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
 
@@ -132,7 +133,8 @@ class Confinement:
                 from ouro.safety.sandbox.proxy import NetworkProxy  # only for named hosts
 
                 self._proxy = NetworkProxy(self.settings.hosts)
-            argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), *argv]
+            own = ",".join(host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host))
+            argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), own, *argv]
             policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
         return sandbox.wrap(argv, policy)
 
@@ -166,7 +168,7 @@ class Confinement:
     def denial(self, output: str) -> str:
         """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
         if self._proxy is not None and (hosts := self._proxy.take_refused()):
-            return f"{hosts}: not in sandbox.hosts"
+            return hosts
         lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
         lines = (line for line in lines if not any(path.name in line for path in self._kept_back))
         return next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")

@@ -59,9 +59,9 @@ class NetworkProxy:
             self._server.handle_request()
 
     def take_refused(self) -> str:
-        """The hosts that were refused since the last call, with commas."""
+        """Why hosts were refused since the last call."""
         refused, self._refused = self._refused, []
-        return ", ".join(dict.fromkeys(refused))
+        return "; ".join(dict.fromkeys(refused))
 
     def connect(self, host: str, port: int) -> socket.socket:
         """A connection to an allowed host.
@@ -74,16 +74,21 @@ class NetworkProxy:
         named = {f"{host}:{port}", host} & set(self._hosts)
         above = port in _USUAL_PORTS and any(host.endswith(f".{allowed}") for allowed in self._hosts)
         if not (f"{host}:{port}" in named or (named and port in _USUAL_PORTS) or above):
-            self._refused.append(host if port in _USUAL_PORTS else f"{host}:{port}")
-            raise PermissionError(f"{host}:{port} is not in sandbox.hosts")
+            raise self._refusal(f"{host}:{port} is not in sandbox.hosts")
         is_own = named and (host == "localhost" or _is_address(host))
-        for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            address = str(place[0])
-            # A name on the internet must not lead to a server of this machine.
-            if is_own or ipaddress.ip_address(address.partition("%")[0]).is_global:
+        addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        # A name on the internet must not lead to a server of this machine.
+        reached = [name for name in addresses if is_own or ipaddress.ip_address(name.partition("%")[0]).is_global]
+        if not reached:
+            raise self._refusal(f"{host} is an address of a local network")
+        for address in reached[:-1]:
+            with contextlib.suppress(OSError):
                 return socket.create_connection((address, port), _CONNECT_TIMEOUT)
-        self._refused.append(host)
-        raise PermissionError(f"{host} is an address of a local network")
+        return socket.create_connection((reached[-1], port), _CONNECT_TIMEOUT)
+
+    def _refusal(self, reason: str) -> PermissionError:
+        self._refused.append(reason)
+        return PermissionError(reason)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -105,7 +110,7 @@ class _Connection(socketserver.BaseRequestHandler):
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
         try:
             url = urlsplit(f"//{target}" if method == "CONNECT" else target)
-            if not url.hostname or (method != "CONNECT" and url.scheme != "http"):
+            if not url.hostname or not url.hostname.isprintable() or (method != "CONNECT" and url.scheme != "http"):
                 raise ValueError("not a request to a proxy")
             upstream = server.proxy.connect(url.hostname, url.port or 80)
         except PermissionError as error:
@@ -122,9 +127,12 @@ class _Connection(socketserver.BaseRequestHandler):
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 # One request a connection: the next one on it could be meant for another host.
-                kept = [line for line in lines[1:] if not line.lower().startswith(("proxy-", "connection:"))]
+                # And the host that was checked is the one that is asked for.
+                dropped = ("proxy-", "connection:", "host:")
+                kept = [line for line in lines[1:] if not line.lower().startswith(dropped)]
                 path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
-                new = "\r\n".join([f"{method} {path} {version}", *kept, "Connection: close"])
+                host = f"Host: {url.netloc.rpartition('@')[2]}"
+                new = "\r\n".join([f"{method} {path} {version}", host, *kept, "Connection: close"])
                 upstream.sendall(f"{new}\r\n\r\n".encode("latin-1"))
             upstream.sendall(rest)
             join(client, upstream, _IDLE_TIMEOUT)

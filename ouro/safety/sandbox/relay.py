@@ -1,6 +1,8 @@
-"""Runs a command beside a port on loopback that leads to ouro's proxy. Run inside the sandbox, as a file, without ouro.
+"""Runs a command beside ports on loopback that lead to ouro's proxy. Run inside the sandbox, as a file, without ouro.
 
-Usage: python -I -S relay.py SOCKET COMMAND [ARGUMENT…]
+Usage: python -I -S relay.py SOCKET PLACES COMMAND [ARGUMENT…]
+
+PLACES are such as `localhost:5432,127.0.0.1:8000`: servers of the machine, which are at the same ports inside.
 """
 
 from __future__ import annotations
@@ -18,22 +20,40 @@ _NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _OWN = "localhost,127.0.0.1,::1"
 
 
-def main(path: str, *command: str) -> int:
+def main(path: str, places: str, *command: str) -> int:
     """Run the command; returns its exit code, or 128 and the number of the signal that ended it."""
     server = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_serve, args=(server, path), daemon=True).start()
+    for place in filter(None, places.split(",")):
+        with contextlib.suppress(OSError):  # a port below 1024
+            at_port = socket.create_server(("127.0.0.1", int(place.rpartition(":")[2])))
+            threading.Thread(target=_serve, args=(at_port, path, place), daemon=True).start()
     proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
     environment = {**os.environ, **dict.fromkeys(_NAMES, proxy), "NO_PROXY": _OWN, "no_proxy": _OWN}
     code = subprocess.call(command, env=environment)
     return 128 - code if code < 0 else code
 
 
-def _serve(server: socket.socket, path: str) -> None:
+def _serve(server: socket.socket, path: str, place: str = "") -> None:
     while True:
         client, _ = server.accept()
-        proxy = socket.socket(socket.AF_UNIX)
+        threading.Thread(target=_hand_on, args=(client, path, place), daemon=True).start()
+
+
+def _hand_on(client: socket.socket, path: str, place: str) -> None:
+    with client, socket.socket(socket.AF_UNIX) as proxy:
         proxy.connect(path)
-        threading.Thread(target=join, args=(client, proxy), daemon=True).start()
+        if place:
+            proxy.sendall(f"CONNECT {place} HTTP/1.1\r\n\r\n".encode())
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                data = proxy.recv(1)
+                if not data:
+                    return
+                head += data
+            if b" 200 " not in head:
+                return
+        join(client, proxy)
 
 
 def join(one: socket.socket, two: socket.socket, timeout: float | None = None) -> None:

@@ -45,6 +45,7 @@ join | i | ignore-case header nocheck-order | 1 2 a e j o t v | files
 strings | an | all | n t min-len | files
 od | bcdox | | A t N j | files
 hexdump | Cbcdox | | n s | files
+xxd | bCEipu | | c g l s | file
 md5sum sha1sum sha256sum sha512sum cksum | bt | | | files
 readlink realpath | femnqsz | canonicalize no-symlinks quiet relative | relative-to | files
 cmp | bls | print-bytes silent quiet verbose | n bytes | files
@@ -64,7 +65,7 @@ rg | cilnoSsvwxFHNPUuhIp0.a# | count count-matches files files-with-matches file
     invert-match trim quiet column null text pretty unrestricted multiline-dotall | A B C M g m t T e f@
     after-context before-context context color colors glob iglob max-columns max-count max-depth max-filesize regexp
     sort sortr type type-not replace r file@ | pattern
-grep egrep fgrep | cEFGHhiLlnoPqrsvwxZzabT# | count extended-regexp fixed-strings perl-regexp basic-regexp recursive
+grep egrep fgrep | cEFGHhIiLlnoPqrsvwxZzabT# | count extended-regexp fixed-strings perl-regexp basic-regexp recursive
     ignore-case no-ignore-case invert-match line-number files-with-matches files-without-match with-filename
     no-filename no-messages only-matching quiet silent word-regexp line-regexp color null text byte-offset | A B C m
     e f@ after-context before-context context max-count color include exclude exclude-dir regexp binary-files file@
