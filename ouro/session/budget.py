@@ -94,6 +94,9 @@ class Budget:
                 )
         models = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in models if use.usage.cost is None]
+        own = self._memory.usage
+        if not periods and self._limits.max_cost is not None and own.output and own.cost is None:
+            names = [self._memory.model]
         if names and "prices" not in self._warned:
             self._warned.add("prices")
             yield f"The price of {', '.join(names)} is not known: it counts for no limit (`prices` in models.yaml)."

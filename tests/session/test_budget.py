@@ -123,6 +123,13 @@ async def test_yesterday_and_unknown_prices_count_for_nothing(store):
     assert await purse.check(0) == ""
 
 
+async def test_an_unknown_price_is_told_where_only_the_session_has_a_limit(store):
+    purse = money(store, max_cost=1.0)
+    assert await purse.check(0) == ""
+    purse._memory.transcript.usage = Usage(100, 0, 0, 10, None)
+    assert (await purse.check(1)).startswith("The price of a/one is not known")
+
+
 def _spend_elsewhere(root: Path, numbers) -> None:
     for number in numbers:
         spend(YamlFileMemoryStore(root), number, 0.125)
