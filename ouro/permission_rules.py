@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.model import MODES, set_mode
+from ouro.commands.mode import MODES, set_mode
 from ouro.commands.render import CodeSpan, Title, as_markdown, line, table
 from ouro.config import save_setting, settings_by_place
 from ouro.display import Choice
@@ -32,8 +32,6 @@ _FILES = {
 
 
 class ListedRule(msgspec.Struct, frozen=True):
-    """A rule in force."""
-
     kind: Kind
     rule: str
     source: str

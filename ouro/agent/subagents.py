@@ -95,8 +95,6 @@ class SubagentServices(msgspec.Struct, frozen=True):
 
 
 class _Child:
-    """One subagent at work."""
-
     def __init__(self, order_id: str, spec: AgentSpec, args: SubagentArgs, ctx: ToolContext, emit: Emit) -> None:
         self.id, self.spec, self.args, self.call_id = order_id, spec, args, ctx.call_id
         self.emit = emit

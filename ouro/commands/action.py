@@ -92,8 +92,6 @@ ActionContext: TypeAlias = "SessionContext | ShellContext"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What an action returns."""
-
     value: Any
     """What `--json` prints."""
     view: View

@@ -32,10 +32,10 @@ _USAGE = Action("usage", "usage.usage", "Show tokens and cost by model: this ses
 SESSION_COMMANDS: tuple[Action, ...] = (
     Action("help", "info.show_help", "Show the commands and keys", None, ("help memory",), "session",
            "[command]", ("h",)),
-    Action("model", "model.model", "Use another model", None, ("model sonnet",), "session", "[name]", ("models",)),
-    Action("think", "model.think", "Set how long the model thinks before it answers", None, ("think high",), "session",
+    Action("model", "models.model", "Use another model", None, ("model sonnet",), "session", "[name]", ("models",)),
+    Action("think", "models.think", "Set how long the model thinks before it answers", None, ("think high",), "session",
            "[off|low|medium|high]", ("effort",)),
-    Action("plan", "model.plan", "Enter or leave plan mode", None, ("plan a cache for the parser",), "session",
+    Action("plan", "mode.plan", "Enter or leave plan mode", None, ("plan a cache for the parser",), "session",
            "[what to plan]"),
     Action("permissions", "ouro.permission_rules.permissions", "Show the permission rules, change them, set the mode",
            None, ("permissions edit", "permissions deny shell(npm publish *)", "permissions revoke shell(make *)"),

@@ -1,4 +1,4 @@
-"""Models: list them, with the reason if one is not usable, or set one up for any front end that can ask."""
+"""Models: list them, with the reason if one is not usable; use another one, set its effort, or set one up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from ouro.commands.action import Answer
 from ouro.commands.render import ViewItem, line, table
@@ -17,6 +17,7 @@ from ouro.llm import (
     KNOWN,
     PROVIDERS,
     Catalog,
+    Effort,
     LocalServer,
     ModelEntry,
     Provider,
@@ -28,14 +29,46 @@ from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
+    from ouro.commands.front_end import FrontEnd
     from ouro.commands.shell import ShellContext
 
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
 OTHER = "other"
 _UNANSWERED = (
     Choice("again", "correct the address"),
     Choice("keep", "use it all the same", "you name the model"),
 )
 _WINDOW_HINT = "If that is wrong, write `window:` into models.yaml."
+
+
+async def model(front_end: FrontEnd, argument: str) -> None:
+    chosen = argument
+    if not chosen:
+        found = sorted(await front_end.session.models(), key=lambda choice: not choice.usable)
+        choices = [
+            Choice(choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used")
+            for choice in found
+        ]
+        chosen = await front_end.choose("Which model?", choices, front_end.session.status().model) or ""
+    if not chosen:
+        return
+    await front_end.session.set_model(chosen)
+    front_end.say(f"Model: {front_end.session.status().model}")
+    front_end.redraw()
+
+
+async def think(front_end: FrontEnd, argument: str) -> None:
+    current = front_end.session.status().effort
+    choices = [Choice(effort, effort) for effort in EFFORTS]
+    chosen = argument or await front_end.choose("How long should the model think?", choices, current)
+    if not chosen:
+        return
+    effort = next((level for level in EFFORTS if level == chosen), None)
+    if effort is None:
+        raise UsageError(f"{chosen!r} is no effort. There are: {', '.join(EFFORTS)}.")
+    await front_end.session.set_model(effort=effort)
+    front_end.say(f"Thinking: {effort}")
+    front_end.redraw()
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:

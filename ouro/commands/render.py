@@ -31,16 +31,12 @@ class CommandText(str):
 
 
 class TextLine(msgspec.Struct, frozen=True):
-    """One line of text."""
-
     spans: tuple[str, ...]
     """Plain text, `CodeSpan` and `CommandText`."""
     level: Level = "info"
 
 
 class Title(msgspec.Struct, frozen=True):
-    """A heading."""
-
     text: str
 
 

@@ -72,7 +72,6 @@ async def fork(front_end: FrontEnd, argument: str) -> None:
 
 
 async def go(front_end: FrontEnd, way: WayBack) -> None:
-    """Carry out the user's choice."""
     rewind = front_end.session.rewind
     match way.kind:
         case "rewind":

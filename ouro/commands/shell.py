@@ -251,7 +251,6 @@ class ShellContext:
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:
-        """The sessions of the user."""
         return YamlFileMemoryStore(get_sessions_dir())
 
     async def catalog(self) -> SessionCatalog:

@@ -35,8 +35,6 @@ WORKER = ("-m", "ouro.llm.litellm_worker")
 
 
 class LiteLLMModel:
-    """A model behind litellm."""
-
     def __init__(
         self,
         spec: ModelSpec,

@@ -330,7 +330,6 @@ class SessionSync:
         self._take(session_id, local, other)
 
     def _write_new(self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]) -> Path:
-        """Returns its folder."""
         with SessionFolders(root).making(header) as (folder, final):
             replace_file(folder, FILE_NAME, as_record(dump(header_data(header))) + body)
             _write_outputs(folder, outputs)

@@ -32,8 +32,6 @@ The user ran a command. Its text follows: do what it says, and answer the user.
 
 
 class CommandRunner(msgspec.Struct, frozen=True, eq=False):
-    """Runs the custom commands of a session."""
-
     registry: CommandRegistry
     tools: ToolRunner
     """Runs the inserts: through the same permissions as the calls of the agent, and shown like them."""

@@ -25,8 +25,6 @@ class ApplyPatchArgs(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """The planned change of one file."""
-
     patch: FilePatch
     found: FileBefore
     after: TextFile | None

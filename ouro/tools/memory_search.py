@@ -21,8 +21,6 @@ DAY = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One hit."""
-
     text: str
     source: str
     """Its source on one line: the note, or session and message, with date and file."""

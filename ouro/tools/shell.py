@@ -35,8 +35,6 @@ _SETTLE = 1.0
 
 
 class Job:
-    """A background command."""
-
     def __init__(
         self, job_id: str, command: str, process: ShellProcess, capture: OutputCapture, changed: asyncio.Event
     ) -> None:
@@ -63,7 +61,6 @@ class Job:
 
     @property
     def tail(self) -> str:
-        """The end of its output."""
         return self._capture.since(max(0, self._capture.total - _TAIL)).rstrip("\n")
 
     def news(self) -> str:

@@ -19,7 +19,6 @@ class Plan:
         self.items: tuple[Todo, ...] = ()
 
     def change(self, items: tuple[Todo, ...]) -> None:
-        """Replace the plan."""
         self.items = items
 
 

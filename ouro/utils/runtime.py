@@ -30,7 +30,6 @@ def get_sessions_dir() -> Path:
 
 
 def get_memory_dir() -> Path:
-    """The folder of the user's long-term memory."""
     return get_home() / "memory"
 
 

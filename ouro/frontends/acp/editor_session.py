@@ -11,7 +11,8 @@ from acp import schema as acp
 from acp.helpers import update_available_commands
 
 from ouro import events
-from ouro.commands.model import EFFORTS, MODES
+from ouro.commands.mode import MODES
+from ouro.commands.models import EFFORTS
 from ouro.commands.slash import dispatch
 from ouro.display import Choice, Question
 from ouro.errors import NoModelError, UsageError

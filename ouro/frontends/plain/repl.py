@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from ouro.commands.model import next_mode, set_mode
+from ouro.commands.mode import next_mode, set_mode
 from ouro.commands.slash import dispatch
 from ouro.errors import DemoRequested
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked

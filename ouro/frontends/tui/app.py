@@ -206,7 +206,7 @@ class KeyActions:
         self._conversation.resume.mark_next()
 
     def mode(self) -> None:
-        from ouro.commands.model import next_mode  # too heavy to import before the first frame
+        from ouro.commands.mode import next_mode  # too heavy to import before the first frame
 
         session = self._front_end.session
         session.set_mode(next_mode(session.status().mode))

@@ -131,7 +131,6 @@ class Index:
         return count
 
     def state(self) -> IndexState:
-        """What is in the index."""
         counted = ("sessions", "messages", "outputs", "notes", "entities", "edges", "relations", "vectors", "core")
         with self.reading() as database:
             counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in counted)

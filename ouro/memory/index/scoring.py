@@ -33,8 +33,6 @@ SESSION = 0.2
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """A row of `messages`."""
-
     id: int
     number: int
     role: str

@@ -180,7 +180,6 @@ class BlockList:
         return (self.blocks[place], number - self._heights.top(place)) if place < len(self.blocks) else None
 
     def top(self, block: TranscriptBlock) -> int:
-        """The first line of a block."""
         return self._heights.top(self._places[block])
 
     def height(self, block: TranscriptBlock) -> int:
