@@ -120,7 +120,7 @@ def scripted(latency: float = 0.0) -> Model:
         said = messages[-1].text
         if said.startswith("The sentence: "):
             return json.dumps({"keep": True, "note": said.removeprefix("The sentence: ")})
-        return '{"relation": "other"}' if said.startswith("Old note: ") else "Ok."
+        return "Ok."
 
     def step(messages: Sequence[Message]) -> ScriptedReply:
         return ScriptedReply(answer(messages), hold=partial(asyncio.sleep, latency))

@@ -19,6 +19,7 @@ from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, O
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.placement import note_category, place
+from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.long_term.supersession import denies, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, system, user
 from ouro.utils.json_types import decoded_answer
@@ -105,30 +106,16 @@ _KEEP = {
     "required": ["keep", "note"],
     "additionalProperties": False,
 }
-_RELATION = {
-    "type": "object",
-    "properties": {"relation": {"type": "string", "enum": ["same", "replaces", "adds", "other"]}},
-    "required": ["relation"],
-    "additionalProperties": False,
-}
 _ASK_NOTE = """\
 You get one sentence that a user said to a coding assistant. Decide whether it will still matter in other sessions: a
 preference of the user, a rule, a decision, a fact about the user or the project. Then answer with "keep": true, and in
 "note" the same statement as one short sentence. Use the words of the user. Keep all names, commands, numbers and
 reasons. Add nothing. If it only matters for the task of the moment, answer with "keep": false and an empty "note"."""
-_ASK_RELATION = """\
-You compare two notes. "same": the new note says the same as the old one. "replaces": the old note is no longer true,
-because the new one says something else about the same thing. "adds": both are true, about the same thing.
-"other": they are about different things."""
 
 
 class _Kept(msgspec.Struct):
     keep: bool
     note: str = ""
-
-
-class _Related(msgspec.Struct):
-    relation: str
 
 
 class SmallClassifier(msgspec.Struct, eq=False):
@@ -172,9 +159,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
             old = replaced[0]
             return replace(operation, verb="supersede", target=old.id, scope=old.scope, category=old.category)
         for note in near:
-            asked = [system(_ASK_RELATION), user(f"Old note: {note.text}\nNew note: {text}")]
-            answer = decoded_answer(await self.ask(asked, _RELATION), _Related)
-            if answer and answer.relation == "same" and _numbers(note.text) == _numbers(text):
+            if await SmallMerger(self.ask, self.applies).says_all(note.text, text):
                 return Operation("confirm", target=note.id, scope=note.scope)
         return replace(operation, related=tuple(note.id for note in near))
 

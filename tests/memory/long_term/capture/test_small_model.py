@@ -121,9 +121,18 @@ async def test_what_is_said_replaces_or_confirms_or_is_related():
     assert (replaced.verb, replaced.target, replaced.category) == ("supersede", LOCKS.id, "project-conventions")
     [same] = await captured("The job queue is Redis", shown=[LOCKS])
     assert (same.verb, same.target) == ("confirm", LOCKS.id)
-    keeps, other = '{"keep": true, "note": "Job queue data is backed up."}', '{"relation": "adds"}'
-    [beside] = await captured("Job queue data is backed up.", Small(keeps, other), shown=[LOCKS])
+    keeps = '{"keep": true, "note": "Job queue data is backed up."}'
+    [beside] = await captured("Job queue data is backed up.", Small(keeps, '{"same": true}'), shown=[LOCKS])
     assert (beside.verb, beside.related) == ("add", (LOCKS.id,))
+    keeps = '{"keep": true, "note": "The queue of jobs is Redis."}'
+    [again] = await captured("The queue of jobs is Redis.", Small(keeps, '{"same": true}'), shown=[LOCKS])
+    assert (again.verb, again.target) == ("confirm", LOCKS.id)
+
+
+async def test_a_rule_is_not_taken_for_another_one_whatever_the_model_says():
+    known = Note(id="mem_00000002", text="Never commit generated files.", scope="repo", category="corrections")
+    [added] = await captured("Never commit secrets.", Small('{"same": true, "relation": "same"}'), shown=[known])
+    assert (added.verb, added.text, added.related) == ("add", "Never commit secrets.", (known.id,))
 
 
 async def test_a_model_that_does_not_answer_is_no_answer():
