@@ -95,8 +95,8 @@ async def config(context: ActionContext) -> Answer:
     if not is_trusted and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
-    rows = columns([(path, _text(_public(setting.value)), setting.source) for path, setting in given.items()])
-    where = f"Change them in {tilde(get_config_path())}; see docs/settings.md."
+    rows = columns([(path, setting.source, _text(_public(setting.value))) for path, setting in given.items()])
+    where = f"Change them in {tilde(get_config_path())}, for the next session; see docs/settings.md."
     return Answer(
         {path: {**setting._asdict(), "value": _public(setting.value)} for path, setting in given.items()},
         [Quote("\n".join(rows)), line(), line(where), *map(line, notices)],

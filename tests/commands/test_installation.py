@@ -105,8 +105,8 @@ class TestConfig:
         assert main(["config"]) == 0
         shown = capsys.readouterr().out
         rows = [line.split(maxsplit=2) for line in shown.splitlines()]
-        assert ["tui.theme", "dark", "~/.ouro/config.yaml:2"] in [[cell.strip() for cell in row] for row in rows]
-        assert ["permissions.mode", "plan", "OURO_PERMISSIONS_MODE"] in [[cell.strip() for cell in row] for row in rows]
+        assert ["tui.theme", "~/.ouro/config.yaml:2", "dark"] in [[cell.strip() for cell in row] for row in rows]
+        assert ["permissions.mode", "OURO_PERMISSIONS_MODE", "plan"] in [[cell.strip() for cell in row] for row in rows]
         assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
 
     async def test_in_a_session_it_shows_the_flags_of_that_session(self):
@@ -114,7 +114,7 @@ class TestConfig:
         vars(front_end.session.workbench).update(flags={"limits.max_turns": 7})
         await dispatch(front_end, "/config")
         row = next(row for row in front_end.shown[0].splitlines() if row.startswith("limits.max_turns"))
-        assert row.split() == ["limits.max_turns", "7", "flag"]
+        assert row.split() == ["limits.max_turns", "flag", "7"]
 
     def test_speaks_json(self, capsys):
         assert main(["config", "--json"]) == 0
@@ -151,7 +151,7 @@ class TestConfig:
         (home / ".ouro" / "config.yaml").write_text(written.replace("history_versions: 2", "history_versions: 0"))
         assert main(["config"]) == 0
         shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-        rows = {line[0]: line[1].rpartition("  ")[0].strip() for line in shown if line}
+        rows = {line[0]: line[1].partition("  ")[2].strip() for line in shown if line and "  " in line[1]}
         assert rows["hooks"] == "after-tool: make format"
         assert rows["mcp.servers"] == "github, docs"
         assert (rows["sandbox.max_memory_mb"], rows["memory.history_versions"]) == ("0", "0")

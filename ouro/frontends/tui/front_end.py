@@ -75,10 +75,11 @@ class ScreenFrontEnd:
 
     @property
     def themes(self) -> Sequence[str]:
-        return tuple(THEMES)
+        return (*THEMES, "auto")
 
     def set_theme(self, name: str, *, save: bool = True) -> None:
-        self._app.theme = name
+        if name in THEMES:  # `auto` is read at the start
+            self._app.theme = name
         if save and self._save_theme is not None:
             self._save_theme(name)
 
