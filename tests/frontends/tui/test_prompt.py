@@ -91,6 +91,23 @@ async def test_a_long_paste_is_a_chip_that_is_sent_in_full_and_deleted_as_a_whol
     assert session.sent == [f"see {lines}"]
 
 
+async def test_the_cursor_and_the_keys_that_delete_take_what_is_one_character_as_one():
+    emojis = ("👩\u200d👩\u200d👧", "🇩🇪", "🇫🇷", "👍🏽", "e\u0301")
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        area = prompt(pilot)
+        await paste(pilot, "line\n" * 20)
+        area.put("".join(emojis))
+        for left in range(len(emojis) - 1, -1, -1):
+            await pilot.press("backspace")
+            assert area.text == "[pasted 20 lines]" + "".join(emojis[:left])
+        await pilot.press("x", "left", "left", "right", "backspace")
+        assert area.text == "x"
+        await paste(pilot, "line\n" * 20)
+        await pilot.press("home", "delete")
+        assert area.text == "x"
+
+
 async def test_an_image_on_the_clipboard_goes_with_the_message(monkeypatch):
     monkeypatch.setattr(ImageGrab, "grabclipboard", lambda: Pillow.effect_noise((40, 40), 50))
     session = FakeSession([says("1")])

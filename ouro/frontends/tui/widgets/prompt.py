@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rich.cells import split_graphemes
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -32,6 +33,8 @@ _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """What some of them do if there is text."""
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
+_FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
+"""Two letters that Rich takes for two characters."""
 _IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 
@@ -75,9 +78,8 @@ class Attachments:
         self._images |= zip(_IMAGE.findall(draft.text), draft.images, strict=False)
         return draft.text
 
-    def ending(self, before: str) -> str:
-        """The placeholder that `before` ends with; empty if there is none."""
-        return next((name for name in (*self._pastes, *self._images) if before.endswith(name)), "")
+    def placeholders(self) -> list[str]:
+        return [*self._pastes, *self._images]
 
 
 class PromptArea(TextArea, inherit_bindings=False):
@@ -275,6 +277,25 @@ class PromptArea(TextArea, inherit_bindings=False):
     def action_clear(self) -> None:
         self.fill("")
 
+    def get_cursor_left_location(self) -> tuple[int, int]:
+        """A joined emoji, a flag and a placeholder are one character."""
+        row, column = self.cursor_location
+        return (
+            (row, max(end for end in self._ends(row) if end < column)) if column else super().get_cursor_left_location()
+        )
+
+    def get_cursor_right_location(self) -> tuple[int, int]:
+        row, column = self.cursor_location
+        after = [end for end in self._ends(row) if end > column]
+        return (row, after[0]) if after else super().get_cursor_right_location()
+
+    def _ends(self, row: int) -> list[int]:
+        """Where the characters of a line end, as they are seen."""
+        line = self.document.get_line(row)
+        whole = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
+        inside = {place for found in re.finditer(whole, line) for place in range(found.start() + 1, found.end())}
+        return [0, *(end for _, end, _ in split_graphemes(line)[0] if end not in inside)]
+
     def action_delete_to_start_of_line(self) -> None:
         """As in a shell: up to the line break. Textual's ends where the width has broken the line."""
         row, column = self.cursor_location
@@ -289,15 +310,6 @@ class PromptArea(TextArea, inherit_bindings=False):
             self._delete_via_keyboard((row, column), (row, end))
         else:
             await super().action_delete_to_end_of_line_or_delete_line()
-
-    def action_delete_left(self) -> None:
-        """Backspace; a chip goes as a whole."""
-        chip = "" if self.selected_text else self.attachments.ending(self.before_cursor)
-        if not chip:
-            super().action_delete_left()
-            return
-        row, column = self.cursor_location
-        self.replace("", (row, column - len(chip)), (row, column))
 
 
 class PromptBox(Horizontal):
