@@ -387,3 +387,21 @@ async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
         await pilot.press("down")
         await until(pilot, lambda: "narrow screen" in screen_text(pilot.app))
         assert "2 the second" in screen_text(pilot.app)
+
+
+async def test_what_was_shown_for_a_question_stays_in_sight_and_scrolls():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        front_end = pilot.app.front_end
+        front_end.show("\n\n".join(f"row {number}" for number in range(30)))
+        choice = asyncio.create_task(front_end.choose("Use it?", [Choice("yes", "Yes"), Choice("no", "No")]))
+        await until(pilot, lambda: "❯ 1 Yes" in screen_text(pilot.app))
+        view = pilot.app.conversation.transcript
+        await until(pilot, lambda: view.size.height < 16 and "row 0" in screen_text(pilot.app))
+        last = f"row {view.size.height // 2 - 1}"
+        assert last in screen_text(pilot.app)
+        await pilot.press("pagedown")
+        await until(pilot, lambda: "row 9" in screen_text(pilot.app))
+        await pilot.press("1")
+        assert await choice == "yes"
+        await until(pilot, lambda: view.size.height > 16)

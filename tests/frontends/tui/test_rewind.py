@@ -346,7 +346,7 @@ async def test_there_is_nothing_to_go_back_to_at_first():
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: "Nothing was said yet" in shown(pilot.app))
+        await until(pilot, lambda: "no message yet" in shown(pilot.app))
         assert len(pilot.app.screen_stack) == 1
 
 

@@ -182,17 +182,22 @@ class Picker(Sheet[str | None]):
         search: str | None = None,
         grace: float = 0.0,
         preview: Callable[[str], None] = lambda _value: None,
+        cover: Callable[[int], None] = lambda _rows: None,
     ) -> None:
         """`search`: typed already; None: a short list is numbered in place of searched.
 
         `grace`: seconds in which Enter is ignored: it may have been typed before the picker appeared.
+
+        `cover`: is called with the lines that a short list takes at the lower edge.
         """
         super().__init__()
+        self._cover = cover
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
         self._title = title
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
+        self.set_class(self.is_short, "-numbered")
         if self.is_short:
             choices = [
                 Choice(choice.value, f"{number} {choice.label}", choice.detail)
@@ -232,6 +237,16 @@ class Picker(Sheet[str | None]):
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_whole)
+        self.call_after_refresh(self._make_room)
+
+    def on_unmount(self) -> None:
+        self._cover(0)
+
+    def _make_room(self) -> None:
+        """What was shown for the question stays in sight above it."""
+        sheet = self.query_one(".sheet").outer_size.height
+        if self.is_short and sheet <= self.size.height - 6:
+            self._cover(sheet)
 
     def _show_whole(self) -> None:
         """Show the marked choice below the list where its line there is cut."""
@@ -252,6 +267,9 @@ class Picker(Sheet[str | None]):
         if event.key in PAGES and self._above.max_scroll_y:
             event.stop()
             self._above.scroll_relative(y=PAGES[event.key] * (self._above.size.height - 1), animate=False)
+        elif event.key in PAGES and self.is_short:
+            event.stop()
+            await self.run_action(f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')")
         elif self._list.take_key(event.key):
             event.stop()
         elif self.is_short and event.key == "enter":
