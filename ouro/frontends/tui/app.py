@@ -32,6 +32,8 @@ from ouro.utils.log import log
 
 SECOND_ESCAPE = 1.0
 """Seconds within which Esc Esc still belongs to an interrupt."""
+MAX_SEARCHED = 2_000
+"""Characters of a prompt that the search of the history looks at; a paste may have a million."""
 _NO_CARDS = "There is no tool call to unfold."
 
 
@@ -263,7 +265,9 @@ class KeyActions:
 
     async def search_history(self) -> None:
         prompt = self._conversation.prompt
-        entries = [Choice(entry, entry) for entry in reversed(self._conversation.prompt_history.entries())]
+        entries = [
+            Choice(entry, entry[:MAX_SEARCHED]) for entry in reversed(self._conversation.prompt_history.entries())
+        ]
         if not entries:
             raise UsageError("The prompt history is empty.")
         picked = await self._front_end.result_of(Picker("Search history", entries, search=prompt.text.split("\n")[0]))

@@ -16,6 +16,7 @@ from ouro.events import (
     Said,
     TodosChanged,
 )
+from ouro.frontends.history import PromptHistory
 from ouro.frontends.tui.screens.sheet import Picker
 
 
@@ -405,3 +406,14 @@ async def test_what_was_shown_for_a_question_stays_in_sight_and_scrolls():
         await pilot.press("1")
         assert await choice == "yes"
         await until(pilot, lambda: view.size.height > 16)
+
+
+async def test_the_search_of_the_history_does_not_read_all_of_a_long_paste(monkeypatch):
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        monkeypatch.setattr(PromptHistory, "entries", lambda _history: ["word " * 100_000])
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        assert len(pilot.app.screen._choices[0].label) <= 2_000
+        await pilot.press("enter")
+        await until(pilot, lambda: len(pilot.app.conversation.prompt.text) == 500_000)

@@ -276,3 +276,17 @@ async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
         async with asyncio.timeout(5):
             while not any("❯ x" in text for text in drawn):
                 await asyncio.sleep(0.001)  # and not `until`: the pilot draws, too
+
+
+async def test_a_long_prompt_leaves_the_screen_its_place_and_shows_the_cursor():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        area, box = prompt(pilot), pilot.app.conversation.box
+        area.fill("\n".join(f"row {number}" for number in range(40)))
+        await pilot.press("ctrl+j")
+        await until(pilot, lambda: area.cursor_screen_offset.y == area.region.bottom - 1)
+        assert box.region.height <= 12
+        assert pilot.app.conversation.status.region.bottom == 24
+        assert area.region.height == box.content_region.height
+        await pilot.resize_terminal(40, 15)
+        await until(pilot, lambda: area.cursor_screen_offset.y == area.region.bottom - 1 and box.region.height < 8)

@@ -191,7 +191,7 @@ class Picker(Sheet[str | None]):
         `cover`: is called with the lines that a short list takes at the lower edge.
         """
         super().__init__()
-        self._cover = cover
+        self._covers = cover
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
@@ -240,13 +240,13 @@ class Picker(Sheet[str | None]):
         self.call_after_refresh(self._make_room)
 
     def on_unmount(self) -> None:
-        self._cover(0)
+        self._covers(0)
 
     def _make_room(self) -> None:
         """What was shown for the question stays in sight above it."""
         sheet = self.query_one(".sheet").outer_size.height
         if self.is_short and sheet <= self.size.height - 6:
-            self._cover(sheet)
+            self._covers(sheet)
 
     def _show_whole(self) -> None:
         """Show the marked choice below the list where its line there is cut."""

@@ -330,8 +330,10 @@ class PromptBox(Horizontal):
     def on_resize(self) -> None:
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
         self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)  # it stays above
+        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
 
     def on_text_area_changed(self) -> None:
+        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)  # Textual scrolls before the text has grown
         shell = self._prompt.text.startswith("!")
         self.set_class(shell, "-shell")
         self._sign.update("! " if shell else "❯ ")
