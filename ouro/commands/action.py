@@ -106,6 +106,8 @@ class MemoryAccess(msgspec.Struct, frozen=True):
     """The scopes in use; changes are reported as events."""
     timeline: Timeline
     """Their history."""
+    half_life_days: float
+    """As in the settings."""
     began_with: Mapping[str, str] = {}
     """The versions that the session began with, by scope; empty outside of a session."""
 

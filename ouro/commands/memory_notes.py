@@ -73,7 +73,7 @@ async def show(context: ActionContext, entry: str) -> Answer:
             places = [(own, f"{file}.md") for own in editor.names if scope in ("", own) for file in names]
             if names:
                 return _core_files(editor, places, only_text=context.session is None and bool(entry))
-        found = long_term.details_of(editor, entry)
+        found = long_term.details_of(editor, entry, memory.half_life_days)
         return Answer(found, _details_view(found))
 
     return await context.memory(work)
@@ -255,7 +255,7 @@ def _details_view(found: long_term.EntryDetails) -> View:
         rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
         rows += [(relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations]
         rows += [("written by", note.trigger)]
-        rows += [("confidence", f"{note.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
+        rows += [("confidence", f"{found.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
         rows += [(name, str(value)) for name, value in note.extra.items()]
         rows += [("cannot be read", problem) for problem in found.note.problems]
         view += [Title("Fields"), *table(rows)]

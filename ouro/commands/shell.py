@@ -206,7 +206,8 @@ class ShellContext:
 
     async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
         with self.folder.memory() as (editor, stores):
-            return work(MemoryAccess(editor, long_term.Timeline(stores)))
+            half_life = self.folder.settings.memory.half_life_days
+            return work(MemoryAccess(editor, long_term.Timeline(stores), half_life))
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
         with self.folder.memory() as (editor, _stores):

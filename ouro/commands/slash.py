@@ -206,7 +206,8 @@ class SessionContext:
         await manager.settled()
 
         def act(editor: Any) -> _Result:
-            return work(MemoryAccess(editor, manager.timeline(), manager.receipt().versions))
+            half_life = self.session.memory.half_life_days
+            return work(MemoryAccess(editor, manager.timeline(), half_life, manager.receipt().versions))
 
         return await self.session.memory.with_editor(act, quiet=not reports)
 

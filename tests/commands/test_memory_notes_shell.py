@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.cells import cell_len
@@ -46,6 +47,19 @@ def test_each_action_has_help_with_an_example_and_json(ouro, action, capsys):
     out = capsys.readouterr().out
     assert "--json" in out
     assert f"ouro memory {action}" in out.partition("example:")[2]
+
+
+def test_confidence_fades_with_the_half_life_of_the_settings(ouro, home, inside, monkeypatch):
+    ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
+    folder = home / ".ouro" / "memory"
+    folder.mkdir(parents=True)
+    written = Note(
+        id="mem_00000001", scope="user", text="Use uv.", source="assistant", confirmed_at=ago, confidence=0.8
+    )
+    (folder / "mem_00000001.md").write_text(note_text(written))
+    monkeypatch.setenv("OURO_MEMORY_HALF_LIFE_DAYS", "10")
+    assert re.search(r"confidence +0\.40, confirmed", ouro("show", "mem_00000001")[1])
+    assert json.loads(ouro("show", "mem_00000001", "--json")[1])["confidence"] == pytest.approx(0.4, abs=0.01)
 
 
 def test_a_note_is_anchored_to_the_files_of_the_worktree_in_use(ouro, repository, tmp_path, monkeypatch):

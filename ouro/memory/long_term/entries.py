@@ -153,7 +153,7 @@ def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
     return [entry for entry in notes if "unconfirmed" not in entry.badges]
 
 
-def details_of(editor: MemoryEditor, named: str, half_life_days: float = 30) -> EntryDetails:
+def details_of(editor: MemoryEditor, named: str, half_life_days: float) -> EntryDetails:
     """Everything about one entry. Raises UsageError: there is no such entry."""
     if ":" in named:
         entry = _named(core_entries(editor), named)

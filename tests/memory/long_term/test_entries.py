@@ -48,7 +48,7 @@ def test_a_list_shows_what_changed_how_often_and_what_replaced_it(editor_with):
     )
     assert badges(editor) == {1: ("replaced",), 2: ("replaced",), 3: (), 4: ("on feature",)}
     assert versions(editor) == {1: 1, 2: 2, 3: 3, 4: 1}
-    assert [entry.id[-1] for entry in details_of(editor, "mem_00000002").chain] == ["1", "2", "3"]
+    assert [entry.id[-1] for entry in details_of(editor, "mem_00000002", 30).chain] == ["1", "2", "3"]
 
 
 def test_notes_that_supersede_each_other_end_the_count(editor_with):
@@ -60,7 +60,7 @@ def test_notes_that_supersede_each_other_end_the_count(editor_with):
 def test_both_sides_of_a_contradiction_are_marked(editor_with):
     editor = editor_with(note(1), note(2, related=(Edge("mem_00000001", "contradicts"),)))
     assert badges(editor) == {1: ("contradicted",), 2: ("contradicts",)}
-    links = [details_of(editor, f"mem_0000000{number}").links for number in (1, 2)]
+    links = [details_of(editor, f"mem_0000000{number}", 30).links for number in (1, 2)]
     assert [[(link.relationship, link.text) for link in found] for found in links] == [
         [("contradicts, by", "Note 2.")],
         [("contradicts", "Note 1.")],
@@ -72,7 +72,7 @@ def test_a_note_is_stale_while_its_file_is_not_as_it_was(editor_with, project):
     assert badges(editor) == {1: (), 2: ("stale",)}
     (project / "api.py").write_text("after, and longer\n")
     assert badges(editor) == {1: ("stale",), 2: ("stale",)}
-    assert details_of(editor, "mem_00000001").stale == ("api.py",)
+    assert details_of(editor, "mem_00000001", 30).stale == ("api.py",)
 
 
 def test_a_note_that_nobody_approved_is_unconfirmed(editor_with):
@@ -81,7 +81,7 @@ def test_a_note_that_nobody_approved_is_unconfirmed(editor_with):
     (scope.store.folder / "mem_00000002.md").write_text(note_text(note(2, text="Other words.")))
     scope.refresh(agent_was_idle=False)
     assert badges(editor) == {1: (), 2: ("unconfirmed",)}
-    assert details_of(editor, "mem_00000002").entry.badges == ("unconfirmed",)
+    assert details_of(editor, "mem_00000002", 30).entry.badges == ("unconfirmed",)
 
 
 def test_confidence_fades_with_the_half_life_of_the_settings(editor_with):
