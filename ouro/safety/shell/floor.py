@@ -33,7 +33,8 @@ git push -f -d --force --mirror --delete --prune | overwrites or deletes commits
 git reset --hard --merge --keep, git checkout -f --force -- ., git switch -f --force --discard-changes,
     git restore -W --worktree, git worktree remove -f --force | discards uncommitted changes
 git clean -f -d -x -X --force | deletes untracked files
-git branch -D -d --delete | deletes a branch
+git branch -D -d --delete -f --force -M -C | deletes or overwrites a branch
+git checkout -B, git switch -C --force-create | overwrites a branch
 git tag -d -f --delete --force | deletes or moves a tag
 git stash drop, git stash clear | discards stashed changes
 git reflog expire, git reflog delete | deletes the record of earlier commits
