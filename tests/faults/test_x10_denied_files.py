@@ -91,7 +91,7 @@ def test_x10_git_is_asked_where_it_has_such_a_file(root, line):
         assert isinstance(decision, Ask)
         assert "src/.env, which a rule denies to read" in decision.reason
     assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [f"cd src && sh -c '{line}'"]), Ask)
-    for names in ("git status -s", "git add src && git commit -qm 'pv'"):
+    for names in ("git status -s", "git log --oneline -5 --stat -- src", "git add src && git commit -qm 'pv'"):
         assert isinstance(permissions_of(root).decide("shell", Effect.RUN, [names]), Allow)
     rule = f"shell({' '.join(line.split()[:2])} *)"
     assert isinstance(permissions_of(root, allow=[rule]).decide("shell", Effect.RUN, [line]), Allow)

@@ -43,8 +43,17 @@ _NARROW = names(
     """
 ) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
 """Offered as a rule only word for word: what they do depends on every word."""
-_GIT_NAMES = names("status add commit rev-parse ls-files branch remote switch")
-_GIT_PRINTS = re.compile(r"-(?!-)\w*[ipv]|--[ipv]")
+_GIT_OF_NAMES = {
+    **dict.fromkeys(
+        names("status add commit rev-parse ls-files branch remote switch push fetch"),
+        re.compile(r"(?!-\w*[ipv]|--[ipv]).*", re.DOTALL),
+    ),
+    "log": re.compile(
+        r"-n?\d*|--|[^-].*|--(oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|(no-)?merges"
+        r"|(format|pretty|since|until|author|grep|date)=.*)"
+    ),
+}
+"""What follows a git command that prints names of files and commits, and nothing that is in the files."""
 _LOCAL_GIT = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash switch tag"
 )
@@ -217,7 +226,7 @@ def _is_git_of_names(command: Command) -> bool:
     """Whether it prints names of files, and nothing that is in them."""
     texts = [word.text for word in command.arguments]
     rest = texts[git_subcommand(texts)[0] :]
-    return rest[:1] != [] and rest[0] in _GIT_NAMES and not any(map(_GIT_PRINTS.match, rest[1:]))
+    return bool(rest) and rest[0] in _GIT_OF_NAMES and all(map(_GIT_OF_NAMES[rest[0]].fullmatch, rest[1:]))
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
