@@ -1,4 +1,4 @@
-"""MCP: tools, resources and prompts of other programs, and ouro's memory for them."""
+"""MCP: tools, resources and prompts of other programs."""
 
 from typing import TYPE_CHECKING
 
