@@ -76,7 +76,7 @@ def test_three_facts_live_over_five_sessions_and_two_machines(machines, model_se
     assert one.play(PREFERENCE, f"Remembered (user): {PREFERENCE}") == []
     assert one.play(OLD, f"Remembered (repo): {OLD}") == [PREFERENCE]
 
-    changed = two.play(f"We changed our mind: {NEW}", f"Remembered, replaced (repo): {NEW}")
+    changed = two.play(f"We changed our mind: {NEW}", f"Remembered, replaced (repo): {NEW} (before: {OLD})")
     assert set(changed) >= {f"user/preferences.md: + {PREFERENCE}", f"repo/facts.md: + {OLD}"}
 
     corrected = one.play(f"No, that is wrong: {RULE} Which job queue do we use?", f"Remembered (repo): {RULE}")

@@ -165,7 +165,8 @@ def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "
         return None
     entry, commit = write_text(editor, chosen, replaced, origin="capture")
     note = replace(note, id=entry.id, scope=chosen.scope)
-    return Written("supersede" if replaced else "add", note, chosen.scope, commit)
+    before = "; ".join(old.text for old in replaced)
+    return Written("supersede" if replaced else "add", note, chosen.scope, commit, before)
 
 
 def write_text(

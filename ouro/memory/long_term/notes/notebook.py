@@ -52,6 +52,8 @@ class Written(msgspec.Struct, frozen=True):
     scope: Scope
     commit: str
     """Undoing it undoes the change; empty when no commit could be made."""
+    before: str = ""
+    """The text that it replaces."""
 
 
 class Notebook(msgspec.Struct, eq=False):
@@ -113,7 +115,8 @@ class Notebook(msgspec.Struct, eq=False):
     def add(self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add") -> Written:
         """Write a new note."""
         note = self.dated(note)
-        return self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
+        written = self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
+        return replace(written, before=self.find(note.supersedes).note.text if note.supersedes else "")
 
     def linked(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
         """The note with its link to the last version of `target`, and `relates-to` edges to the notes `related`.
@@ -231,7 +234,8 @@ def timestamp() -> str:
 
 def note_event(written: Written) -> NoteKept:
     note = written.note
-    return NoteKept(written.change, note.id, clean(note.text), written.scope, note.category, written.commit)
+    text = note.text + (f" (before: {one_line(written.before, _WIDTH)})" if written.before else "")
+    return NoteKept(written.change, note.id, clean(text), written.scope, note.category, written.commit)
 
 
 def proposal_event(notes: Sequence[Note]) -> NoteKept:
