@@ -71,13 +71,17 @@ class LongTermMemoryConsolidator:
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
             return Consolidated("there is nothing to merge")
+        without_repeated = self._small()
         try:
-            best = await self._shortened(texts)
+            best = await (_without_repeated(texts, without_repeated) if without_repeated else self._shortened(texts))
         except ModelError as error:
             return Consolidated(f"the model did not answer: {error.message}", has_answer=False)
+        before, size = _size(texts), _size({**texts, **best})
+        if without_repeated:
+            said = f"{before:,} → {size:,} tokens" if best else "no line says what another one says"
+            return Consolidated(said, best)
         if not best:
             return Consolidated("the answer was unreadable or not shorter; memory stays as it was")
-        before, size = _size(texts), _size({**texts, **best})
         saved = 1 - size / before
         if saved < MIN_SAVING:
             return Consolidated(f"the best answer saves {saved:.0%}, too little to use; memory stays as it was")
@@ -86,9 +90,6 @@ class LongTermMemoryConsolidator:
 
     async def _shortened(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that the best answer makes shorter. Raises ModelError where none came."""
-        if without_repeated := self._small():
-            found = {name: await without_repeated(text) for name, text in texts.items()}
-            return {name: text for name, text in found.items() if len(text) < len(texts[name])}
         before, messages = _size(texts), _request(texts)
         best, size = dict[str, str](), before
         for _ in range(_MAX_ATTEMPTS):
@@ -113,6 +114,11 @@ class LongTermMemoryConsolidator:
         words = word_starts(new)
         is_own = len(words & word_starts(old)) >= _MIN_OWN * len(words)
         return is_own and len(old) * _MIN_SIZE <= len(new) < len(old) and not self._finds_secret(new)
+
+
+async def _without_repeated(texts: Mapping[str, str], shorten: Callable[[str], Awaitable[str]]) -> dict[str, str]:
+    found = {name: await shorten(text) for name, text in texts.items()}
+    return {name: text for name, text in found.items() if len(text) < len(texts[name])}
 
 
 def sections(answer: str, names: Collection[str]) -> dict[str, str]:
