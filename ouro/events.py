@@ -18,7 +18,7 @@ import msgspec
 
 from ouro.display import Display, Question, Todo
 from ouro.messages import Image, Message, ToolCall, Usage
-from ouro.utils.text import plural
+from ouro.utils.text import dollars, plural
 
 Level = Literal["info", "warning", "error"]
 Outcome = Literal["answered", "cut", "interrupted", "failed", "unauthorized", "limit", "refused"]
@@ -137,7 +137,7 @@ class SubagentProgress(EventStruct, frozen=True):
         """`$0.0213, 12 tool calls, 34k tokens`: what comes last is cut in a narrow terminal."""
         tokens = self.usage.input + self.usage.output
         size = f"{tokens / 1000:.0f}k" if tokens >= 10_000 else f"{tokens:,}"
-        cost = "" if self.usage.cost is None else f"${self.usage.cost:.4f}, "
+        cost = "" if self.usage.cost is None else f"{dollars(self.usage.cost)}, "
         return f"{cost}{plural(self.calls, 'tool call')}, {size} tokens"
 
 

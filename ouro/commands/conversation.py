@@ -15,7 +15,7 @@ from ouro.memory.backend import MessageRecord, WholeSession
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
 from ouro.utils.runtime import tilde
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, dollars, one_line, plural
 
 
 async def clear(front_end: FrontEnd, _argument: str) -> None:
@@ -118,7 +118,7 @@ async def agents(front_end: FrontEnd, argument: str) -> None:
     own = []
     for info in await subagents.saved():
         name, _, task = info.title.partition(": ")
-        cost = "" if info.cost is None else f", ${info.cost:.4f}"
+        cost = "" if info.cost is None else f", {dollars(info.cost)}"
         own.append((name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}"))
     shown = f"\n\n**Subagents of this session**\n\n{facts(*own)}\n\n{code('/agents ID')} shows one." if own else ""
     front_end.show(f"**Kinds of subagents**\n\n{facts(*kinds)}{shown}")

@@ -21,7 +21,7 @@ from ouro.memory.transcript import title_of
 from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.files import write_document
 from ouro.utils.runtime import get_checkpoints_dir, get_home, get_sessions_dir, tilde
-from ouro.utils.text import plural
+from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -275,7 +275,7 @@ def _figures(info: SessionInfo) -> str:
 
 
 def _cost(info: SessionInfo) -> str:
-    return "" if info.cost is None else f"${info.cost:.4f}"
+    return "" if info.cost is None else dollars(info.cost)
 
 
 def _excerpt(text: str) -> str:

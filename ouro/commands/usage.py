@@ -70,7 +70,7 @@ async def _of_subagents(context: ActionContext) -> tuple[int, Usage] | None:
 
 
 def _share(what: str, used: Usage) -> str:
-    cost = f"cost {UNKNOWN}" if used.cost is None else f"${used.cost:.4f}"
+    cost = f"cost {UNKNOWN}" if used.cost is None else dollars(used.cost)
     return f"Of this session: {what}, {used.input:,} tokens read, {used.output:,} written, {cost}"
 
 
@@ -106,6 +106,6 @@ def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
 
 def _row(use: ModelUse) -> tuple[str, ...]:
     used = use.usage
-    cost = UNKNOWN if used.cost is None else f"${used.cost:.4f}"
+    cost = UNKNOWN if used.cost is None else dollars(used.cost)
     numbers = (f"{number:,}" for number in (used.input, used.cached, used.output, use.calls))
     return f"  {clean(use.model) or '(no name)'}", *numbers, cost

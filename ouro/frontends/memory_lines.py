@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from msgspec.structs import asdict
 
 from ouro.events import Compacted, CoreChanged, NoteKept, NotesRecalled, Titled
-from ouro.utils.text import plural
+from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:
     from ouro.session import MemoryReceipt
@@ -65,7 +65,7 @@ def receipt(event: Compacted) -> str:
     if event.dropped:
         lines.append(f"- {event.dropped} old tool outputs are no longer sent")
     if used is not None:
-        cost = f", ${used.cost:.4f}" if used.cost is not None else ""
+        cost = f", {dollars(used.cost)}" if used.cost is not None else ""
         lines.append(
             f"- the summary took {used.input:,} tokens read ({used.cached:,} cached), {used.output:,} written{cost}"
         )

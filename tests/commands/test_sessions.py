@@ -48,7 +48,7 @@ def run(*arguments: str) -> int:
 
 def test_list_shows_the_sessions_of_this_folder(root, capsys):
     assert run("list") == 0
-    assert capsys.readouterr().out == "0d9f3c52  2026-11-21 20:14      4 messages   $0.2500  fix imports\n"
+    assert capsys.readouterr().out == "0d9f3c52  2026-11-21 20:14      4 messages     $0.25  fix imports\n"
 
 
 def test_a_copy_made_by_hand_is_listed_by_the_name_that_finds_it(root, capsys):
@@ -121,7 +121,7 @@ def test_show_tells_what_is_known(root, tmp_path, capsys):
         "started    2026-11-21 20:14\n"
         "last used  2026-11-21 20:14\n"
         "messages   4\n"
-        "cost       $0.2500\n"
+        "cost       $0.25\n"
         f"file       {path} ({path.stat().st_size:,} bytes)\n"
         "\nfirst message:\n  fix the import\n"
         "\nlast answer:\n  Done.\n"
@@ -144,7 +144,7 @@ def test_export_gives_the_transcript_as_markdown_without_terminal_codes(root, tm
     assert [line for line in out.splitlines() if line] == [
         "# fix imports", f"- **Session**: `{IDS[0]}`", f"- **Folder**: `{tmp_path}`", "- **Model**: `a/b`",
         "- **From**: 2026-11-21 20:14 to 2026-11-21 20:14",
-        "- **Used**: 10 tokens read (0 from the cache), 5 written, $0.2500",
+        "- **Used**: 10 tokens read (0 from the cache), 5 written, $0.25",
         "## You · 2026-11-21 20:14", "fix the import", "![a.png](data:image/png;base64,eA==)",
         "## ouro · 2026-11-21 20:14", "Looking.",
         "<details>", "<summary><code>read api.py</code> — import os</summary>", "```", "import os", "```", "</details>",

@@ -24,13 +24,13 @@ async def test_usage_is_told_by_model_and_period_with_what_is_left():
         await shown(SpendingReport(periods, budgets))
         == """\
 ```
-This session   read  cached  written  calls     cost
-  a/one       5,210   4,800       41      3  $0.2500
+This session   read  cached  written  calls   cost
+  a/one       5,210   4,800       41      3  $0.25
 
-Today          read  cached  written  calls     cost
-  a/two          10       0        5      1  $1.0000
-  a/one       5,210   4,800       41      3  $0.2500
-  together    5,220   4,800       46      4  $1.2500
+Today          read  cached  written  calls   cost
+  a/two          10       0        5      1  $1.00
+  a/one       5,210   4,800       41      3  $0.25
+  together    5,220   4,800       46      4  $1.25
 
 This month: nothing
 
@@ -45,7 +45,7 @@ async def test_calls_that_are_no_turns_are_apart():
     beside = (("capture", 2, Usage(1_200, 0, 0, 30, 0.1)), ("subagent", 9, Usage()), ("title", 1, Usage(90, 0, 0, 5)))
     text = await shown(SpendingReport((UsagePeriod("session", (one,)),), (), beside))
     assert [line for line in text.splitlines() if line.startswith("Of this")] == [
-        "Of this session: 2 calls for capture, 1,200 tokens read, 30 written, $0.1000",
+        "Of this session: 2 calls for capture, 1,200 tokens read, 30 written, $0.10",
         "Of this session: 1 call for title, 90 tokens read, 5 written, cost unknown",
     ]
 
@@ -54,9 +54,9 @@ async def test_a_price_that_is_not_known_is_never_shown_as_free():
     free, priced = ModelUse("local/one", Usage(9, 0, 0, 1), 1), ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1)
     text = await shown(SpendingReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ()))
     rows = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
-    assert rows == ["$0.5000", "unknown", "unknown", "unknown", "unknown", "unknown"]
-    assert "$0.5000 + unknown" in text
-    assert "$0.0000" not in text
+    assert rows == ["$0.50", "unknown", "unknown", "unknown", "unknown", "unknown"]
+    assert "$0.50 + unknown" in text
+    assert "$0.00" not in text
 
 
 async def test_names_of_models_from_outside_are_cleaned():

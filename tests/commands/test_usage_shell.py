@@ -29,8 +29,8 @@ def test_usage_tells_tokens_money_and_what_is_left(home, capsys):
 
     out = capsys.readouterr().out
     assert out.splitlines()[:2] == [
-        "Today          read  cached  written  calls     cost",
-        "  a/one       1,000     400       10      1  $0.5000",
+        "Today          read  cached  written  calls   cost",
+        "  a/one       1,000     400       10      1  $0.50",
     ]
     assert out.splitlines()[-2:] == [
         "$0.50 of $2.00 spent today, $1.50 left (limits.max_cost_day)",

@@ -26,7 +26,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, dollars, one_line, plural
 
 _NOTHING = Message("user", ())
 _EMBEDDABLE = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -81,7 +81,7 @@ class SessionDocument(ABC):
     def facts(self) -> list[tuple[str, str]]:
         """Names and values, in the format; a value may be empty."""
         header, usage = self.whole.header, self.found.usage
-        cost = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
+        cost = "price unknown" if usage.cost is None else dollars(usage.cost)
         used = f"{usage.input:,} tokens read ({usage.cached:,} from the cache), {usage.output:,} written, {cost}"
         return [
             ("Session", self.code(header.id)),

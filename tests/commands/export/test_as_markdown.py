@@ -12,7 +12,7 @@ WRITTEN = """\
 - **Folder**: `/home/me/app`
 - **Model**: `a/one`
 - **From**: 2026-11-21 20:14 to 2026-11-21 20:14
-- **Used**: 17 tokens read (4 from the cache), 8 written, $0.2500
+- **Used**: 17 tokens read (4 from the cache), 8 written, $0.25
 
 ## You · 2026-11-21 20:14
 

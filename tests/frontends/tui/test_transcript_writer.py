@@ -191,7 +191,7 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
             "    - 80,000 tokens before, 9,000 after: 89% less",
             "    - 40 messages were summarized; 3 are still sent word for word",
             "    - 2 old tool outputs are no longer sent",
-            "    - the summary took 80,100 tokens read (79,000 cached), 400 written, $0.0200",
+            "    - the summary took 80,100 tokens read (79,000 cached), 400 written, $0.02",
             "    - the session file keeps every message",
             "",
             "    ## Goal",

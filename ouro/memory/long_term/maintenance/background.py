@@ -17,7 +17,7 @@ from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
 from ouro.utils.log import log
-from ouro.utils.text import one_line, plural
+from ouro.utils.text import dollars, one_line, plural
 
 if TYPE_CHECKING:  # made when they are first needed
     from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, Crystallizer, OldSession
@@ -217,7 +217,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     def _estimate(self, tokens: int) -> str:
         price = self.price(tokens)
-        return f"about {tokens:,} tokens" + (f", ${price:.4f}" if price is not None else "")
+        return f"about {tokens:,} tokens" + (f", {dollars(price)}" if price is not None else "")
 
 
 def _merge_line(merge: Merge) -> str:
@@ -255,5 +255,5 @@ def _named(session: OldSession) -> str:
 
 
 def _cost(used: Usage) -> str:
-    cost = f", ${used.cost:.4f}" if used.cost is not None else ""
+    cost = f", {dollars(used.cost)}" if used.cost is not None else ""
     return f"{used.input:,} tokens read, {used.output:,} written{cost}"
