@@ -108,9 +108,10 @@ class _Connection(socketserver.BaseRequestHandler):
         head, _, rest = _read_head(client).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
+        is_tunnel = method in ("CONNECT", "OPEN")  # the second is that of the relay: no answer is mixed with the bytes
         try:
-            url = urlsplit(f"//{target}" if method == "CONNECT" else target)
-            if not url.hostname or not url.hostname.isprintable() or (method != "CONNECT" and url.scheme != "http"):
+            url = urlsplit(f"//{target}" if is_tunnel else target)
+            if not url.hostname or not url.hostname.isprintable() or (not is_tunnel and url.scheme != "http"):
                 raise ValueError("not a request to a proxy")
             upstream = server.proxy.connect(url.hostname, url.port or 80)
         except PermissionError as error:
@@ -125,7 +126,7 @@ class _Connection(socketserver.BaseRequestHandler):
         with upstream:
             if method == "CONNECT":
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            else:
+            elif not is_tunnel:
                 # One request a connection: the next one on it could be meant for another host.
                 # And the host that was checked is the one that is asked for.
                 dropped = ("proxy-", "connection:", "host:")

@@ -37,23 +37,11 @@ def main(path: str, places: str, *command: str) -> int:
 def _serve(server: socket.socket, path: str, place: str = "") -> None:
     while True:
         client, _ = server.accept()
-        threading.Thread(target=_hand_on, args=(client, path, place), daemon=True).start()
-
-
-def _hand_on(client: socket.socket, path: str, place: str) -> None:
-    with client, socket.socket(socket.AF_UNIX) as proxy:
+        proxy = socket.socket(socket.AF_UNIX)
         proxy.connect(path)
         if place:
-            proxy.sendall(f"CONNECT {place} HTTP/1.1\r\n\r\n".encode())
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                data = proxy.recv(1)
-                if not data:
-                    return
-                head += data
-            if b" 200 " not in head:
-                return
-        join(client, proxy)
+            proxy.sendall(f"OPEN {place} -\r\n\r\n".encode())
+        threading.Thread(target=join, args=(client, proxy), daemon=True).start()
 
 
 def join(one: socket.socket, two: socket.socket, timeout: float | None = None) -> None:

@@ -43,17 +43,12 @@ _NARROW = names(
     """
 ) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
 """Offered as a rule only word for word: what they do depends on every word."""
-_GIT_OF_NAMES = {
-    **dict.fromkeys(
-        names("status add commit rev-parse ls-files branch remote switch push fetch"),
-        re.compile(r"(?!-\w*[ipv]|--[ipv]).*", re.DOTALL),
-    ),
-    "log": re.compile(
-        r"-n?\d*|--|[^-].*|--(oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|(no-)?merges"
-        r"|(format|pretty|since|until|author|grep|date)=.*)"
-    ),
-}
-"""What follows a git command that prints names of files and commits, and nothing that is in the files."""
+_GIT_OF_NAMES = re.compile(
+    r"(status|add|commit|rev-parse|ls-files|branch|remote|switch|push|fetch)(\0(?!-\w*[ipv]|--[ipv])[^\0]*)*"
+    r"|log(\0(-n?\d*|[^-\0][^\0]*|--((oneline|graph|all|decorate|(short)?stat|name-(only|status)|follow|reverse|merges"
+    r"|no-merges|(format|pretty|since|until|author|grep|date)=[^\0]*)?)))*"
+)
+"""A git command that prints names of files and commits, and nothing that is in the files."""
 _LOCAL_GIT = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash switch tag"
 )
@@ -214,19 +209,13 @@ def _spilled(policy: Permissions, tool: str, line: ShellLine, places: Places) ->
     for command in line.commands:
         if policy.first("allow", tool, Effect.RUN, partial(_allows, command=command)):
             continue
-        if command.program == "git" and not _is_git_of_names(command):
+        texts = [word.text for word in command.arguments]
+        if command.program == "git" and not _GIT_OF_NAMES.fullmatch("\0".join(texts[git_subcommand(texts)[0] :])):
             if found := places.tracked(command, unreadable):
                 return f"git may print {found}, which a rule denies to read"
         elif reads_all_below(command) and not policy.workspace.hides():
             return f"{command.program} may print what a rule denies to read: no sandbox hides it"
     return ""
-
-
-def _is_git_of_names(command: Command) -> bool:
-    """Whether it prints names of files, and nothing that is in them."""
-    texts = [word.text for word in command.arguments]
-    rest = texts[git_subcommand(texts)[0] :]
-    return bool(rest) and rest[0] in _GIT_OF_NAMES and all(map(_GIT_OF_NAMES[rest[0]].fullmatch, rest[1:]))
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
