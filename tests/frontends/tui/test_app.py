@@ -390,6 +390,20 @@ async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
         assert "2 the second" in screen_text(pilot.app)
 
 
+async def test_the_marked_choice_of_a_long_list_and_the_keys_are_in_sight():
+    choices = [Choice(str(number), f"choice {number}") for number in range(40)]
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker("Which one?", choices))
+        await until(pilot, lambda: "↑↓ Enter · Esc closes" in screen_text(pilot.app))
+        await pilot.press(*["down"] * 39)
+        await until(pilot, lambda: "❯ choice 39" in screen_text(pilot.app))
+        await pilot.resize_terminal(40, 10)
+        await until(
+            pilot, lambda: "❯ choice 39" in screen_text(pilot.app) and "choice 31" not in screen_text(pilot.app)
+        )
+
+
 async def test_what_was_shown_for_a_question_stays_in_sight_and_scrolls():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
         await opened(pilot)

@@ -217,7 +217,7 @@ class Picker(Sheet[str | None]):
                 yield self._search
             yield self._list
             yield self._whole
-            pages = " · PgUp PgDn reads on" if self._title.count("\n") >= LONG_TITLE else ""
+            pages = " · PageUp PageDown scroll" if self._title.count("\n") >= LONG_TITLE else ""
             yield Static(f"↑↓ Enter · Esc closes{pages}", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
@@ -237,16 +237,19 @@ class Picker(Sheet[str | None]):
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_whole)
-        self.call_after_refresh(self._make_room)
 
     def on_unmount(self) -> None:
         self._covers(0)
 
     def _make_room(self) -> None:
-        """What was shown for the question stays in sight above it."""
-        sheet = self.query_one(".sheet").outer_size.height
-        if self.is_short and sheet <= self.size.height - 6:
-            self._covers(sheet)
+        """The list has the lines that the rest leaves it. What was shown for a question stays in sight above it."""
+        sheet = self.query_one(".sheet")
+        rest = [child for child in sheet.children if child.display and child is not self._list]
+        most = self.size.height if self.has_class("-low") else self.size.height * 9 // 10
+        most -= sheet.gutter.height + sum(child.outer_size.height + child.styles.margin.height for child in rest)
+        self._list.styles.max_height = max(1, most)
+        if self.is_short and sheet.outer_size.height <= self.size.height - 6:
+            self._covers(sheet.outer_size.height)
 
     def _show_whole(self) -> None:
         """Show the marked choice below the list where its line there is cut."""
@@ -254,6 +257,7 @@ class Picker(Sheet[str | None]):
         self._whole.display = marked is not None and self._list.is_cut(marked)
         if marked is not None:
             self._whole.update(clean(f"{marked.label}\n{marked.detail}".rstrip()))
+        self.call_after_refresh(self._make_room)
 
     @on(Input.Submitted)
     @on(PickList.Picked)
