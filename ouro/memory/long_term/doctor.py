@@ -17,6 +17,7 @@ from ouro.memory.long_term.entries import MemoryEntry, all_entries
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, is_note_name, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile
+from ouro.memory.long_term.notes.validity import age_in_days
 from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.remember import folded
 from ouro.memory.long_term.scope import ScopeMemory
@@ -239,9 +240,5 @@ def _count(words: Iterable[str]) -> dict[str, int]:
 
 
 def _age(at: str) -> str:
-    try:
-        found = datetime.fromisoformat(at)
-    except ValueError:
-        return "unknown"
-    days = (datetime.now(UTC) - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds() / 86_400
-    return next(name for limit, name in _AGES if days < limit)
+    days = age_in_days(at, datetime.now(UTC))
+    return "unknown" if days is None else next(name for limit, name in _AGES if days < limit)

@@ -241,19 +241,13 @@ def undo_commit(
 
     Raises UsageError where there is no such commit or hunk, or nothing of it is left.
     """
-    stores = [(scope, scope.store.repository) for scope in scopes if scope.store.repository.exists]
-    named = ((scope, history.find_commit(repository, commit)) for scope, repository in stores)
-    first, found = next(((scope, one) for scope, one in named if one), (None, None))
-    if first is None or found is None:
-        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
-    also = [(scope, in_same_turn(repository, found)) for scope, repository in stores if scope is not first and not hunk]
-    done, event = first.undo(found.id, at, hunk)
+    opened = {scope.scope: scope for scope in scopes}
+    planned = Timeline([scope.store for scope in scopes]).plan_undo(commit, hunk)
+    done, event = opened[planned.scope].undo(planned.commit.id, at, hunk)
     events = [event]
-    for scope, other in also:
-        with suppress(UsageError):  # nothing left to undo there
-            if other:
-                more, event = scope.undo(other.id, at)
-                events.append(event)
-                edits, conflicts = (*done.edits, *more.edits), (*done.conflicts, *more.conflicts)
-                done = UndoResult(done.commit, edits, conflicts, (*done.commits, *more.commits))
+    for plan in planned.also:
+        more, event = opened[plan.scope].undo(plan.commit.id, at)
+        events.append(event)
+        edits, conflicts = (*done.edits, *more.edits), (*done.conflicts, *more.conflicts)
+        done = UndoResult(done.commit, edits, conflicts, (*done.commits, *more.commits))
     return done, events

@@ -159,10 +159,10 @@ def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     """
     if note.source == "user":
         return note.confidence
-    since = _time(note.confirmed_at) or _time(note.updated_at) or _time(note.created_at)
-    if since is None or since >= now:
+    times = (note.confirmed_at, note.updated_at, note.created_at)
+    days = next((age for at in times if (age := age_in_days(at, now)) is not None), None)
+    if days is None or days <= 0:
         return note.confidence
-    days = (now - since).total_seconds() / 86_400
     return float(note.confidence * 0.5 ** (days / half_life_days))
 
 
@@ -170,9 +170,10 @@ def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
     return confidence_now(note, now, half_life_days) < MIN_CONFIDENCE and note.source != "user"
 
 
-def _time(text: str) -> datetime | None:
+def age_in_days(at: str, now: datetime) -> float | None:
+    """None where the time cannot be read."""
     try:
-        found = datetime.fromisoformat(text)
+        then = datetime.fromisoformat(at)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return (now - (then if then.tzinfo else then.replace(tzinfo=UTC))).total_seconds() / 86_400

@@ -22,7 +22,7 @@ from ouro.memory.index import Graph, Search, SearchFilter
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
-from ouro.memory.long_term.notes.validity import MIN_CONFIDENCE, Anchors, confidence_now, is_visible
+from ouro.memory.long_term.notes.validity import MIN_CONFIDENCE, Anchors, age_in_days, confidence_now, is_visible
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.recall.relevance import questions_in, relevant
 from ouro.memory.tokens import estimate
@@ -276,11 +276,8 @@ def _refusal(file: NoteFile, confidence: float, situation: Situation, merged: fr
 
 def _recency(note: Note, now: datetime) -> float:
     """Between 0.8 and 1: of two equally relevant notes the newer one comes first."""
-    try:
-        days = (now - datetime.fromisoformat(note.updated_at or note.created_at)).days
-    except (ValueError, TypeError):
-        return 0.9
-    return float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
+    days = age_in_days(note.updated_at or note.created_at, now)
+    return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
 
 
 def _note_line(note: Note, item: Remembered, earlier: Sequence[Note], versions: int) -> str:
