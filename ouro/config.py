@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -92,8 +91,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 
 def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
     """Every setting by its dotted name, in the order of the class, with its source. As `load_settings`."""
-    defaults = Settings()
-    given = {path: Given(attrgetter(path)(defaults), "default") for path in _names()}
+    given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in settings_by_place(project).items():
         is_project = place == "project"
         _take(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
@@ -279,16 +277,12 @@ def _node(text: str, to: Any, variable: str) -> Node:
 @cache
 def _names() -> tuple[str, ...]:
     """The dotted name of every setting."""
-    return tuple(_names_of(Settings, ""))
+    return tuple(path for path, _value in _leaf_values(Settings()))
 
 
-def _names_of(section: Any, prefix: str) -> Iterator[str]:
-    for item in fields(section):
-        inner: Any = item.default_factory
-        if is_dataclass(inner):
-            yield from _names_of(inner, f"{prefix}{item.name}.")
-        else:
-            yield prefix + item.name
+def _leaf_values(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in vars(section).items():
+        yield from _leaf_values(value, f"{prefix}{name}.") if is_dataclass(value) else [(prefix + name, value)]
 
 
 @cache

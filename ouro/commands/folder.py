@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -113,14 +113,9 @@ class Folder:
         host = Host(Path.cwd(), environment, keys, lambda _text, _level: None, _refuse, has_user=False, confine=confine)
         return McpServers(registry, host), confinement
 
-    @contextmanager
-    def index(self) -> Iterator[Index]:
+    def index(self) -> closing[Index]:
         """The index on disk, not updated."""
-        index = memory_index.Index(get_index_path())
-        try:
-            yield index
-        finally:
-            index.close()
+        return closing(memory_index.Index(get_index_path()))
 
     def sources(self, index: Index) -> Sources:
         """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
@@ -145,11 +140,8 @@ class Folder:
         with self.index() as index:
             index.follow(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
-            try:
+            with closing(embedder) if embedder else nullcontext():
                 yield memory_index.Search(index, memory_index.vectors_for(index, embedder) if embedder else None)
-            finally:
-                if embedder:
-                    embedder.close()
 
     def make_vectors(
         self,
@@ -163,12 +155,11 @@ class Folder:
         embedder = self._embedder()
         if embedder is None:
             return
-        try:
-            memory_index.vectors_for(index, embedder).fill_all(tables, seconds, most)
-        except (ModelError, SearchUnavailable) as error:
-            warn(f"Some vectors are missing: {error.message}")
-        finally:
-            embedder.close()
+        with closing(embedder):
+            try:
+                memory_index.vectors_for(index, embedder).fill_all(tables, seconds, most)
+            except (ModelError, SearchUnavailable) as error:
+                warn(f"Some vectors are missing: {error.message}")
 
     def _warn_untrusted(self, project: Path) -> None:
         if project not in self._untrusted:

@@ -16,6 +16,7 @@ from ouro.commands.render import (
     View,
     ViewItem,
     changed_lines,
+    columns,
     line,
     table,
 )
@@ -236,12 +237,7 @@ def _reasons_view(found: TurnEvidence, core: Mapping[str, int], texts: Mapping[s
 
 
 def _blame_view(found: long_term.FileBlame, file: str) -> View:
-    rows = [(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit)) for row in found.lines]
-    widths = [max((len(row[place]) for row in rows), default=0) for place in range(4)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=True)), blamed.text])
-        for row, blamed in zip(rows, found.lines, strict=True)
-    ]
+    lines = columns([(f"{row.number:>4}", row.commit.id[:7], *_origin(row.commit), row.text) for row in found.lines])
     how = line("The turn that taught a line: ", CommandText(f"memory blame {file} LINE"))
     return [Title(f"{found.scope}/{found.name}"), Quote("\n".join(lines)), how]
 
