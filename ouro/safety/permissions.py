@@ -204,12 +204,17 @@ class Permissions:
         if unreadable is None:
             return []
         starts = [re.split(r"[*?]", whole_pattern(pattern, root))[0] for pattern, root in self._denied()]
-        folders = [os.path.dirname(start.rstrip("/")) or "/" for start in starts if start]  # noqa: PTH120
-        folders += [] if all(starts) else map(str, (*self.workspace.roots, *self._roots))
-        folders = list(dict.fromkeys(folders))
+        if not all(starts):  # a bare name
+            starts = [*filter(None, starts), *(f"{root}/" for root in (*self.workspace.roots, *self._roots))]
+        folders = [os.path.dirname(start.rstrip("/")) or "/" for start in starts]  # noqa: PTH120 - for every command
+        looked_at: set[str] = set()
         found: list[Path] = []
         seen = 0
-        for folder in folders:
+        while folders:
+            folder = folders.pop()
+            if folder in looked_at:
+                continue
+            looked_at.add(folder)
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
                 for entry in entries:
                     seen += 1

@@ -113,6 +113,16 @@ def test_x10_too_many_files_to_hide_let_no_command_run(root, home, monkeypatch):
     assert confinement.wrap(["ls"], "off") == ["ls"]
 
 
+def test_x10_only_folders_that_may_hold_such_files_are_looked_at(root, home, monkeypatch):
+    for number in range(50):
+        (home / "elsewhere" / str(number)).mkdir(parents=True)
+    monkeypatch.setattr("ouro.safety.permissions._MAX_SEEN", 90)  # the repository has fewer
+    hidden = set(permissions_of(root).unreadable_files())
+    assert hidden >= {root / ".env", root / "src/.env", root / "secrets", home / "letters/one.txt"}
+    with pytest.raises(OSError, match="too many"):
+        permissions_of(root, deny=["read(/**/one.txt)"]).unreadable_files()
+
+
 def test_x10_rules_for_the_project_hold_for_a_subagent_in_a_folder_of_its_own(root, tmp_path):
     worktree = tmp_path / "worktree"
     (worktree / "secrets").mkdir(parents=True)
