@@ -26,7 +26,7 @@ MCP_FILE = Path(".mcp.json")
 ExtensionKind: TypeAlias = Literal["commands", "skills", "agents", "rules"]
 EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
     "commands": (".ouro/commands", ".claude/commands", ".codex/prompts"),
-    "skills": (".ouro/skills", ".agents/skills", ".claude/skills"),
+    "skills": (".ouro/skills", ".agents/skills", ".claude/skills", ".codex/skills"),
     "agents": (".ouro/agents", ".claude/agents"),
     "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
 }
