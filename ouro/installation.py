@@ -43,7 +43,7 @@ from ouro.utils.runtime import (
     get_trust_path,
     tilde,
 )
-from ouro.utils.text import plural
+from ouro.utils.text import byte_size, plural
 
 if TYPE_CHECKING:
     from ouro.session import Session
@@ -358,7 +358,7 @@ def _sessions(_folder: Path) -> Iterator[Finding]:
         yield "bad", f"nothing can be saved: {obstacle}.", remedy
         return
     sessions = asyncio.run(store.list_sessions())
-    yield "good", f"{len(sessions)} in {tilde(folder)}, {sum(session.size for session in sessions) / 1e6:.1f} MB"
+    yield "good", f"{len(sessions)} in {tilde(folder)}, {byte_size(sum(session.size for session in sessions))}"
 
 
 CHECKS = (

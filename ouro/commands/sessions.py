@@ -21,7 +21,7 @@ from ouro.memory.transcript import title_of
 from ouro.safety import clean_checkpoints, stored_checkpoints
 from ouro.utils.files import write_document
 from ouro.utils.runtime import get_checkpoints_dir, get_home, get_sessions_dir, tilde
-from ouro.utils.text import dollars, plural
+from ouro.utils.text import byte_size, dollars, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
@@ -211,8 +211,9 @@ async def sync(context: ShellContext, remote: str, encrypt: bool) -> Answer:
         return done.run(encrypt=encrypt or settings.sessions.encrypt)
 
     report = await asyncio.to_thread(work)
-    size = f"{report.bytes_sent / 1e6:.1f} MB"
-    lines = [f"{plural(len(report.sent), 'session')} sent ({size}), {len(report.received)} received."]
+    lines = [
+        f"{plural(len(report.sent), 'session')} sent ({byte_size(report.bytes_sent)}), {len(report.received)} received."
+    ]
     lines += [f"{fork[:8]} is a fork with what was said here: that session went on elsewhere." for fork in report.forks]
     lines += [f"{skipped[:8]} was left out: it is open or cannot be read." for skipped in report.skipped]
     return Answer(report, [line(text) for text in lines])
@@ -241,7 +242,7 @@ async def repair(context: ShellContext, session: str) -> Answer:
 async def list_checkpoints(_context: ShellContext) -> Answer:
     found = await asyncio.to_thread(stored_checkpoints, get_checkpoints_dir())
     rows = [
-        (f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}", f"{one.bytes / 1e6:.1f} MB", one.workspace)
+        (f"{datetime.fromtimestamp(one.last).astimezone():%Y-%m-%d %H:%M}", byte_size(one.bytes), one.workspace)
         for one in found
     ]
     value = [{"workspace": one.workspace, "bytes": one.bytes, "last": one.last} for one in found]
@@ -255,7 +256,7 @@ async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answ
         raise UsageError(f"--days is {days}: it cannot be less than 0.")
     limit = settings.max_mb * 1_000_000
     freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
-    text = f"Deleted checkpoints older than {plural(days, 'day')}: {freed / 1e6:.1f} MB."
+    text = f"Deleted checkpoints older than {plural(days, 'day')}: {byte_size(freed)}."
     return Answer({"days": days, "freed": freed}, [line(text)])
 
 

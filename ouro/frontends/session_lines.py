@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ouro.session.opening import Part
-from ouro.utils.text import clean, dollars, one_line, plural
+from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.events import Level, Retrying, TurnFinished
@@ -56,16 +56,6 @@ def age(at: str, now: datetime) -> str:
     return at[:10]
 
 
-def size(number: int) -> str:
-    """Bytes: `812 B`, `4 KB`, `1.2 MB`."""
-    if number < 1000:
-        return f"{number} B"
-    for unit, sign in ((1e9, "GB"), (1e6, "MB")):
-        if number >= unit:
-            return f"{number / unit:.1f} {sign}"
-    return f"{number / 1000:.0f} KB"
-
-
 def cost(amount: float | None) -> str:
     """Empty if unknown."""
     return "" if amount is None else dollars(amount)
@@ -102,7 +92,7 @@ def title(info: SessionInfo) -> str:
 
 
 def figures(info: SessionInfo, now: datetime) -> str:
-    parts = [age(info.updated_at, now), f"{info.messages:,} messages", size(info.size), cost(info.cost)]
+    parts = [age(info.updated_at, now), f"{info.messages:,} messages", byte_size(info.size), cost(info.cost)]
     return " · ".join(part for part in [*parts, "copy" if info.fork_of else ""] if part)
 
 
@@ -121,7 +111,7 @@ def now() -> datetime:
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
     rows = [
-        ("last used", " · ".join([_ago(card, now), f"{card.info.messages:,} messages", size(card.info.size)])),
+        ("last used", " · ".join([_ago(card, now), f"{card.info.messages:,} messages", byte_size(card.info.size)])),
         ("about", " ".join(clean(card.info.summary).split())),
         ("first call", _first_call(card)),
         ("repository", _repository(card.repository)),

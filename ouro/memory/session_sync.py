@@ -37,7 +37,7 @@ from ouro.memory.sessions.session_reader import first_record, read_header
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
-from ouro.utils.text import plural
+from ouro.utils.text import byte_size, plural
 
 CHUNK = 4 << 20
 """Bytes of records in one blob."""
@@ -259,7 +259,7 @@ class SessionSync:
         return not batch or self._push(batch, size)
 
     def _push(self, batch: Sequence[_Outgoing], size: int) -> bool:
-        self._progress(f"sending {plural(len(batch), 'session')}, {size / 1e6:.1f} MB")
+        self._progress(f"sending {plural(len(batch), 'session')}, {byte_size(size)}")
         changes = {path: data for item in batch for path, data in item.changes.items()}
         if not self._remote.push(self._remote.commit(changes, f"Sessions: {len(batch)}")):
             return False

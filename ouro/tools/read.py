@@ -21,7 +21,7 @@ from ouro.safety import Effect, Workspace
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files
-from ouro.utils.text import plural
+from ouro.utils.text import byte_size, plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
 
 MAX_SIDE = 1568
@@ -256,7 +256,7 @@ class Read(Tool[ReadArgs]):
         shown = self._workspace.shown(path)
         if picture_type(start) or start.startswith(b"%PDF-"):
             if size > _MAX_DOCUMENT_BYTES:
-                raise ToolError(f"{shown} is too large to be shown: {_size(size)}.")
+                raise ToolError(f"{shown} is too large to be shown: {byte_size(size)}.")
             data = file.read()
             if not picture_type(start):
                 return _pdf(shown, data, args)
@@ -267,14 +267,14 @@ class Read(Tool[ReadArgs]):
             return self._text(args, path, file, start)
         except NotTextError:
             hint = "Use the shell to look into it (file, strings, unzip -l, …)."
-            raise ToolError(f"{shown} is {kind_of(start)} ({_size(size)}), not text. {hint}") from None
+            raise ToolError(f"{shown} is {kind_of(start)} ({byte_size(size)}), not text. {hint}") from None
 
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
         if found.st_size > _WHOLE:
             window = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
-            return _numbered(window, path, f" of a file of {_size(found.st_size)}")
+            return _numbered(window, path, f" of a file of {byte_size(found.st_size)}")
         data = self._seen.current(self._workspace, path, file.read())
         text = decode(data).text
         self._seen.note(path, data)
@@ -381,10 +381,3 @@ def _fitting(pieces: Sequence[str]) -> list[str]:
             break
         taken.append(piece)
     return taken or [pieces[0][:MAX_CHARACTERS]]
-
-
-def _size(count: int) -> str:
-    for unit, size in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"

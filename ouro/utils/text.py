@@ -75,6 +75,16 @@ def dollars(amount: float) -> str:
     return f"${whole}.{places:0<2}"
 
 
+def byte_size(number: int) -> str:
+    """`812 B`, `4 KB`, `1.2 MB`."""
+    if number < 1000:
+        return f"{number} B"
+    for unit, sign in ((1e9, "GB"), (1e6, "MB")):
+        if number >= unit:
+            return f"{number / unit:.1f} {sign}"
+    return f"{number / 1000:.0f} KB"
+
+
 def local_time(at: str, today: date | None = None) -> str:
     """A timestamp in local time: `14:03` of today, `yesterday 14:03`, `21 Nov 14:03`, `21 Nov 2025`; else empty."""
     try:

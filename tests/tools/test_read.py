@@ -107,10 +107,10 @@ async def test_other_encodings_are_understood(read, tmp_path):
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"\x7fELF\x02\x00\x00", "an ELF program or library (7 bytes)"),
-        (b"PK\x03\x04" + bytes(2000), "a zip archive (or an office file, a jar, a wheel) (2.0 kB)"),
-        (bytes(range(256)) * 20, "binary data (5.1 kB)"),
-        (b"\x01\x02\x03\x04 \xff\xfe abc", "binary data (11 bytes)"),
+        (b"\x7fELF\x02\x00\x00", "an ELF program or library (7 B)"),
+        (b"PK\x03\x04" + bytes(2000), "a zip archive (or an office file, a jar, a wheel) (2 KB)"),
+        (bytes(range(256)) * 20, "binary data (5 KB)"),
+        (b"\x01\x02\x03\x04 \xff\xfe abc", "binary data (11 B)"),
     ],
 )
 async def test_binary_files_are_refused_by_their_kind(read, tmp_path, data, kind):

@@ -114,7 +114,7 @@ async def test_an_image_on_the_clipboard_goes_with_the_message(monkeypatch):
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("ctrl+v")
-        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 1 kB] ")
+        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 KB] ")
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
     (image,) = session.sent_images
@@ -155,7 +155,7 @@ async def test_a_queued_message_comes_back_with_its_images():
         await until(pilot, lambda: session.running)
         prompt(pilot).put(prompt(pilot).attachments.add_image(image))
         await pilot.press("tab", "up")
-        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 kB]")
+        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 KB]")
         assert prompt(pilot).attachments.expand(prompt(pilot).text).images == (image,)
 
 

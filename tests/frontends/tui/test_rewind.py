@@ -335,7 +335,7 @@ async def test_pictures_come_back_with_the_message():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.conversation.prompt.text == "what is this? [image 1: PNG, 3 kB]")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "what is this? [image 1: PNG, 3 KB]")
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
         assert session.sent_images == [picture]

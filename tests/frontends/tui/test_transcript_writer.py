@@ -130,7 +130,7 @@ async def test_a_call_that_was_never_announced_is_shown_all_the_same():
         (Plain("x = 1\n", "python"), []),
         (CommandOutput("ls", "a\nb\n", 0), ["    a", "    b"]),
         (CommandOutput("ls", "", 0), []),
-        (Picture("a.png", "image/png", 2048), ["    [image: a.png] image/png, 2 kB"]),
+        (Picture("a.png", "image/png", 2048), ["    [image: a.png] image/png, 2 KB"]),
         (Todos((Todo("a", "done"), Todo("b", "in_progress"), Todo("c"))), ["    ☑ a", "    ▶ b", "    ☐ c"]),
         (Diff((FileChange("f", "a\n", "b\n"),)), ["    f  +1 −1", "    1 - a", "    1 + b"]),
     ],

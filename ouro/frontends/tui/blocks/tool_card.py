@@ -18,7 +18,7 @@ from ouro.frontends.tui.blocks.diff import diff_lines
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, printed, tidy, wrap
 from ouro.frontends.tui.blocks.messages import MARGIN, duration, spinner
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.utils.text import plural
+from ouro.utils.text import byte_size, plural
 
 MAX_LINES = 2_000
 """Lines that are drawn of one body, however long it is."""
@@ -33,8 +33,7 @@ def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]
         case CommandOutput():
             return _command(body, width, palette)
         case Picture():
-            size = f"{body.bytes / 1024:.0f} kB" if body.bytes >= 1024 else f"{body.bytes} bytes"
-            words = f"[image: {tidy(body.name)}] {tidy(body.media_type)}, {size}"
+            words = f"[image: {tidy(body.name)}] {tidy(body.media_type)}, {byte_size(body.bytes)}"
             return iter(wrap([(words, palette.text)], width))
         case Todos():
             return (line for todo in body.items for line in _todo(todo, width, palette))

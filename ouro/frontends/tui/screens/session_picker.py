@@ -12,7 +12,7 @@ from textual import events
 from textual.timer import Timer
 
 from ouro.errors import OuroError
-from ouro.frontends.session_lines import age, cost, preview_lines, size, title
+from ouro.frontends.session_lines import age, cost, preview_lines, title
 from ouro.frontends.session_lines import now as current_time
 from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, alike
 from ouro.frontends.tui.blocks.lines import crop
@@ -22,7 +22,7 @@ from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.opening import OpenRequest
 from ouro.utils.runtime import tilde
-from ouro.utils.text import clean
+from ouro.utils.text import byte_size, clean
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo
@@ -60,7 +60,7 @@ class SessionList(RowList[SessionMatch]):
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _width)
         info = row.info
-        figures = (age(info.updated_at, current_time()), f"{info.messages:,}", size(info.size), cost(info.cost))
+        figures = (age(info.updated_at, current_time()), f"{info.messages:,}", byte_size(info.size), cost(info.cost))
         room = self._title_width()
         name = title(info) + (" (copy)" if info.fork_of else "")
         yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
@@ -196,7 +196,7 @@ class SessionPicker(Browser):
             return page
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.short_id]
+        facts += [f"{info.messages:,} messages", byte_size(info.size), cost(info.cost), info.short_id]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         page.add(title(info), "title")
         page.add(" · ".join(filter(None, facts)), "detail")

@@ -23,6 +23,7 @@ from ouro.frontends.tui.type_ahead import PASTE_GAP, pasted_text
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.messages import Image
 from ouro.session.turn_queue import Draft
+from ouro.utils.text import byte_size
 
 CHORD_GAP = 1.0
 """Seconds between the keys of a chord whose first key does something of its own, as Esc in Esc Esc."""
@@ -40,7 +41,7 @@ _IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 @dataclass(slots=True)
 class Attachments:
-    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 kB]`."""
+    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 KB]`."""
 
     _pastes: dict[str, str] = field(default_factory=dict)
     _images: dict[str, Image] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Attachments:
 
     def add_image(self, image: Image) -> str:
         kind = image.media_type.rpartition("/")[2].upper()
-        placeholder = f"[image {len(self._images) + 1}: {kind}, {max(1, len(image.data) // 1000):,} kB]"
+        placeholder = f"[image {len(self._images) + 1}: {kind}, {byte_size(len(image.data))}]"
         self._images[placeholder] = image
         return placeholder
 
