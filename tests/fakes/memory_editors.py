@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.memory.index import Index
@@ -12,16 +13,21 @@ from ouro.memory.long_term.store import repo_store, user_store
 
 
 def editor_of(
-    home: Path, project: Path | None = None, *, indexed: bool = True, moment: TurnRef = NOWHERE
+    home: Path,
+    project: Path | None = None,
+    *,
+    indexed: bool = True,
+    moment: TurnRef = NOWHERE,
+    core: Sequence[str] = (),
 ) -> MemoryEditor:
     """As a session in `project` has it; `home` is ouro's. What holds `hunter2secret` holds a secret."""
 
     def finds_secret(text: str) -> str:
         return "key" if "hunter2secret" in text else ""
 
-    stores = [user_store(home / "memory", home / "history.git", finds_secret)]
+    stores = [user_store(home / "memory", home / "history.git", finds_secret, core_files=core)]
     if project is not None:
-        stores.append(repo_store(project, home / "history.git", finds_secret))
+        stores.append(repo_store(project, home / "history.git", finds_secret, core_files=core))
     scopes = open_scopes(stores)
     assert scopes.problems == ()
     index = Index(home / "cache" / "index.db")

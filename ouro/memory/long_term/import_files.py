@@ -14,7 +14,7 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text
-from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
+from ouro.memory.long_term.git.values import Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.long_term.scope import reason_of
 from ouro.safety import TrustStore, acting_files
@@ -232,7 +232,7 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
         for scope, part in data["scopes"].items():
             for category, core in part["core"].items():
                 for line in str(core).splitlines():
-                    if (words := _plain(line)) and category in CORE:
+                    if words := _plain(line):
                         yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
             for item in (item for item in part["notes"] if not item.get("archived")):
                 yield _whole_note(path, msgspec.convert(item, Note, strict=False))
@@ -248,7 +248,9 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
     for line in _NOTE.sub("", text).splitlines():
         if heading := _HEADING.match(line):
             scope, category = (heading[2], "") if heading[1] == "##" else (scope, heading[2])
-        elif category in CORE and scope in ("user", "repo") and (words := _plain(_COMMENT.sub("", line))):
+        elif not category or category.startswith(("Notes: ", "Archive")) or scope not in ("user", "repo"):
+            continue
+        elif words := _plain(_COMMENT.sub("", line)):
             yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, provenance
-from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile, TurnRef
+from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile, TurnRef
 from ouro.memory.long_term.import_files import (
     FORMAT,
     MARK,
@@ -350,13 +350,13 @@ def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | N
     found = replace(place(f"{chosen}: {text}", editor.names), scope=chosen)
     if piece.note is not None:
         return replace(found, is_note=True, category=piece.note.category)
-    if piece.category in CORE:
+    if piece.category in editor.scopes[0].store.core:
         return replace(found, is_note=False, category=piece.category)
     return found
 
 
 def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
-    is_core = found.category in CORE
+    is_core = found.category in editor.scopes[0].store.core
     category = note_category(found.text, found.category, found.scope) if is_core else found.category
     note = note_of(editor, replace(found, category=category))
     if piece.note is not None:

@@ -203,6 +203,18 @@ def test_an_export_read_elsewhere_gives_the_same_memory(editor, home, tmp_path, 
     assert [skipped.reason for skipped in folder.skipped] == ["archived notes"]
 
 
+@pytest.mark.parametrize("way", ["md", "json"])
+def test_an_export_keeps_the_lines_of_added_core_files(home, tmp_path, way):
+    editor = editor_of(home, tmp_path, core=["style.md"])
+    editor.write("user", {"style.md": "- Short sentences.\n"}, "Style", "person")
+    path = tmp_path / f"export.{way}"
+    path.write_text(as_markdown(editor) if way == "md" else json.dumps(as_json(editor)))
+    for core, category in ((["style.md"], "style"), ([], "facts")):
+        other = editor_of(home / category, core=core)
+        carry_out(other, plan_import(other, read_sources([path])))
+        assert [(line.category, line.text) for line in all_entries(other)] == [(category, "Short sentences.")]
+
+
 def test_the_document_names_chain_and_evidence(editor):
     first = editor.notebook.add(
         Note(id=new_id(), scope="user", session_id="0d9f3c52-7", turn=4, text="Rex is 3"), "capture"
