@@ -23,7 +23,8 @@ class Hello(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(f"{self.headers['Host']}{self.path} {self.headers['Connection']}".encode())
+        hosts = ",".join(self.headers.get_all("Host"))
+        self.wfile.write(f"{hosts}{self.path} {self.headers['Connection']}".encode())
 
     def log_message(self, *_):
         pass
