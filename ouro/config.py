@@ -134,10 +134,13 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         value: a plain word, or several.
 
     Raises:
-        ConfigError: the file is broken, cannot be written, or is laid out so that it has to be edited by hand.
+        ConfigError: the file is broken, cannot be written, is laid out so that it has to be edited by hand, or a
+            variable sets the same.
     """
     file = get_config_path()
     name = tilde(file)
+    if path not in ADD_UP and (wins := _from_environment(os.environ).get(path)):
+        raise ConfigError(f"The variable {wins.source} sets `{path}`, and wins over {name}.", "Unset it first.")
     wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""

@@ -214,6 +214,15 @@ def test_a_setting_is_saved_in_place_and_everything_else_stays(user_file, before
     assert user_file.read_text() == after
 
 
+def test_a_setting_that_a_variable_sets_is_not_saved(home, monkeypatch):
+    monkeypatch.setenv("OURO_TUI_THEME", "light")
+    with pytest.raises(ConfigError, match="OURO_TUI_THEME"):
+        save_setting("tui.theme", "dark")
+    monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "edit")  # rules add up
+    save_setting("permissions.allow", ("write",))
+    assert load_settings().permissions.allow == ("write", "edit")
+
+
 def test_a_list_of_several_lines_is_replaced_whole(user_file):
     user_file.write_text("skills:\n  without:\n  - pdf\n  - word\n  # some\n  prompt_tokens: 5\n")
     save_setting("skills.without", ("a", "b"))

@@ -135,9 +135,9 @@ class Skills:
         skill = self._skills.get(name)
         if skill is None:
             raise UsageError(f"There is no skill `{name}`. /skills lists them.")
-        self._skills[name] = replace(skill, is_on=on)
-        self._off = self._off - {name} if on else self._off | {name}
-        self._save(tuple(sorted(self._off)))
+        off = self._off - {name} if on else self._off | {name}
+        self._save(tuple(sorted(off)))
+        self._skills[name], self._off = replace(skill, is_on=on), off
 
     def _command(self, skill: Skill) -> CustomCommand:
         command, reason = self._commands[skill.name], ""
