@@ -152,11 +152,9 @@ class Skills:
         return replace(command, is_off=True, prompt=refuse) if reason else command
 
     def _files(self, skill: Skill) -> list[Path]:
-        return [path for path in files_below(skill.folder, "skills") if self._may_read(skill, path)]
-
-    def _may_read(self, skill: Skill, path: Path) -> bool:
-        inside = path.resolve().is_relative_to(skill.folder.resolve())
-        return inside and (skill.file.source != "project" or self._trusts(path))
+        folder, is_project = skill.folder.resolve(), skill.file.source == "project"
+        inside = (path for path in files_below(skill.folder, "skills") if path.resolve().is_relative_to(folder))
+        return [path for path in inside if not is_project or self._trusts(path)]
 
     def _file_beside(self, skill: Skill, name: str) -> str:
         path = skill.folder / name

@@ -59,7 +59,7 @@ class EditorSession(TurnObserver):
         self._sent = self._settings()
         self._sent_commands: list[acp.AvailableCommand] = []
         self._queue = TurnQueue(self)
-        self._front_end = EditorFrontEnd(self, self._queue)
+        self.front_end = EditorFrontEnd(self, self._queue)
         self._queue.attach(session)
 
     async def prompt(self, blocks: Sequence[Any]) -> events.TurnFinished:
@@ -142,7 +142,7 @@ class EditorSession(TurnObserver):
             self._finished = events.TurnFinished(outcome)
 
     async def run_command(self, text: str) -> bool:
-        return await dispatch(self._front_end, text)
+        return await dispatch(self.front_end, text)
 
     async def request_choice(self, call: acp.ToolCallUpdate, options: Sequence[acp.PermissionOption]) -> str:
         """The id of the option that the user picks; empty if they dismiss the question."""
@@ -150,9 +150,6 @@ class EditorSession(TurnObserver):
         answer = await self._client.request_permission(self.session.id, call, list(options))
         outcome = answer.outcome
         return outcome.option_id if isinstance(outcome, acp.AllowedOutcome) else ""
-
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        return await self._front_end.choose(title, choices)
 
     async def settings(self) -> dict[str, Any]:
         """Modes and options, for the response that opens the session."""
@@ -244,7 +241,7 @@ class EditorSession(TurnObserver):
                 answers = await self._fill_form(asked.question)
             elif asked.question.choices:
                 choices = [Choice(choice, choice) for choice in asked.question.choices]
-                chosen = await self._front_end.choose(_text_of(asked.question), choices)
+                chosen = await self.front_end.choose(_text_of(asked.question), choices)
                 answers = (chosen,) if chosen else ()
             else:
                 self.send([notice(f"{asked.question.text}\nAnswer with your next message.")])

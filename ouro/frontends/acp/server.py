@@ -311,7 +311,7 @@ class EditorAgent:
         error, opening = self._untrusted.pop(session_id)
         editor = self._opened(session_id)
         title, choices = trust_question(error)
-        if await editor.choose(title, choices[:2]) != "yes":
+        if await editor.front_end.choose(title, choices[:2]) != "yes":
             return
         status = editor.session.status()
         await editor.close()

@@ -101,7 +101,7 @@ class Result(msgspec.Struct):
             "detail": self.detail or self.misfit,
             "result": self.text,
             "data": self.data,
-            "usage": usage_to_json(self.usage),
+            "usage": msgspec.to_builtins(self.usage),
             "turns": self.turns,
             "duration_ms": round(self.seconds * 1000),
             "refused": [{"tool": call.tool, "title": call.title, "rule": call.rule} for call in self.refusals],
@@ -255,12 +255,6 @@ def event_to_json(event: Event) -> dict[str, Any]:
     return data
 
 
-def usage_to_json(usage: Usage) -> dict[str, Any]:
-    """Tokens and dollars; `cost` is null if the price is unknown."""
-    data: dict[str, Any] = msgspec.to_builtins(usage)
-    return data
-
-
 def json_line(data: Mapping[str, Any]) -> str:
     """One line of JSON in ASCII: no text in it can break the line or reach a terminal."""
     return json.dumps(data, default=str, separators=(",", ":")) + "\n"
@@ -272,7 +266,7 @@ def _message(message: Message) -> dict[str, Any]:
         "text": message.text,
         "thinking": thinking,
         "calls": [_call(call) for call in message.tool_calls],
-        "usage": usage_to_json(message.usage) if message.usage else None,
+        "usage": msgspec.to_builtins(message.usage),
         "model": message.model,
         "cut": message.cut,
     }
