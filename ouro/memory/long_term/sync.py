@@ -15,7 +15,7 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged, Event, Said
 from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.history import note_sync
-from ouro.memory.long_term.git.process import remote_failure, without_password
+from ouro.memory.long_term.git.process import remote_failure, remote_hint, without_password
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope, TurnRef
@@ -258,5 +258,5 @@ def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
 def _failed(remote: str, output: bytes) -> SyncFailed:
     return SyncFailed(
         f"{without_password(remote)} cannot be synchronized with: {remote_failure(output)}.",
-        "What is here is kept. Try again when it can be reached.",
+        remote_hint(remote, output),
     )

@@ -150,7 +150,7 @@ def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tm
     assert (code, said) == (
         1,
         "ouro: /no/such.git cannot be synchronized with: '/no/such.git' does not appear to be a git repository.\n"
-        "What is here is kept. Try again when it can be reached.\n",
+        "What is here is kept. Try again, or make it with `git init --bare /no/such.git`.\n",
     )
 
 

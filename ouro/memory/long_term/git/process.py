@@ -193,6 +193,13 @@ def remote_failure(output: bytes) -> str:
     return without_password("; ".join(reasons))[:300]
 
 
+def remote_hint(remote: str, output: bytes) -> str:
+    """What to do where git could not reach a remote."""
+    is_folder = Path(remote).is_absolute() and b"does not appear to be a git repository" in output
+    what = f", or make it with `git init --bare {remote}`" if is_folder else " when it can be reached"
+    return f"What is here is kept. Try again{what}."
+
+
 def without_password(address: str) -> str:
     """The address of a remote as it is shown; also in a sentence."""
     return _PASSWORD.sub("", clean(address))
