@@ -96,7 +96,7 @@ class ScreenFrontEnd:
         current: str = "",
         preview: Callable[[str], None] = lambda _value: None,
     ) -> str | None:
-        return await self.result_of(Picker(title, choices, current, preview=preview, cover=self._conversation.cover))
+        return await self.result_of(Picker(title, choices, current, preview=preview))
 
     async def edit(self, text: str) -> str:
         return await external.edit(self._app, text)

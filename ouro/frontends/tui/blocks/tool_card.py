@@ -241,11 +241,10 @@ class ToolCard(TranscriptBlock):
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
         if not most:
             return []
-        lines = list(islice(body_lines(body, width, palette), most + 2))
+        lines = list(islice(body_lines(body, width, palette), MAX_LINES))
         if len(lines) <= most + 1:  # the line that tells of one more would take its place
             return lines
-        left = max(1, sum(1 for _ in islice(body_lines(body, width, palette), MAX_LINES)) - most)
-        return [*lines[:most], *self._left_out(left, "more", width, palette)]
+        return [*lines[:most], *self._left_out(len(lines) - most, "more", width, palette)]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
         lines, before = last_lines(output, most + 1, width, palette.muted)

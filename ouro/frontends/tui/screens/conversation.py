@@ -150,11 +150,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 return False
         return True
 
-    def cover(self, rows: int) -> None:
-        """A sheet takes so many lines at the lower edge: the transcript ends above it."""
-        below = self.box.outer_size.height + self.status.outer_size.height
-        self.styles.padding = (0, 0, max(0, rows - below), 0)
-
     # The session
 
     def attach(self, session: Session, *, is_new: bool = False) -> None:

@@ -167,6 +167,8 @@ def _state(job: Job) -> str:
 
 MAX_WITHOUT_SEARCH = 6
 """Up to this many choices are numbered, and a digit chooses; more have a search line."""
+PROMPT_AND_STATUS = 4
+"""Lines below the transcript, which a short list may cover."""
 STRAY_GRACE = 0.5
 """Seconds after a letter in which Enter chooses nothing: the user was writing when the choices appeared."""
 
@@ -182,16 +184,12 @@ class Picker(Sheet[str | None]):
         search: str | None = None,
         grace: float = 0.0,
         preview: Callable[[str], None] = lambda _value: None,
-        cover: Callable[[int], None] = lambda _rows: None,
     ) -> None:
         """`search`: typed already; None: a short list is numbered in place of searched.
 
         `grace`: seconds in which Enter is ignored: it may have been typed before the picker appeared.
-
-        `cover`: is called with the lines that a short list takes at the lower edge.
         """
         super().__init__()
-        self._covers = cover
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
@@ -221,6 +219,7 @@ class Picker(Sheet[str | None]):
             yield Static(f"↑↓ Enter · Esc closes{pages}", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
+        self._beneath = self.app.screen_stack[0]
         if not self.is_short:
             self._search.focus()
         self._accepts_from = time.monotonic() + self._grace
@@ -239,7 +238,7 @@ class Picker(Sheet[str | None]):
         self.call_after_refresh(self._show_whole)
 
     def on_unmount(self) -> None:
-        self._covers(0)
+        self._beneath.styles.padding = 0
 
     def _make_room(self) -> None:
         """The list has the lines that the rest leaves it. What was shown for a question stays in sight above it."""
@@ -249,7 +248,8 @@ class Picker(Sheet[str | None]):
         most -= sheet.gutter.height + sum(child.outer_size.height + child.styles.margin.height for child in rest)
         self._list.styles.max_height = max(1, most)
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
-            self._covers(sheet.outer_size.height)
+            covered = sheet.outer_size.height - PROMPT_AND_STATUS
+            self._beneath.styles.padding = (0, 0, max(0, covered), 0)
 
     def _show_whole(self) -> None:
         """Show the marked choice below the list where its line there is cut."""
