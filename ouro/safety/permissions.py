@@ -34,7 +34,7 @@ from ouro.safety.workspace import Workspace
 MAX_RULES = 3
 """Rules that one answer may add."""
 _MAX_UNREADABLE = 500
-_MAX_SEEN = 300_000
+_MAX_SEEN = 1_000_000
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 """In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."

@@ -360,7 +360,7 @@ class Shell(Tool[ShellArgs]):
         wrap = self._wrap(limits, call_id)
         if self._terminals and call_id:
             argv, tag = bounded(line, cwd)
-            command = wrap(argv), tag
+            command = await asyncio.to_thread(wrap, argv), tag
             if started := await start_in_terminal(self._terminals, call_id, command, cwd, self._environment, capture):
                 report("")  # the front end shows the terminal now
                 return started

@@ -4,6 +4,7 @@ import http.server
 import socket
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -146,6 +147,12 @@ def test_a_server_of_this_machine_that_is_named_is_at_its_port_inside(confinemen
     assert run(confinement, "bash", "-c", fetch).stdout.endswith("h/raw None")
     other = run(confinement, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port - 1}")
     assert "Connection refused" in other.stderr
+
+
+def test_commands_that_start_side_by_side_share_one_proxy_and_one_tmp(confinement):
+    with ThreadPoolExecutor(8) as pool:
+        wrapped = list(pool.map(lambda _: confinement.wrap(["true"], "workspace"), range(16)))
+    assert len({tuple(command) for command in wrapped}) == 1
 
 
 def test_lines_that_only_read_reach_nothing(confinement):

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -67,6 +68,7 @@ class Confinement:
         self._root = Path(os.path.realpath(root))
         self._state_dir = state_dir
         self.settings = settings
+        self._lock = threading.Lock()
         self._proxy: NetworkProxy | None = None
         self._also_writable = (*also_writable, *(Path(name).expanduser() for name in settings.writable))
         self._memory = tuple(memory)
@@ -117,26 +119,27 @@ class Confinement:
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
         """The command that starts `argv` with these limits; of a tool call, whether it can write memory is recorded."""
-        self._kept_from_memory.discard(call_id)  # ids may come again
-        if limits == "off":
-            return list(argv)
-        sandbox, policy = self.chosen().sandbox, self._policy(limits)
-        if sandbox.tier != "none":
-            ensure_private_dir(self._state_dir)  # it may have been deleted since
-            if self._keeps_from_memory(limits, policy, sandbox.tier):
-                self._kept_from_memory.add(call_id)
-        is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # then one shell does both
-        script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
-        argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
-        if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
-            if self._proxy is None:
-                from ouro.safety.sandbox.proxy import NetworkProxy  # only for named hosts
+        with self._lock:  # commands start side by side
+            self._kept_from_memory.discard(call_id)  # ids may come again
+            if limits == "off":
+                return list(argv)
+            sandbox, policy = self.chosen().sandbox, self._policy(limits)
+            if sandbox.tier != "none":
+                ensure_private_dir(self._state_dir)  # it may have been deleted since
+                if self._keeps_from_memory(limits, policy, sandbox.tier):
+                    self._kept_from_memory.add(call_id)
+            is_script = list(argv[:2]) == ["/bin/sh", "-c"] and argv[3:4] == ["sh"]  # then one shell does both
+            script, words = (argv[2], argv[4:]) if is_script else ('exec "$@"', argv)
+            argv = ["/bin/sh", "-c", _BOUNDED + script, "sh", *self._bounds(sandbox.tier), *words]
+            if self.settings.hosts and policy.connects and not policy.network and sandbox.tier == "bubblewrap":
+                if self._proxy is None:
+                    from ouro.safety.sandbox.proxy import NetworkProxy  # only for named hosts
 
-                self._proxy = NetworkProxy(self.settings.hosts)
-            own = ",".join(host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host))
-            argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), own, *argv]
-            policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
-        return sandbox.wrap(argv, policy)
+                    self._proxy = NetworkProxy(self.settings.hosts)
+                own = ",".join(host for host in self.settings.hosts if _ON_THIS_MACHINE.fullmatch(host))
+                argv = [str(_PYTHON), "-I", "-S", str(_RELAY), str(self._proxy.socket), own, *argv]
+                policy = msgspec.structs.replace(policy, visible=(*policy.visible, self._proxy.socket, _RELAY, _PYTHON))
+            return sandbox.wrap(argv, policy)
 
     def was_kept_from_memory(self, call_id: str) -> bool:
         """Whether the last command of this call id could not write into long-term memory."""
