@@ -36,7 +36,7 @@ _ADDS = late_pattern(r"\b(?:also|too|as well|additionally)\b", re.IGNORECASE)
 _REPLACES = late_pattern(
     r"""(?:\breplac(?:es|ed|ing)|\bin\ (?:place|favou?r)\ of|\binstead\ of|\brather\ than|\bstop(?:ped)?\ using
     |\bdropped|\bno\ longer(?:\ (?:use[sd]?|using|run|runs|on))?|,(?:\ and|\ but)?\ not|\bnever\ (?:with|use|using)
-    |\bgot\ rid\ of|\b(?:switch|mov|migrat|chang)(?:ed|es?|ing)?\ (?:\w+\ ){0,2}?from)
+    |\b(?:got\ rid\ of|ripped\ out|threw\ out)|\b(?:switch|mov|migrat|chang)(?:ed|es?|ing)?\ (?:\w+\ ){0,2}?from)
     \s+(?:(?:the|an?|with|on|in|at|to)\ )*(?P<name>[\w.+\#/-]+)
     |(?P<gone>[\w.+\#/-]+)\ (?:is|was|has\ been|are|were)\ (?:replaced|gone|dropped|removed|deprecated)\b
     |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
@@ -50,6 +50,7 @@ _FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?)\b)[\w+#/-]+(?:\.\w+)*
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
 """What one does: who it is may change."""
 _REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
+_LAST_CLAUSE = late_pattern(r"[,;:]\s+([^,;:]+)$")
 _CUES = """
     actually agree always anymore change changed chose choose correction decide decided deprecate dont drop
     favor favour gone instead long longer migrate mind mistake move must need never now please prefer project
@@ -107,10 +108,13 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
     if not ranked and (contradicts or is_change):
         means = _contradicts if contradicts else _changes
+        # What comes before may be a reason: `They asked for more, the rate is 500 Hz now`.
+        ways = [text, *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1]))]
         ranked = [
             (share, entry)
             for share, entry in _ranked(text, pairs, _MIN_SHARED)
-            if _is_filled_anew(text, entry.text) or (not _says_else(text, entry.text) and means(text, entry.text))
+            if any(_is_filled_anew(way, entry.text) for way in ways)
+            or (not _says_else(text, entry.text) and any(means(way, entry.text) for way in ways))
         ] or [(1.0, entry) for old, entry in pairs if _takes_place(text, old)]
     ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:

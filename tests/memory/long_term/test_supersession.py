@@ -58,6 +58,9 @@ def entries(*texts):
         ("No, use vitest for the frontend", "Jest runs the tests of the backend", False),
         ("No, use pnpm", "Never use npm", False),
         ("I prefer spaces now", "I prefer tabs", True),
+        ("They asked for more, the ECG is sampled at 500 Hz now", "The ECG is sampled at 250 Hz", True),
+        ("We added a cache, the admin API listens on 9090 now", "The API listens on port 8080", False),
+        ("We ripped out Hilt last sprint, Koin injects now", "We use Hilt for dependency injection", True),
         ("Actually Tom owns billing now", "Priya owns billing", True),
     ],
 )
