@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         plugin_tables,
         remove,
     )
-    from ouro.extensions.skills import Skill, Skills
+    from ouro.extensions.skills import Skills
     from ouro.extensions.tool_names import demand_tools, names_elsewhere, own_rule
     from ouro.extensions.trust_summary import describe_files
 

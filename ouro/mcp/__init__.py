@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from ouro.mcp.definition import ServerPrompt, difference
     from ouro.mcp.questions import elicitation, prompt_arguments
-    from ouro.mcp.servers import Host, McpServer, McpServers, Outcome
+    from ouro.mcp.servers import Host, McpServer, McpServers
     from ouro.mcp.tokens import Tokens
     from ouro.mcp.tools import Outputs, attached_resources, mcp_tools, resource_names, tokens_of
 

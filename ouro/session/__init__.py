@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         MemoryReceipt,
         Proposal,
         ReceiptLine,
-        SessionMemory,
         TimelineEntry,
         all_entries,
         details_of,
