@@ -28,7 +28,7 @@ dropdb | drops a database
 redis-cli flushall | empties a database
 rsync --delete | deletes what is missing in the source
 killall, pkill | ends processes by name, others' among them
-ouro | starts another agent
+ouro, python ouro -m, python3 ouro -m | starts another agent
 git push -f -d --force --mirror --delete --prune | overwrites or deletes commits of others
 git reset --hard --merge --keep, git checkout -f --force -- ., git switch -f --force --discard-changes,
     git restore -W --worktree, git worktree remove -f --force | discards uncommitted changes
@@ -197,6 +197,9 @@ def _paths(command: Command, places: Places) -> str:
         for path in places.named((before_pattern(word.text) or ".") if word.glob else word.text):
             if reason := places.workspace.protection(path):
                 return f"writes to {shown(path)}: {reason}"
+    for word in command.arguments:
+        if word.glob and any(map(places.is_above_keys, places.named(before_pattern(word.text)))):
+            return f"reaches what {word.text} matches, which may hold keys"
     for text in (text.lstrip("@") for word in command.arguments for text in word.paths):
         for path in places.named(text) if "/" in text or text.startswith("~") else ():
             if places.holds_keys(path) or (places.is_above_keys(path) and reads_all_below(command)):
