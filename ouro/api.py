@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args, overload
 
 from ouro.assemble import opener
@@ -315,7 +314,7 @@ class Agent:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(self, *_error: BaseException | type[BaseException] | TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     async def _serve(self, ready: Future[None]) -> None:

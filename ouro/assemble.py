@@ -25,6 +25,7 @@ from ouro.config import load_settings, stricter_mode
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_tools
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
+from ouro.mcp import attached_resources
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
@@ -469,7 +470,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             tasks=self.tasks,
             files=self.files,
             after_turn=after_turn,
-            attached=self.extensions.attached,
+            attached=partial(attached_resources, self.extensions.servers),
             commands=CommandRunner(self.extensions.commands, tools, permissions, models),
             reports=subagents.take_reports,
             hooks=self.hooks,

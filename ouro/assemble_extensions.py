@@ -43,7 +43,6 @@ from ouro.mcp import (
     Outputs,
     Registry,
     ServerPrompt,
-    attached_resources,
     elicitation,
     find_servers,
     mcp_tools,
@@ -214,10 +213,6 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     async def _connect(self, server: str) -> None:
         if server in self.servers.servers:
             await self.servers.ready(server)
-
-    async def attached(self, text: str) -> str:
-        """The resources of MCP servers that a message names."""
-        return await attached_resources(self.servers, text)
 
     def notices(self) -> list[str]:
         """What the user is told about extension files at the start of a session."""

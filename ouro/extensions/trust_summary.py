@@ -61,15 +61,12 @@ def _programs(value: Any, place: str) -> Iterator[str]:
         return
     command = value.get("command") or value.get("url")
     if command:
-        words = [str(word) for part in (command, value.get("args", [])) for word in _list(part)]
+        parts = (command, value.get("args", []))
+        words = [str(word) for part in parts for word in (part if isinstance(part, list) else [part])]
         yield f"{escaped(place)}: {cut(escaped(' '.join(words)), MAX_PROGRAM)}"
         return
     for key, item in value.items():
         yield from _programs(item, place if key == "hooks" else f"{place}.{key}")
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _kind(name: str) -> str:
