@@ -11,9 +11,8 @@ from re import _parser
 import pytest
 from kingfisher_sdk import Rules
 
-from ouro.safety import SecretMask, secret_shapes
-from ouro.safety.secret_shapes import may_match
-from ouro.safety.secrets import SecretScanner
+from ouro.safety import SecretMask, secrets
+from ouro.safety.secrets import SecretScanner, may_match
 
 PER_RULE = 8
 POSIX = {"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "digit": "0-9", "xdigit": "0-9a-fA-F", "space": r"\s", "word": r"\w"}
@@ -84,7 +83,7 @@ class Writer:
 
 
 def test_what_a_rule_matches_is_left_to_the_scanner():
-    assert version("kingfisher-secret-scanner") == secret_shapes.RULES_VERSION  # else each text waits
+    assert version("kingfisher-secret-scanner") == secrets.RULES_VERSION  # else each text waits
     rules = Rules()
     writer, missed = Writer(7), []
     for rule in rules.metadata():
@@ -113,14 +112,14 @@ def test_usual_words_need_no_scanner(text):
 
 def test_encoded_text_and_long_texts_are_left_to_the_scanner():
     assert may_match(base64.b64encode(b"the key is ghp_0123456789abcdefghijABCDEFGHIJ").decode())
-    assert may_match("a " * secret_shapes.MAX_LENGTH)
+    assert may_match("a " * secrets.MAX_LENGTH)
 
 
 def test_other_rules_than_those_known_are_left_to_the_scanner(monkeypatch):
-    secret_shapes._is_known.cache_clear()
-    monkeypatch.setattr(secret_shapes, "RULES_VERSION", "0.0.1")
+    secrets._is_known.cache_clear()
+    monkeypatch.setattr(secrets, "RULES_VERSION", "0.0.1")
     assert may_match("hello")
-    secret_shapes._is_known.cache_clear()
+    secrets._is_known.cache_clear()
 
 
 def test_a_text_waits_for_the_scanner_only_where_it_may_find_something():
