@@ -390,6 +390,14 @@ async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
         assert "2 the second" in screen_text(pilot.app)
 
 
+async def test_a_narrow_list_shows_what_can_be_chosen_before_its_details():
+    choices = [Choice("1", "open it read-only", "nothing that is said here is saved")]
+    async with screen_of(FakeSession()).run_test(size=(40, 15)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker("In use", choices))
+        await until(pilot, lambda: "❯ 1 open it read-only  nothing" in screen_text(pilot.app))
+
+
 async def test_the_marked_choice_of_a_long_list_and_the_keys_are_in_sight():
     choices = [Choice(str(number), f"choice {number}") for number in range(40)]
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:

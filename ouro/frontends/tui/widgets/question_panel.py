@@ -156,7 +156,7 @@ class QuestionPanel(Vertical, can_focus=True):
         hint = ""
         for body in bodies:
             most = room - (wanted if is_short else min(wanted, height // 4))
-            most = max(least, most if is_short else min(most, height * 3 // 10))
+            most = max(least, most if is_short else min(most, height // 3))
             body.styles.max_height = most
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
