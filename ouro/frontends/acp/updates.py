@@ -67,6 +67,7 @@ class EventUpdates:
         self._terminals = terminals
         self._has_terminals = has_terminals
         self._output: dict[str, str] = {}
+        """Of the calls that have begun and not finished."""
 
     def of(self, event: Event) -> Iterator[Update]:
         """What the client is sent of an event; nothing for most of those that only screens need."""
@@ -122,16 +123,20 @@ class EventUpdates:
 
     def _started(self, event: events.ToolStarted) -> Update:
         call = event.call
+        title, where, given = clean(event.title), self._locations(call), dict(call.arguments)
+        if call.id in self._output:  # a hook has changed it
+            return update_tool_call(call.id, title=title, locations=where, raw_input=given)
+        self._output[call.id] = ""
         is_terminal = self._has_terminals and call.name == "shell"
         return acp.ToolCallStart(
             session_update="tool_call",
             tool_call_id=call.id,
-            title=clean(event.title),
+            title=title,
             kind=KINDS.get(call.name, "other"),
             status="in_progress",
             content=[acp.TerminalToolCallContent(type="terminal", terminal_id=call.id)] if is_terminal else None,
-            locations=self._locations(call),
-            raw_input=dict(call.arguments),
+            locations=where,
+            raw_input=given,
             field_meta=_terminal(call.id, "info", cwd=str(self._cwd)) if is_terminal else None,
         )
 

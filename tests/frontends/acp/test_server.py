@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import shlex
 import sys
 from pathlib import Path
 from typing import get_args
@@ -304,6 +306,21 @@ async def test_a_subagent_is_shown_at_its_call(ouro):
     [call] = editor.of("tool_call")
     shown = [update for update in editor.of("tool_call_update") if update.tool_call_id == call.tool_call_id]
     assert any("explore-1" in update.content[0].content.text for update in shown if update.content)
+
+
+async def test_a_call_that_a_hook_changes_stays_one_call(ouro, home):
+    changed = json.dumps({"hookSpecificOutput": {"updatedInput": {"path": "b.txt", "content": "x"}}})
+    (home / ".ouro").mkdir(mode=0o700, exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text(
+        f"hooks:\n- event: before-tool\n  matcher: write\n  command: {json.dumps(f'echo {shlex.quote(changed)}')}\n"
+    )
+    ouro.server.script([Reply(calls=[Call("write", {"path": "a.txt", "content": "x"})]), Reply("Done.")])
+    async with connected(ouro, editor := Editor("yes")) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+    [call] = editor.of("tool_call")
+    titles = [update.title for update in editor.of("tool_call_update") if update.tool_call_id == call.tool_call_id]
+    assert (call.title, next(filter(None, titles))) == ("write a.txt", "write b.txt")
 
 
 async def test_errors_are_plain(ouro):
