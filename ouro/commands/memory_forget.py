@@ -40,7 +40,7 @@ async def forget(
         return Answer(value, [line("Nothing was forgotten." if found else "No matches.")], 1)
     done = await context.memory(lambda memory: long_term.forget_entries(memory.editor, chosen), reports=False)
     value["undo"] = {change.scope: change.undo for change in done}
-    what = line(f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history still has them.")
+    what = line(f"Forgot {plural(len(chosen), 'entry', 'entries')}. The git history keeps the text.")
     undo = [line("Undo: ", CommandText(f"memory undo {change.undo[:7]}")) for change in done if change.undo]
     return Answer(value, [what, *undo])
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -32,5 +33,6 @@ async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None
         except (OSError, ValueError) as error:  # ValueError: a quote that is not closed
             raise UsageError(f"{command} could not be started: {getattr(error, 'strerror', error)}.") from error
         if code := await process.wait():
-            raise UsageError(f"{command} ended with exit code {code}; nothing was changed.")
+            how = f"exit code {code}" if code > 0 else signal.strsignal(-code)
+            raise UsageError(f"{command} ended with {how}; nothing was changed.")
         return file.read_text(encoding="utf-8", errors="replace")
