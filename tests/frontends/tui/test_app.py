@@ -390,6 +390,16 @@ async def test_a_choice_that_is_cut_in_the_list_is_shown_whole_below_it():
         assert "2 the second" in screen_text(pilot.app)
 
 
+async def test_a_list_that_is_resized_while_it_closes_ends_nothing():
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        picker = Picker("Which one?", [Choice("a", "a")])
+        await pilot.app.push_screen(picker)
+        await picker.query_one(".sheet").remove()
+        picker.on_resize()
+        await pilot.pause()
+
+
 async def test_a_narrow_list_shows_what_can_be_chosen_before_its_details():
     choices = [Choice("1", "open it read-only", "nothing that is said here is saved")]
     async with screen_of(FakeSession()).run_test(size=(40, 15)) as pilot:

@@ -242,7 +242,9 @@ class Picker(Sheet[str | None]):
 
     def _make_room(self) -> None:
         """The list has the lines that the rest leaves it. What was shown for a question stays in sight above it."""
-        sheet = self.query_one(".sheet")
+        if not (found := self.query(".sheet")):
+            return  # it is being closed
+        sheet = found.first()
         rest = [child for child in sheet.children if child.display and child is not self._list]
         most = self.size.height if self.has_class("-low") else self.size.height * 9 // 10
         most -= sheet.gutter.height + sum(child.outer_size.height + child.styles.margin.height for child in rest)
