@@ -21,9 +21,9 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, open_memory
 from ouro.assemble_subagents import build_subagents
-from ouro.config import load_settings, stricter_mode
+from ouro.config import load_settings, settings_by_place, stricter_mode
 from ouro.errors import NoModelError, UsageError
-from ouro.extensions import demand_tools
+from ouro.extensions import demand_rules
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
 from ouro.mcp import attached_resources
 from ouro.memory import index as memory_index
@@ -148,9 +148,9 @@ def _ground(options: Options, request: OpenRequest) -> Ground:
     limit_arenas()
     trust = TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
-    settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
-    rules = settings.permissions
-    demand_tools((*rules.allow, *rules.ask, *rules.deny), [tool.name for tool in options.tools])
+    project, flags = find_root(options.cwd) if trusted else None, options.flags()
+    demand_rules(settings_by_place(project, flags), [tool.name for tool in options.tools])
+    settings = load_settings(project, flags)
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -92,19 +93,21 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
     """Every setting by its dotted name, in the order of the class, with its source. As `load_settings`."""
     given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
-    for place, found in settings_by_place(project).items():
+    for place, found in settings_by_place(project, flags).items():
         is_project = place == "project"
         _take(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
-    _take(given, dict(_from_flags(flags or {})))
     return given
 
 
-def settings_by_place(project: Path | None = None) -> dict[str, dict[str, Given]]:
-    """What the `user`, the `project` and the `environment` set, in this order. As `load_settings`."""
+def settings_by_place(
+    project: Path | None = None, flags: Mapping[str, Any] | None = None
+) -> dict[str, dict[str, Given]]:
+    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. As `load_settings`."""
     return {
         "user": _from_file(get_config_path()),
         "project": _from_project(project) if project else {},
         "environment": _from_environment(os.environ),
+        "flags": dict(_from_flags(flags or {})),
     }
 
 
@@ -219,9 +222,9 @@ def _leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str
 
 def _checked(path: str, value: Any, where: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and not (value > 0 or (value == 0 and path in MAY_BE_ZERO)):
-        least = "0 or more" if path in MAY_BE_ZERO else "more than 0"
-        raise ConfigError(f"{where}: `{path}` must be {least}, not `{value}`.")
+    if is_number and not (0 < value < math.inf or (value == 0 and path in MAY_BE_ZERO)):
+        wanted = "finite" if value == math.inf else "0 or more" if path in MAY_BE_ZERO else "more than 0"
+        raise ConfigError(f"{where}: `{path}` must be {wanted}, not `{value}`.")
     if is_number and path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")

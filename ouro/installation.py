@@ -25,7 +25,7 @@ from ouro.commands.action import ActionContext, Answer
 from ouro.commands.builtin import COMMAND_NAMES
 from ouro.commands.folder import FolderSettings, warn
 from ouro.commands.render import Quote, columns, line
-from ouro.config import explain_settings, load_settings, unknown_variables
+from ouro.config import explain_settings, load_settings, settings_by_place, unknown_variables
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
 from ouro.llm import Catalog, ModelSpec, ScriptedModel
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -249,13 +249,13 @@ def _folders(_folder: Path) -> Iterator[Finding]:
 
 def _settings(folder: Path) -> Iterator[Finding]:
     path = get_config_path()
-    rules = folder_settings(folder).settings.permissions
+    root, is_trusted, _settings = folder_settings(folder)
     yield "good", f"{tilde(path)} can be read" if path.exists() else "the defaults"
     for name in unknown_variables():
         yield "note", f"{name} is set, but there is no such setting.", "`ouro config` lists the settings."
-    from ouro.extensions import demand_tools
+    from ouro.extensions import demand_rules
 
-    demand_tools((*rules.allow, *rules.ask, *rules.deny))
+    demand_rules(settings_by_place(root if is_trusted else None))
 
 
 def _models(folder: Path) -> Iterator[Finding]:

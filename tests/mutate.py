@@ -393,7 +393,7 @@ DEFENCES = (
             "            pass\n", "test_u3_u4_u5_u7_screen.py -k two_sizes"),
     Defence("U3", "ouro/frontends/tui/widgets/question_panel.py", "if not self.options.size.width:", "if False:",
             "../frontends/tui/test_question_panel.py -k comes_up"),
-    Defence("X6", "ouro/assemble.py", "    demand_tools((*rules.allow, *rules.ask, *rules.deny), [", "    tuple([",
+    Defence("X6", "ouro/assemble.py", "    demand_rules(", "    (",
             "../end_to_end/test_headless.py -k wrong_usage"),
 )  # fmt: skip
 

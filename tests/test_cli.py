@@ -55,6 +55,13 @@ def test_flags_without_argparse_are_those_with_it():
     assert _flags(["--resume", ""]).resume == _flags(["--resume"]).resume == PICK, "not a new session"
 
 
+@pytest.mark.parametrize("flag", ["--model", "--cd", "--add-dir", "--schema"])
+def test_an_empty_value_is_not_a_flag_left_out(flag, capsys):
+    with pytest.raises(SystemExit):
+        main(["-p", "hi", flag, " "])
+    assert "the value is empty" in capsys.readouterr().err
+
+
 def test_flags_of_other_programs_are_named_with_those_of_ouro(capsys):
     with pytest.raises(SystemExit):
         main(["-p", "hi", "--output-format", "json", "--permission-mode=plan", "--wild"])

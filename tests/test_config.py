@@ -247,6 +247,7 @@ def test_a_file_that_cannot_be_changed_in_place_is_left_alone(user_file, text):
     [
         ("limits.max_turns", 0, "`limits.max_turns` must be more than 0, not `0`"),
         ("limits.max_cost", float("nan"), "must be more than 0, not `nan`"),
+        ("limits.max_cost", float("inf"), "must be finite, not `inf`"),
         ("permissions.mode", "yolo", "`permissions.mode` cannot be `yolo`"),
         ("memory.enable", False, "unknown key `memory.enable`. Did you mean `memory.enabled`"),
     ],

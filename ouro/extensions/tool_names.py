@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+from ouro.config import ADD_UP, Given
 from ouro.errors import UsageError
+from ouro.safety import parse_rule
 
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
@@ -64,16 +66,26 @@ def own_names(name: str) -> tuple[str, ...]:
     )
 
 
-def demand_tools(rules: Iterable[str], more: Iterable[str] = ()) -> None:
-    """Raises UsageError where a rule names neither a tool, of ouro or `more`, nor an effect: it would do nothing."""
+def demand_rules(places: Mapping[str, Mapping[str, Given]], more: Iterable[str] = ()) -> None:
+    """As `demand_tools`, for the rules in the settings, by place; the message names the file and the line."""
+    for place, found in places.items():
+        for name in sorted(ADD_UP & found.keys()):
+            demand_tools(found[name].value, more, "" if place == "flags" else f"{found[name].source}: ")
+
+
+def demand_tools(rules: Iterable[str], more: Iterable[str] = (), where: str = "") -> None:
+    """Raises OuroError where a rule names neither a tool, of ouro or `more`, nor an effect: it would do nothing.
+
+    `where` is the beginning of the message.
+    """
     known = (*NAMES_ELSEWHERE, *_OTHER_HEADS, *more)
     for rule in rules:
-        head = rule.partition("(")[0].strip()
-        if not head or "*" in head or head in known:
-            continue  # `parse_rule` says what is wrong with an empty one
+        head = parse_rule(rule, where).head
+        if "*" in head or head in known:
+            continue
         names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, known, 3)
         hint = f"Did you mean {' or '.join(names)}?" if names else f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
-        raise UsageError(f"`{head}` in the rule `{rule}` is not a tool of ouro.", hint)
+        raise UsageError(f"{where}`{head}` in the rule `{rule}` is not a tool of ouro.", hint)
 
 
 def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

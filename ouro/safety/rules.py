@@ -20,7 +20,7 @@ from ouro.safety.workspace import Workspace
 from ouro.settings import MODES_BY_WIDTH
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.runtime import ensure_private_dir
+from ouro.utils.runtime import ensure_private_dir, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 Mode = Literal["ask", "edit", "plan", "auto"]
@@ -124,11 +124,11 @@ class Rule(msgspec.Struct, frozen=True):
         return fnmatch.fnmatchcase(host.lower().rstrip("."), self.pattern.lower())
 
 
-def parse_rule(text: str) -> Rule:
-    """Parse a rule. Raises ConfigError: it is not a rule."""
+def parse_rule(text: str, where: str = "") -> Rule:
+    """Parse a rule. Raises ConfigError: it is not a rule; the message begins with `where`."""
     found = _RULE.fullmatch(text.strip())
     if not found or (found[2] is not None and not found[2].strip()):
-        raise ConfigError(f"`{text}` is not a permission rule.", _HINT)
+        raise ConfigError(f"{where}`{text}` is not a permission rule.", _HINT)
     return Rule(found[1], found[2].strip() if found[2] is not None else None)
 
 
@@ -289,7 +289,7 @@ class RuleStore:
         table = read_yaml(self._path)
         projects = {name: convert(node, tuple[str, ...], str(self._path), name) for name, node in table.entries.items()}
         for rule in projects.get(self._project, ()):
-            parse_rule(_kind_of(rule)[1])
+            parse_rule(_kind_of(rule)[1], f"{tilde(self._path)}: ")
         return projects
 
 

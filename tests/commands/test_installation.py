@@ -181,7 +181,7 @@ class TestDoctor:
     def test_a_rule_that_does_nothing_is_told(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         (home / ".ouro" / "config.yaml").write_text("permissions: {deny: ['Bash(rm *)']}\n")
-        wrong = ("bad", "`Bash` in the rule `Bash(rm *)` is not a tool of ouro.")
+        wrong = ("bad", "~/.ouro/config.yaml:1: `Bash` in the rule `Bash(rm *)` is not a tool of ouro.")
         assert wrong in self.findings(capsys)["settings"]
 
     def test_what_is_wrong_is_told_with_what_to_do(self, capsys, home):

@@ -127,11 +127,12 @@ def test_exit_code_2_for_wrong_usage(ouro):
     forgotten = ouro.headless("hello", "--output", "json")
     assert (forgotten.code, forgotten.err.splitlines()[0]) == (2, "ouro: --output and --schema need -p.")
     rule = ouro.headless("-p", "x", "--allow", "foo")
-    assert (rule.code, "`foo` is not a tool of ouro" in rule.err) == (2, True)
+    assert (rule.code, rule.err.startswith("ouro: `foo` in the rule `foo` is not a tool of ouro")) == (2, True)
     with (ouro.home / "config.yaml").open("a") as settings:
         settings.write("permissions: {deny: ['Bash(rm:*)']}\n")
     rule = ouro.headless("-p", "x")
     assert (rule.code, "Did you mean `shell(rm *)`?" in rule.err) == (2, True)
+    assert re.match(r"ouro: \S+/config\.yaml:\d+: `Bash` in the rule", rule.err)
     for flags in (("-c", "--resume", "latest"), ("--ephemeral", "-c")):
         both = ouro.headless("-p", "x", *flags)
         assert (both.code, flags[0] in both.err) == (2, True)

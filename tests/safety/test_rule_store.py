@@ -36,11 +36,11 @@ def test_two_sessions_do_not_lose_each_others_rules(home, tmp_path):
     assert len(RuleStore(path, tmp_path).load()) == 20
 
 
-@pytest.mark.parametrize("text", ["- x", "a: b", "a: [[b]]", "[", "a: &x [b]\nc: *x", "\x00"])
+@pytest.mark.parametrize("text", ["- x", "a: b", "a: [[b]]", "[", "a: &x [b]\nc: *x", "\x00", "HERE: [shell(]"])
 def test_a_file_that_holds_no_rules_is_refused_and_left_alone(home, tmp_path, text):
     path = home / ".ouro" / "permissions.yaml"
     path.parent.mkdir()
-    path.write_text(text)
+    path.write_text(text := text.replace("HERE", str(tmp_path)))
     with pytest.raises(ConfigError, match=r"permissions\.yaml"):
         RuleStore(path, tmp_path).add("shell(ls)")
     assert path.read_text() == text
