@@ -92,9 +92,11 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
         return
     if word in ("allow", "deny"):
         raise UsageError(f"Usage: /permissions {word} RULE", commands=[f"permissions {word} shell(make *)"])
-    rules = listed(session) if argument in ("", "revoke") else ()
-    if not argument:
+    rules = listed(session) if argument in ("", "list", "revoke") else ()
+    if argument in ("", "list"):
         front_end.show(as_markdown([Title("Rules in force"), *_answer(session).view]) if rules else _NONE)
+    if argument == "list":
+        return
     choices = [Choice(mode, mode, what) for mode, what in MODES.items()]
     choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
     chosen = argument or await front_end.choose("Mode", choices, session.status().mode)
@@ -110,7 +112,7 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
 def _revoke(session: Session, text: str) -> Answer:
     found = [one for one in listed(session) if text in (one.rule, f"{one.kind} {one.rule}")]
     if not found:
-        raise UsageError(f"There is no rule `{text}`.", commands=["permissions"])
+        raise UsageError(f"There is no rule `{text}`.", commands=["permissions list"])
     for one in found:
         if one.source in ("project", "environment"):
             raise UsageError(f"`{one.rule}` is a rule of {_place(one)}.", "Remove it there: ouro does not change it.")

@@ -101,6 +101,13 @@ async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):
     assert saved.load() == ("shell(git push *)", "shell(npm test *)")
 
 
+async def test_what_lists_the_rules_is_named_where_there_is_no_such_rule(front_end):
+    await dispatch(front_end, "/permissions revoke shell(nothing)")
+    (hint,) = re.findall("See `(.*)`", front_end.said[-1][1])
+    await dispatch(front_end, hint)
+    assert (hint, "shell(tox *)" in front_end.shown[-1], front_end.asked) == ("/permissions list", True, [])
+
+
 async def test_a_word_sets_the_mode(front_end):
     await dispatch(front_end, "/permissions auto")
     assert front_end.session.status().mode == "auto"
