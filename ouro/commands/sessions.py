@@ -256,7 +256,8 @@ async def clean_old_checkpoints(context: ShellContext, days: int | None) -> Answ
         raise UsageError(f"--days is {days}: it cannot be less than 0.")
     limit = settings.max_mb * 1_000_000
     freed = await asyncio.to_thread(clean_checkpoints, get_checkpoints_dir(), days=days, max_bytes=limit)
-    text = f"Deleted checkpoints older than {plural(days, 'day')}: {byte_size(freed)}."
+    which = f"those older than {plural(days, 'day')}, and the oldest above {settings.max_mb:,} MB"
+    text = f"Deleted {byte_size(freed)} of checkpoints: {which}." if freed else f"No checkpoints to delete: {which}."
     return Answer({"days": days, "freed": freed}, [line(text)])
 
 

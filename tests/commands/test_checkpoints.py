@@ -1,0 +1,48 @@
+"""`ouro checkpoints`: list and delete the files kept for undo."""
+
+import json
+import os
+import time
+
+import pytest
+
+from ouro.cli import main
+from ouro.safety import Checkpoints
+from ouro.utils.runtime import get_checkpoints_dir
+
+
+@pytest.fixture
+def kept(home, repository) -> Checkpoints:
+    checkpoints = Checkpoints(repository, get_checkpoints_dir(), "s1")
+    checkpoints.take(1, "before")
+    return checkpoints
+
+
+def run(capsys, *words: str):
+    assert main(["checkpoints", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_nothing_to_list_or_delete_without_sessions(home, capsys):
+    assert run(capsys, "list") == "No checkpoints are stored.\n"
+    assert json.loads(run(capsys, "list", "--json")) == []
+    assert run(capsys, "clean").startswith("No checkpoints to delete: those older than 14 days")
+    assert json.loads(run(capsys, "clean", "--days", "3", "--json")) == {"days": 3, "freed": 0}
+    assert main(["checkpoints", "clean", "--days", "-1"]) == 2
+
+
+def test_folders_are_listed_and_the_old_ones_deleted(kept, repository, capsys):
+    (listed,) = json.loads(run(capsys, "list", "--json"))
+    assert (listed["workspace"], listed["bytes"] > 0) == (str(repository), True)
+    assert run(capsys, "list").rstrip().endswith(str(repository))
+    run(capsys, "clean", "--days", "3")
+    assert len(kept.turns()) == 1
+    past = time.time() - 4 * 86_400
+    os.utime(kept.folder / "index", (past, past))
+    assert "of checkpoints: those older than 3 days, and the oldest above 2,000 MB." in run(
+        capsys, "clean", "--days", "3"
+    )
+    assert kept.turns() == ()
+    assert run(capsys, "list") == "No checkpoints are stored.\n"
+    kept.take(2, "before")
+    assert [turn.number for turn in kept.turns()] == [2], "a session that runs goes on"
