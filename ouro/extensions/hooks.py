@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import shlex
@@ -40,6 +41,9 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
     "Notification": "notification",
 }
 """By the names in Claude Code's settings.json."""
+_EDIT_FIELDS = {"old_string": "old_text", "new_string": "new_text"}
+"""The texts of an edit by the names in Claude Code."""
+_ONE_EDIT = (*_EDIT_FIELDS, "replace_all")
 _NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
 _KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url"}
 BLOCKS = 2
@@ -354,20 +358,50 @@ def _outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
 def tool_data(
     tool: str, effect: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The fields about a tool call: the names of Claude Code for tool and file, and ouro's own."""
-    given = dict(arguments)
-    if targets and tool in ("read", "write", "edit", "apply_patch"):
-        given.setdefault("file_path", str(cwd / Path(targets[0]).expanduser()))
+    """The fields about a tool call: the names of Claude Code for tool and arguments, and ouro's own."""
     names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
-    return {**names, "tool_input": given, "targets": list(targets)}
+    return {**names, "tool_input": _input(tool, arguments, targets, cwd), "targets": list(targets)}
+
+
+def _input(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path) -> dict[str, Any]:
+    """The arguments with the fields of Claude Code; the texts of several edits are joined."""
+    theirs: dict[str, Any] = {}
+    if targets and tool in ("read", "write", "edit", "apply_patch"):
+        theirs["file_path"] = str(cwd / Path(targets[0]).expanduser())
+    if tool == "apply_patch":
+        lines = str(arguments.get("input", "")).splitlines()
+        for name, sign in (("old_string", "-"), ("new_string", "+")):
+            theirs[name] = "\n".join(line[1:] for line in lines if line.startswith(sign))
+    if edits := dictionaries(arguments.get("edits")):
+        for name, own in _EDIT_FIELDS.items():
+            theirs[name] = "\n".join(str(edit.get(own, "")) for edit in edits)
+        theirs["replace_all"] = any(edit.get("replace_all") for edit in edits)
+        both = [edit | {name: edit.get(own, "") for name, own in _EDIT_FIELDS.items()} for edit in edits]
+        arguments = {**arguments, "edits": both}
+    return {**theirs, **arguments}
 
 
 def own_arguments(
-    arguments: Mapping[str, Any], changed: Mapping[str, Any], targets: Sequence[str], cwd: Path
+    tool: str, arguments: Mapping[str, Any], changed: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The arguments of a call with what a hook changed; `file_path` is the path."""
-    made = {**arguments, **{key: value for key, value in changed.items() if key != "file_path"}}
-    path = changed.get("file_path")
-    if path and "path" in arguments and (not targets or str(cwd / Path(targets[0]).expanduser()) != path):
-        made["path"] = path
-    return made
+    """The arguments of a call with what a hook changed, by the names of the tool or of Claude Code."""
+    given = _input(tool, arguments, targets, cwd)
+    new = {key: value for key, value in changed.items() if key not in given or value != given[key]}
+    if "path" in arguments and "file_path" in new:
+        new["path"] = new.pop("file_path")
+    if "edits" in new:
+        before = itertools.chain(dictionaries(given.get("edits")), itertools.repeat({}))
+        new["edits"] = [_own_edit(edit, old) for edit, old in zip(dictionaries(new["edits"]), before, strict=False)]
+    elif tool == "edit" and "old_string" in given and not new.keys().isdisjoint(_ONE_EDIT):
+        # The joined texts of several edits are not in the file: the model is told so.
+        new["edits"] = [_own_edit({key: new.pop(key, given[key]) for key in _ONE_EDIT}, {})]
+    return {**arguments, **new}
+
+
+def _own_edit(edit: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """An edit with the names of the tool; of two names for a text, that which the hook has changed counts."""
+    made = {key: value for key, value in edit.items() if key not in _EDIT_FIELDS}
+    is_theirs = {
+        name: name in edit and (own not in edit or edit[name] != before.get(name)) for name, own in _EDIT_FIELDS.items()
+    }
+    return made | {own: edit[name] for name, own in _EDIT_FIELDS.items() if is_theirs[name]}

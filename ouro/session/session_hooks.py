@@ -143,7 +143,7 @@ class ToolEvents:
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> ToolVerdict:
         outcome = await self._run("before-tool", call, effect, targets)
         changed = outcome.input
-        arguments = None if changed is None else own_arguments(call.arguments, changed, targets, self._cwd)
+        arguments = None if changed is None else own_arguments(call.name, call.arguments, changed, targets, self._cwd)
         return ToolVerdict(outcome.verdict, outcome.reason, arguments, outcome.context)
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:

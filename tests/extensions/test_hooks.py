@@ -273,11 +273,64 @@ def test_the_fields_of_a_call_are_those_of_claude_code():
     assert (data["tool_name"], data["tool_input"]["file_path"], data["tool"]) == ("Edit", "/project/a.py", "edit")
     assert tool_data("mcp__x__y", "mcp", {}, (), Path("/project"))["tool_name"] == "mcp__x__y"
     changed = own_arguments(
-        {"path": "a.py", "content": "x"}, {"file_path": "/project/b.py", "content": "y"}, ("a.py",), Path("/project")
+        "write",
+        {"path": "a.py", "content": "x"},
+        {"file_path": "/project/b.py", "content": "y"},
+        ("a.py",),
+        Path("/project"),
     )
     assert changed == {"path": "/project/b.py", "content": "y"}
-    same = own_arguments({"path": "a.py"}, {"file_path": "/project/a.py"}, ("a.py",), Path("/project"))
+    same = own_arguments("edit", {"path": "a.py"}, {"file_path": "/project/a.py"}, ("a.py",), Path("/project"))
     assert same == {"path": "a.py"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "theirs"),
+    [
+        (
+            "edit",
+            {"path": "a.py", "edits": [{"old_text": "x", "new_text": "y"}]},
+            {"file_path": "/p/a.py", "old_string": "x", "new_string": "y", "replace_all": False},
+        ),
+        (
+            "edit",
+            {"path": "a.py", "edits": [{"old_text": "a", "new_text": "b"}, {"old_text": "c", "new_text": "KEY"}]},
+            {"old_string": "a\nc", "new_string": "b\nKEY"},
+        ),
+        ("write", {"path": "a.py", "content": "x"}, {"file_path": "/p/a.py", "content": "x"}),
+        ("shell", {"command": "ls"}, {"command": "ls"}),
+        ("apply_patch", {"input": "*** Update File: a.py\n@@\n-x\n+y"}, {"old_string": "x", "new_string": "y"}),
+    ],
+)
+def test_the_input_of_a_call_has_the_fields_of_claude_code(tool, arguments, theirs):
+    given = tool_data(tool, "write", arguments, ("a.py",), Path("/p"))["tool_input"]
+    assert given | theirs | arguments | {"edits": given.get("edits")} == given | {"edits": given.get("edits")}
+    for edit, own in zip(given.get("edits", ()), arguments.get("edits", ()), strict=True):
+        assert edit == own | {"old_string": own["old_text"], "new_string": own["new_text"]}
+
+
+ONE = {"path": "a.py", "edits": [{"old_text": "x", "new_text": "y"}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed", "made"),
+    [
+        (ONE, {"new_string": "z"}, ONE | {"edits": [{"old_text": "x", "new_text": "z", "replace_all": False}]}),
+        (ONE, {"file_path": "/p/a.py", "old_string": "x", "new_string": "y"}, ONE),
+        (
+            ONE,
+            {"edits": [{"old_string": "x", "new_string": "z"}]},
+            ONE | {"edits": [{"old_text": "x", "new_text": "z"}]},
+        ),
+        (
+            ONE,
+            {"edits": [{"old_text": "x", "new_text": "z", "old_string": "x", "new_string": "y"}]},
+            ONE | {"edits": [{"old_text": "x", "new_text": "z"}]},
+        ),
+    ],
+)
+def test_what_a_hook_changes_by_the_names_of_claude_code_is_changed(arguments, changed, made):
+    assert own_arguments("edit", arguments, changed, ("a.py",), Path("/p")) == made
 
 
 async def _ended(pid: int) -> None:
