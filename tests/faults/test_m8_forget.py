@@ -214,6 +214,38 @@ def test_m8_a_session_that_is_open_is_named_and_left(told):
     assert TrueForget(SECRET, told).look().count == 0
 
 
+def test_m8_killed_while_it_records_the_accepted_commit_it_is_run_again_to_the_end(place):
+    memory(place).save_and_commit({"facts.md": f"- The key is {SECRET}\n"}, "Learn")
+    state = place.histories / "user.git" / "ouro"
+    (state / "accepted").rename(state / "accepted.before")  # between the two steps of `ApprovalLedger.accept`
+
+    done = TrueForget(SECRET, place).forget()
+
+    assert done.left == []
+    assert memory(place).accepted == memory(place).get_current_head()
+    assert memory(place).outside_edits() == ()
+
+
+def test_m8_killed_while_the_index_is_made_plain_git_knows_the_files_after_the_next_run(place, monkeypatch):
+    memory(place).save_and_commit({"facts.md": f"- Oslo.\n- The key is {SECRET}\n"}, "Learn")
+    run = GitRepository.git
+
+    def killed(repository, *arguments, **options):
+        if "read-tree" in arguments:
+            raise KeyboardInterrupt
+        return run(repository, *arguments, **options)
+
+    forgetting = TrueForget(SECRET, place)
+    with monkeypatch.context() as patch:
+        patch.setattr(GitRepository, "git", killed)
+        with pytest.raises(KeyboardInterrupt):
+            forgetting.forget()
+    TrueForget(SECRET, place).forget()
+
+    git(place.path / "memory", "commit", "-q", "--allow-empty", "-m", "By hand")
+    assert git(place.path / "memory", "ls-tree", "--name-only", "HEAD") == b"facts.md\n"
+
+
 def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     drawn = random.Random(5)
     code = (

@@ -175,6 +175,18 @@ def test_what_is_staged_by_hand_stays_staged(store):
     assert store.text_at(store.get_current_head(), "facts.md") == "- two\n"
 
 
+def test_an_index_that_a_kill_left_behind_is_made_anew_by_the_next_commit(store, monkeypatch):
+    store.save_and_commit({"facts.md": "- one\n", "preferences.md": "- two\n"}, "Learn")
+    with monkeypatch.context() as killed:
+        killed.setattr(history, "_update_index", lambda *_: None)
+        store.save_and_commit({"preferences.md": None}, "Killed behind the commit")
+    assert git(store.folder, "status", "--porcelain") == "AD preferences.md"
+
+    store.save_and_commit({"facts.md": "- one\n- three\n"}, "Learn")
+
+    assert git(store.folder, "status", "--porcelain") == ""
+
+
 def test_an_index_that_could_not_be_told_is_made_anew_next_time(store):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
     lock = store.repository.git_dir / "index.lock"

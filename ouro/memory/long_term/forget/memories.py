@@ -20,7 +20,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
 _WITHOUT_TEXT = {
-    *LEDGER_FILES, "tip", "forgotten", "core", "folder", "lock", "sync", "index-behind", "turns", "moved",
+    *LEDGER_FILES, "tip", "forgotten", "core", "folder", "lock", "sync", "indexed", "turns", "moved",
 }  # fmt: skip
 """Records of ouro that consist of commit ids."""
 _USER_STATE = "user.git"
@@ -86,7 +86,8 @@ class ForgettingMemory:
             pending = {edit.name for edit in self._store.outside_edits()}
             if self._is_in_history:
                 change = self._needle.bytes_without
-                rewrite.rewrite(self._repository, self._in_file, change, self._in_name, self._store.accept)
+                accepted, accept = self._store.accepted, self._store.accept
+                rewrite.rewrite(self._repository, self._in_file, change, self._in_name, accepted, accept)
             if self._folder.is_dir():
                 self._write_files(pending)
             for path in self._own_files():

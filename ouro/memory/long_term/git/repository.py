@@ -50,6 +50,8 @@ _UNKNOWN_FORMAT = late_pattern(
     r"repositoryformatversion\s*=\s*+(?![01]\s)|objectformat\s*=\s*+(?!sha1\s)|refstorage\s*=\s*+(?!files\s)",
     re.IGNORECASE,
 )
+TIP, _INDEXED = "tip", "indexed"
+"""Records: the last commit, to notice that a branch is gone; and the one that the index of plain git was made for."""
 _COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _LEFT_BY_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
 """What a git that failed leaves: on a full disk nine files a commit."""
@@ -110,8 +112,8 @@ class GitRepository:
     def _create(self, git_dir: Path) -> None:
         if os.path.lexists(git_dir / "HEAD"):  # made by another process, or copied with its history
             return
-        records = [self.own_dir / name for name in (*LEDGER_FILES, "tip", "core", "turns", "turn")]
-        if os.path.lexists(git_dir) and self.own("tip"):  # damaged, and never replaced
+        records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
+        if os.path.lexists(git_dir) and self.own(TIP):  # damaged, and never replaced
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
@@ -133,7 +135,7 @@ class GitRepository:
 
     def head(self) -> Head:
         """Where HEAD is, read without a process; raises MemoryUnusable where it or its branch is damaged or gone."""
-        git_dir, tip = self.git_dir, self.own("tip")
+        git_dir, tip = self.git_dir, self.own(TIP)
         is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is just making it
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
@@ -215,8 +217,8 @@ class GitRepository:
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
-            self.note_tip(commit)
-            _update_index(self, commit, new)
+            self.note(TIP, commit)
+            _update_index(self, head.commit, commit, new)
             self._remember(commit, {name: blob for name, blob in {**tree, **blobs}.items() if blob is not None})
             try:
                 # Once in some hundred commits; with 10,000 notes each has a tree of 670 KB, so ten times as often.
@@ -243,7 +245,7 @@ class GitRepository:
         """Move the branch forward to a commit that contains its last one."""
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
-        self.note_tip(commit)
+        self.note(TIP, commit)
         rebuild_index(self, commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
@@ -316,10 +318,10 @@ class GitRepository:
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
-    def note_tip(self, commit: str) -> None:
-        """To notice that a branch is gone; not flushed to the disk."""
+    def note(self, name: str, commit: str) -> None:
+        """As `keep`, not flushed to the disk."""
         with suppress(OSError):
-            (self.own_dir / "tip").write_text(f"{commit}\n")
+            (self.own_dir / name).write_text(f"{commit}\n")
 
     def _head_to_commit_on(self) -> Head:
         head = self.head()
@@ -423,20 +425,21 @@ class GitRepository:
 # -- the index that plain git uses: it has to know of ouro's commits, else the next plain commit reverts them
 
 
-def _update_index(repo: GitRepository, commit: str, changes: Mapping[str, bytes | None]) -> None:
+def _update_index(repo: GitRepository, parent: str, commit: str, changes: Mapping[str, bytes | None]) -> None:
     lines = [
         f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}" for name, data in changes.items()
     ]
     try:
-        if repo.own("index-behind") or not (repo.git_dir / "index").exists():
-            raise MemoryUnusable("the index must be made anew")
+        if repo.own(_INDEXED) != parent or not (repo.git_dir / "index").exists():
+            raise MemoryUnusable("the index is of another commit")
         repo.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
+        repo.note(_INDEXED, commit)
     except MemoryUnusable as error:
         log.info("memory: %s", error)
         rebuild_index(repo, commit)
 
 
-def rebuild_index(repo: GitRepository, commit: str) -> None:
+def rebuild_index(repo: GitRepository, commit: str) -> bool:
     """Make the index anew from a commit; where another git holds it, the next commit does that."""
     made = repo.own_dir / f"index.{os.getpid()}"
     try:
@@ -444,8 +447,9 @@ def rebuild_index(repo: GitRepository, commit: str) -> None:
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=made)
         shutil.move(made, repo.git_dir / "index")  # the folder may be on another disk
-        (repo.own_dir / "index-behind").unlink(missing_ok=True)
+        repo.note(_INDEXED, commit)
     except (MemoryUnusable, OSError) as error:
         log.info("memory: the index stays behind: %s", error)
         made.unlink(missing_ok=True)
-        repo.keep("index-behind", commit)
+        return False
+    return True

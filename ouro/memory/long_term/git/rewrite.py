@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.history import rename_commits
 from ouro.memory.long_term.git.process import DURABLE_PACKS, last_line
-from ouro.memory.long_term.git.repository import GitRepository, rebuild_index
+from ouro.memory.long_term.git.repository import TIP, GitRepository, rebuild_index
 from ouro.utils.files import write_private
 
 _WORK = "refs/ouro/rewriting"
@@ -25,9 +25,8 @@ _FORGOTTEN = "forgotten"
 _LEFT_BY_GIT = (
     "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG",
     "fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep",
-    "objects/info/commit-graph", "index",
+    "objects/info/commit-graph",
 )  # fmt: skip
-"""Patterns of files; what is in the index counts as reachable."""
 _BATCH = 2_000
 _ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
@@ -53,20 +52,25 @@ def objects(repo: GitRepository) -> Iterator[bytes]:
 
 
 def rewrite(
-    repo: GitRepository, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]
+    repo: GitRepository,
+    in_file: Change,
+    in_words: Change,
+    in_name: Change,
+    accepted: str,
+    accept: Callable[[str], None],
 ) -> None:
     """Rewrite the history while `alone`; whatever fails, it stays whole.
 
     Args:
         in_file, in_words, in_name: return a file, a commit message and a file name without the text.
-        accept: called with the commit that replaces the accepted one.
+        accepted: the accepted commit; empty where there is none.
+        accept: called with the commit that replaces it.
     """
     while repo.drop_stale_locks():
         time.sleep(0.05)
     for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
         repo.git("update-ref", "--no-deref", "-d", name)
     refs = _refs(repo)
-    accepted = repo.own("accepted").partition("\n")[0]
     is_there = bool(accepted) and repo.run("cat-file", "-e", f"{accepted}^{{commit}}").returncode == 0
     for number, commit in enumerate([*_loose_ends(repo), *([accepted] if is_there else [])]):
         refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
@@ -88,7 +92,7 @@ def rewrite(
     repo.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
     if "HEAD" in moved:
         repo.git("update-ref", "--no-deref", "HEAD", moved["HEAD"])
-    repo.note_tip(repo.head().commit)
+    repo.note(TIP, repo.head().commit)
     drop_unreachable(repo)
 
 
@@ -98,10 +102,11 @@ def drop_unreachable(repo: GitRepository) -> None:
     for pattern in _LEFT_BY_GIT:
         for path in repo.git_dir.glob(pattern):
             path.unlink(missing_ok=True)
+    head = repo.head().commit
+    if not (head and rebuild_index(repo, head)):  # what is in an old one counts as reachable
+        (repo.git_dir / "index").unlink(missing_ok=True)
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
-    if head := repo.head().commit:
-        rebuild_index(repo, head)
 
 
 def _refs(repo: GitRepository) -> dict[str, str]:
