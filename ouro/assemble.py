@@ -386,7 +386,9 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, self.search,
             self.permissions.keeps_back,
         )  # fmt: skip
-        tools = {tool.name: tool for tool in (*found, *self.extensions.tools(), self.subagents.tool())}
+        tools = {
+            tool.name: tool for tool in (*found, *self.extensions.tools(self.subagents.run), self.subagents.tool())
+        }
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
@@ -471,7 +473,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
             files=self.files,
             after_turn=after_turn,
             attached=partial(attached_resources, self.extensions.servers),
-            commands=CommandRunner(self.extensions.commands, tools, permissions, models),
+            commands=CommandRunner(self.extensions.commands, tools, permissions, models, self.extensions.hooks),
             reports=subagents.take_reports,
             hooks=self.hooks,
         )

@@ -28,6 +28,7 @@ from ouro.extensions import (
     Hook,
     Hooks,
     Skills,
+    agent_of,
     command_of,
     describe_files,
     find_files,
@@ -56,9 +57,9 @@ from ouro.safety import CLAUDE_SETTINGS, Confinement, SecretMask, TrustStore, ac
 from ouro.session.turn import SessionTasks
 from ouro.session.workbench import SessionExtensions
 from ouro.settings import Settings
-from ouro.tools.skill import SkillTool
-from ouro.tools.subagent import AgentSpec
-from ouro.tools.tool import AnyTool
+from ouro.tools.skill import SkillArgs, SkillTool
+from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
+from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.git import find_root
 from ouro.utils.text import cut, escaped, one_line, plural
 from ouro.utils.worker import Line
@@ -123,9 +124,18 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         save = partial(save_setting, "skills.without")
         return Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
 
-    def tools(self) -> list[AnyTool]:
-        """The tools that extensions need."""
-        skills = [SkillTool(self.skills.read)] if self.skills.prompt() else []
+    def tools(self, run_subagent: RunSubagent | None = None) -> list[AnyTool]:
+        """The tools that extensions need; without `run_subagent` every skill is read, also one with `context: fork`."""
+
+        async def use(args: SkillArgs, ctx: ToolContext) -> ToolResult | str:
+            skill, text = self.skills.offered(args.name), self.skills.read(args.name, args.file, args.arguments)
+            if run_subagent and not args.file and (agent := agent_of(skill.file)):
+                with self.hooks.added(skill.file.hooks):
+                    return await run_subagent(SubagentArgs(task=skill.name[:100], prompt=text, agent=agent), ctx)
+            self.hooks.add(skill.file.hooks)
+            return text
+
+        skills = [SkillTool(use)] if self.skills.prompt() else []
         outputs = Outputs(self.transcript.outputs, self.mask.mask)
         return [*skills, *mcp_tools(self.servers, outputs, self.ground.settings.mcp.tool_budget_tokens)]
 
@@ -182,6 +192,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         ground, confinement = self.ground, self.confinement()
         found, problems = find_hooks(ground.settings, self.root, self._trusts, trusted=ground.trusted)
         self.problems += problems
+        found += tuple(hook for file in self._agent_files for hook in file.hooks)
         environment = self.environment | dict.fromkeys(("CLAUDE_PROJECT_DIR", "OURO_PROJECT_DIR"), str(self.root))
         confines = confinement.settings.project_hooks
         confine = (lambda argv: confinement.wrap(argv, "workspace")) if confines else tuple[str, ...]
@@ -195,9 +206,13 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
         """The kinds of subagents. Reads as `commands` does. Blocks."""
-        specs, problems = load_agents(self._files("agents"))
+        specs, problems = load_agents(self._agent_files)
         self.problems += problems
         return specs
+
+    @cached_property
+    def _agent_files(self) -> list[ExtensionFile]:
+        return self._files("agents")
 
     @cached_property
     def system_prompt(self) -> str:

@@ -134,7 +134,10 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
         if has_own_folder:
             confinement.close()
 
-    return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, close)
+    async def ended(is_continued: bool) -> str:
+        return await session.hooks.turn_ended(is_continued, order.name)
+
+    return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, ended, close)
 
 
 def _models_of(spec: AgentSpec, session: SessionObjects) -> Callable[[], Sequence[Model]]:
@@ -153,7 +156,8 @@ def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: Sess
     skills = session.extensions.skills
     prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")
     core = manager.format_core() if (manager := session.memory.manager) else ""
-    named = [skills.read(name, "") for name in spec.skills]
+    named = [skills.read(name) for name in spec.skills]
+    session.extensions.hooks.add([hook for name in spec.skills for hook in skills.offered(name).file.hooks])
     return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 
 

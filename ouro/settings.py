@@ -123,6 +123,7 @@ HookEvent = Literal[
     "before-compaction",
     "after-compaction",
     "turn-end",
+    "subagent-end",
     "session-end",
     "notification",
 ]

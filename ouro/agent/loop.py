@@ -46,8 +46,9 @@ _MAX_ROUND = 4
 CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
 SUMMARIZE, SEND_ALL, KEEP_BACK = "Summarize the earlier messages first", "Send everything", "Do not send it"
 GO_ON = "Continue exactly where your answer was cut off. Do not repeat any of it."
-
-
+MAX_CONTINUED = 5
+"""How often hooks can make the agent go on in one turn."""
+CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
 _DURATION = late_pattern(r", [0-9.]+ s\]")
 """In the last line of a command's output: it differs each time."""
 
@@ -134,6 +135,21 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return TurnFinished("cut", incomplete) if incomplete else TurnFinished("answered")
         finally:
             await self._answer_open_calls(emit)
+
+    async def run_checked(self, prompt: Prompt, emit: Emit, refusal: Callable[[bool], Awaitable[str]]) -> TurnFinished:
+        """As `run`, and again as long as it is refused that it is done, and not for ever.
+
+        Args:
+            refusal: returns why it is not done, or nothing; is called with whether it was refused before.
+        """
+        finished = await self.run(prompt, emit)
+        for number in range(MAX_CONTINUED):
+            reason = await refusal(number > 0) if finished.outcome == "answered" else ""
+            if not reason:
+                break
+            emit(Said(f"A hook says that it is not done: {reason}"))
+            finished = await self.run(Prompt("", context=f"{CONTINUED}\n{reason}"), emit)
+        return finished
 
     async def admit(self, prompt: Prompt, emit: Emit) -> None:
         """Before a long message that would cause a compaction: ask what to do. Raises PromptRefused: do not send it."""

@@ -29,6 +29,7 @@ _SAMPLES: dict[str, dict[str, Any]] = {
     "user-prompt": {"prompt": "Does the hook work?"},
     "before-compaction": {"trigger": "manual"},
     "turn-end": {"stop_hook_active": False},
+    "subagent-end": {"stop_hook_active": False, "agent": "explore-1"},
     "session-end": {"reason": "exit"},
     "notification": {"message": "ouro waits for your answer", "kind": "permission"},
 }

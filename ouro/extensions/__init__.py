@@ -9,7 +9,15 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.extensions.agents import load_agents
     from ouro.extensions.checks import Check, Checks
-    from ouro.extensions.commands import CommandPrompt, CommandRegistry, CustomCommand, Insert, command_of, prompt_of
+    from ouro.extensions.commands import (
+        CommandPrompt,
+        CommandRegistry,
+        CustomCommand,
+        Insert,
+        agent_of,
+        command_of,
+        prompt_of,
+    )
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
     from ouro.extensions.hooks import (
         EVENTS,
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
         HookRun,
         Hooks,
         forbids,
+        kind_of,
         load_hooks,
         own_arguments,
         tool_data,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ouro.extensions.discovery import ExtensionFile
+from ouro.extensions.hooks import Hook
 from ouro.extensions.tool_names import own_rule
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import tilde
@@ -34,6 +35,10 @@ class Insert(msgspec.Struct, frozen=True):
     what: str
     """The shell line, or the path."""
 
+    @property
+    def written(self) -> str:
+        return f"!`{self.what}`" if self.kind == "shell" else f"@{self.what}"
+
 
 class CommandPrompt(msgspec.Struct, frozen=True):
     """What a custom command sends, and what holds for its turn."""
@@ -45,6 +50,9 @@ class CommandPrompt(msgspec.Struct, frozen=True):
     """Permission rules; empty where the command is not the user's own: a project widens nothing."""
     is_own: bool = True
     """The user wrote the command; one of a project can make the mode narrower only."""
+    agent: str = ""
+    """The kind of subagent that carries it out; empty: the agent of the session."""
+    hooks: tuple[Hook, ...] = ()
 
 
 class CustomCommand(msgspec.Struct, frozen=True):
@@ -170,7 +178,14 @@ def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
         str(file.meta.get("mode", "")),
         tuple(filter(None, rules)),
         is_own,
+        agent_of(file),
+        file.hooks,
     )
+
+
+def agent_of(file: ExtensionFile) -> str:
+    """The kind of subagent that carries a command or skill out; empty: the agent of the session."""
+    return str(file.meta.get("agent") or "general") if file.meta.get("context") == "fork" else ""
 
 
 def _tools(meta: Mapping[str, Any]) -> list[str]:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
+from ouro.extensions.hooks import Hook, events_hooks
 from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
+from ouro.settings import HookEvent
 from ouro.utils.files import open_regular
+from ouro.utils.json_types import dictionary
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.text import clean
@@ -21,12 +25,9 @@ Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
 """Of one extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
-_NOT_USED = {
-    "commands": ("context", "hooks"),
-    "skills": ("context", "hooks"),
-    "agents": ("hooks", "mcpServers", "memory"),
-}
-"""What the front matter of Claude Code's files may ask for, and ouro does not do."""
+_NOT_USED = ("mcpServers", "memory")
+"""What the front matter of Claude Code's agents may ask for, and ouro does not do."""
+_OF_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
 _FORMAT = "Put `---`, `description: …`, `---` at its begin."
 
 
@@ -39,6 +40,8 @@ class ExtensionFile(msgspec.Struct, frozen=True):
     body: str
     """The text behind it, without hidden characters."""
     source: Source
+    hooks: tuple[Hook, ...] = ()
+    """Those of the front matter."""
 
     @property
     def description(self) -> str:
@@ -62,11 +65,11 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         if kind == "skills" and path.name != "SKILL.md":
             continue
         try:
-            file = _read(kind, path, folder, source)
+            file = _read(kind, path, folder, source, problems)
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
             continue
-        if ignored := [key for key in _NOT_USED[kind] if file.meta.get(key)]:
+        if ignored := [key for key in _NOT_USED if kind == "agents" and file.meta.get(key)]:
             problems.append(f"{tilde(path)}: ouro does not use {', '.join(f'`{key}`' for key in ignored)}.")
         first = found.setdefault(file.name.casefold(), file)
         if (first.meta, first.body) != (file.meta, file.body):
@@ -103,7 +106,7 @@ def user_folders(kind: FileKind) -> list[Path]:
     ]
 
 
-def _read(kind: FileKind, path: Path, folder: Path, source: Source) -> ExtensionFile:
+def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: list[str]) -> ExtensionFile:
     """Raises ValueError: the file cannot be used, with the reason and the remedy."""
     try:
         with open_regular(path) as file:
@@ -118,11 +121,16 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source) -> Extension
     meta, body = split_front_matter(clean(text))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_FORMAT}")
-    name = _name(kind, path, folder, meta)
-    if source == "plugin":
-        plugin = folder.parent
+    name, plugin = _name(kind, path, folder, meta), folder.parent if source == "plugin" else None
+    if plugin:
         name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
-    return ExtensionFile(name, path, meta, body.strip(), source)
+    hooks = meta.get("hooks") or {}
+    if not isinstance(hooks, dict):
+        problems.append(f"{tilde(path)}: its `hooks` cannot be read, and do not run. Is the front matter YAML?")
+    found = list(events_hooks(dictionary(hooks), tilde(path), source != "user", problems, str(plugin or "")))
+    if kind == "agents":
+        found = [replace(hook, agent=name, event=_OF_AGENTS.get(hook.event, hook.event)) for hook in found]
+    return ExtensionFile(name, path, meta, body.strip(), source, tuple(found))
 
 
 def _name(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -37,6 +38,7 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
     "PreCompact": "before-compaction",
     "PostCompact": "after-compaction",
     "Stop": "turn-end",
+    "SubagentStop": "subagent-end",
     "SessionEnd": "session-end",
     "Notification": "notification",
 }
@@ -74,13 +76,17 @@ class Hook(msgspec.Struct, frozen=True):
     """The check that it is; one with a rule runs no command."""
     plugin: str = ""
     """The folder of the plugin that it is from."""
+    agent: str = ""
+    """The kind of subagent that it is about, from its file; empty: all, and the agent of the session."""
 
     @property
     def label(self) -> str:
         return one_line(self.command or self.url or f"refuses {self.check.rule if self.check else ''}", 80)
 
-    def matches(self, names: Sequence[str]) -> bool:
-        """Whether it is about one of these names; without names it is."""
+    def matches(self, names: Sequence[str], agent: str) -> bool:
+        """Whether it is about one of these names, and the subagent with that id; without names it is."""
+        if self.agent not in ("", kind_of(agent)):
+            return False
         if self.matcher in ("", "*") or not names:
             return True
         if re.fullmatch(r"[\w ,|-]+", self.matcher):
@@ -136,33 +142,38 @@ def load_hooks(
         for place, is_project, hooks in settings
         for own in hooks
     ]
+    problems += (problem for hook in found for problem in _problems_of(hook))
     for path, is_project in claude_files.items():
         try:
             events = dictionary(read_json(path).get("hooks"))
         except ConfigError as error:
             problems.append(f"{error.message} None of its hooks runs.")
         else:
-            found += _from_events(events, tilde(path), is_project, problems)
+            found += events_hooks(events, tilde(path), is_project, problems)
     for name, events in plugin_tables("hooks", problems).items():
         # A plugin permits nothing, as a project: the user has read a list, not its programs.
-        found += _from_events(events, f"plugin {name}", True, problems, str(plugin_folder(name)))
-    for hook in found:
-        problems += (f"{hook.place}: {problem}" for problem in _problems_of(hook))
+        found += events_hooks(events, f"plugin {name}", True, problems, str(plugin_folder(name)))
     return tuple(found), tuple(problems)
+
+
+def kind_of(agent: str) -> str:
+    """The kind of a subagent by its id: `explore` of `explore-1`."""
+    return agent.rpartition("-")[0]
 
 
 def _problems_of(hook: Hook) -> Iterator[str]:
     if hook.url and not is_loopback(hook.url):
-        yield f"the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
+        yield f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
     try:
         re.compile(hook.matcher if hook.matcher != "*" else "")
     except re.error as error:
-        yield f"the matcher `{hook.matcher}` is not valid ({error}): it fits all."
+        yield f"{hook.place}: the matcher `{hook.matcher}` is not valid ({error}): it fits all."
 
 
-def _from_events(
+def events_hooks(
     events: Mapping[str, Any], place: str, is_project: bool, problems: list[str], plugin: str = ""
 ) -> Iterator[Hook]:
+    """The hooks of an object as Claude Code has it; a line in `problems` for each that is not used."""
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name)
         if event is None:
@@ -178,9 +189,19 @@ def _from_events(
                     continue
                 if ignored := sorted(set(entry) - _KNOWN_KEYS):
                     problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
-                seconds = amount(entry.get("timeout")) or DEFAULT_SECONDS
+                seconds = _seconds(entry.get("timeout"))
                 matcher = str(group.get("matcher") or "")
-                yield Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
+                hook = Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
+                problems += _problems_of(hook)
+                yield hook
+
+
+def _seconds(value: Any) -> float:
+    """In front matter numbers are text."""
+    try:
+        return amount(float(value)) or DEFAULT_SECONDS
+    except (TypeError, ValueError):
+        return DEFAULT_SECONDS
 
 
 def _line_of(entry: Mapping[str, Any]) -> str:
@@ -236,6 +257,20 @@ class Hooks:
         self.hooks = (*(hook for hook in self.hooks if not hook.check), *map(_hook_of, self.checks.here()))
         return changed
 
+    def add(self, hooks: Sequence[Hook]) -> None:
+        """Run these, too, from now on."""
+        self.hooks = tuple(dict.fromkeys((*self.hooks, *hooks)))
+
+    @contextmanager
+    def added(self, hooks: Sequence[Hook]) -> Iterator[None]:
+        """Run these, too, while inside."""
+        new = [hook for hook in hooks if hook not in self.hooks]
+        self.add(new)
+        try:
+            yield
+        finally:
+            self.hooks = tuple(hook for hook in self.hooks if hook not in new)
+
     def has(self, event: HookEvent) -> bool:
         return any(hook.event == event for hook in self.hooks)
 
@@ -249,7 +284,8 @@ class Hooks:
             names: what a matcher is compared with: of a tool its names, else a word such as `resume`.
             most: seconds, if all of them have less time than they ask for.
         """
-        wanted = dict.fromkeys(hook for hook in self.hooks if hook.event == event and hook.matches(names))
+        agent = str(data.get("agent", ""))
+        wanted = dict.fromkeys(hook for hook in self.hooks if hook.event == event and hook.matches(names, agent))
         if not wanted:
             return HookOutcome()
         given = {**data, "hook_event_name": _NAMES[event], "event": event}
@@ -339,7 +375,7 @@ def _outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
     verdict: Verdict = _VERDICTS.get(word, "")
     reason = own.get("permissionDecisionReason") or said.get("reason") or ""
     if said.get("continue") is False:  # at the end of a turn a refusal would make the agent go on
-        verdict, reason = "" if hook.event == "turn-end" else "deny", said.get("stopReason") or reason
+        verdict, reason = "" if hook.event in ("turn-end", "subagent-end") else "deny", said.get("stopReason") or reason
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
     changed = own.get("updatedInput") or said.get("input")

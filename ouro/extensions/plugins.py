@@ -17,7 +17,7 @@ import msgspec
 from ouro.errors import ConfigError, UsageError
 from ouro.extensions.trust_summary import programs_in
 from ouro.safety import FILE_KINDS, files_below
-from ouro.utils.files import open_regular, write_private
+from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.json_types import dictionaries, dictionary, string
 from ouro.utils.late_pattern import late_pattern
@@ -195,7 +195,10 @@ def describe_plugin(folder: Path) -> Iterator[str]:
         ConfigError: its hooks or servers are not valid JSON.
     """
     for kind in FILE_KINDS:
-        found = [path.relative_to(folder / kind) for path in files_below(folder / kind, kind)]
+        paths = files_below(folder / kind, kind)
+        for path in (path for path in paths if path.suffix == ".md"):
+            yield from programs_in(read_start(path, _MAX_JSON), path.name)
+        found = [path.relative_to(folder / kind) for path in paths]
         if kind == "skills":
             found = [path.parent for path in found if path.name == "SKILL.md"]
         names = ", ".join(escaped(str(path).removesuffix(".md")) for path in found)

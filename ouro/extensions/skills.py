@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ToolError, UsageError
-from ouro.extensions.commands import CustomCommand, command_of
+from ouro.extensions.commands import CustomCommand, command_of, prompt_of
 from ouro.extensions.discovery import ExtensionFile
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.safety import files_below
@@ -98,25 +98,34 @@ class Skills:
             lines = [f"By name only: {', '.join(skill.name for skill in offered)}"]
         return "\n".join([SKILLS, "", *lines])
 
-    def read(self, name: str, file: str) -> str:
-        """What the model is sent of a skill, or of a file beside it.
-
-        Raises:
-            ToolError: there is no such skill or file, or it may not be used.
-        """
+    def offered(self, name: str) -> Skill:
+        """Raises ToolError: there is no such skill, or the model may not use it."""
         skill = self._skills.get(name)
         if skill is not None and not skill.is_on:
             raise ToolError(f"The user has switched the skill {name} off.")
         if skill is None or not skill.is_offered:
             names = ", ".join(skill.name for skill in self.all() if skill.is_offered)
             raise ToolError(f"There is no skill `{name}`. There are: {names}.")
+        return skill
+
+    def read(self, name: str, file: str = "", arguments: str = "") -> str:
+        """What the model is sent of a skill, or of a file beside it.
+
+        Raises:
+            ToolError: there is no such skill or file, or it may not be used.
+        """
+        skill = self.offered(name)
         if file and file != "SKILL.md":
             return self._file_beside(skill, file)
         files = [str(path.relative_to(skill.folder)) for path in self._files(skill) if path.name != "SKILL.md"]
         more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
         beside = f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}." if files else ""
         scripts = f" A script is run with `shell`, by its full path below {skill.folder}." if files else ""
-        return f'<skill name="{name}" folder="{skill.folder}">\n{self.body(skill)}\n</skill>{beside}{scripts}'
+        body = self.body(skill)
+        if arguments:
+            pieces = prompt_of(replace(skill.file, body=body), arguments).pieces
+            body = "".join(piece if isinstance(piece, str) else piece.written for piece in pieces)
+        return f'<skill name="{name}" folder="{skill.folder}">\n{body}\n</skill>{beside}{scripts}'
 
     def body(self, skill: Skill) -> str:
         return skill.file.body.replace("${CLAUDE_SKILL_DIR}", str(skill.folder))

@@ -12,7 +12,7 @@ from ouro.errors import ConfigError
 from ouro.safety import CONFIG_FILE, EXTENSION_FOLDERS, MCP_FILE
 from ouro.utils.files import read_start
 from ouro.utils.text import clean, cut, escaped
-from ouro.utils.yaml import parse_table, plain_values
+from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 
 MAX_WIDTH = 400
 """Of a line that names files; a program is shown in full length up to `MAX_PROGRAM`."""
@@ -33,7 +33,7 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
         text = read_start(path, _MAX_READ).removeprefix("\ufeff").replace("\r\n", "\n")
         if clean(text) != text:
             hidden.append(name)
-        if kind == "settings":
+        if kind == "settings" or (kind in EXTENSION_FOLDERS and name.endswith(".md")):
             programs += (f"{_shown(name, kind)} runs or reaches {line}" for line in programs_in(text, name))
     lines = [_line(kind, dict.fromkeys(names)) for kind, names in groups.items()]
     if hidden:
@@ -42,9 +42,12 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
 
 
 def programs_in(text: str, name: str) -> Iterator[str]:
-    """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings."""
+    """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings, or in front matter."""
     try:
-        values = plain_values(parse_table(text, name)) if name.endswith(".yaml") else json.loads(text)
+        if name.endswith(".md"):
+            values: Any = {"hooks": split_front_matter(text)[0].get("hooks")}
+        else:
+            values = plain_values(parse_table(text, name)) if name.endswith(".yaml") else json.loads(text)
     except (ConfigError, ValueError):
         yield "something that cannot be read"
         return

@@ -19,10 +19,6 @@ from ouro.session.session_hooks import SessionHooks
 from ouro.session.turn import SessionTasks
 from ouro.tools.todo import Plan
 
-MAX_CONTINUED = 5
-"""How often hooks can make the agent go on in one turn."""
-CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
-
 
 class Steering(msgspec.Struct, eq=False):
     """What the user has sent since the turn began."""
@@ -108,19 +104,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
         await self.agent.admit(prompt, on_event)
         try:
-            return await self._go_on(await self.agent.run(prompt, on_event), on_event)
+            return await self.agent.run_checked(prompt, on_event, self.hooks.turn_ended)
         finally:
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
-
-    async def _go_on(self, finished: TurnFinished, emit: Emit) -> TurnFinished:
-        """Run the agent again as long as a hook says that it is not done, and not for ever."""
-        for number in range(MAX_CONTINUED):
-            if finished.outcome != "answered":
-                break
-            reason = await self.hooks.turn_ended(is_continued=number > 0)
-            if not reason:
-                break
-            emit(Said(f"A hook says that it is not done: {reason}"))
-            finished = await self.agent.run(Prompt("", context=f"{CONTINUED}\n{reason}"), emit)
-        return finished

@@ -9,7 +9,7 @@ from typing import Any
 from ouro.agent.tool_runner import AskUser, ToolVerdict
 from ouro.errors import PromptRefused
 from ouro.events import Answer, Emit, PermissionAsked, QuestionAsked, Said
-from ouro.extensions import HookOutcome, Hooks, names_elsewhere, own_arguments, tool_data
+from ouro.extensions import HookOutcome, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall
@@ -66,9 +66,14 @@ class SessionHooks:
         texts.append(outcome.context)
         return "\n\n".join(f"<hook>\n{text}\n</hook>" for text in texts if text)
 
-    async def turn_ended(self, *, is_continued: bool) -> str:
-        """Why the agent is to go on; empty if it may stop. `is_continued`: a hook has made it go on before."""
-        outcome = await self.run("turn-end", {"stop_hook_active": is_continued})
+    async def turn_ended(self, is_continued: bool, agent: str = "") -> str:
+        """Why the agent, or the subagent with that id, is to go on; empty if it may stop.
+
+        `is_continued`: a hook has made it go on before.
+        """
+        event: HookEvent = "subagent-end" if agent else "turn-end"
+        data = {"stop_hook_active": is_continued, **_about(agent)}
+        outcome = await self.run(event, data, (kind_of(agent),) if agent else ())
         return outcome.reason if outcome.verdict == "deny" else ""
 
     async def before_compaction(self, trigger: CompactionTrigger) -> str:
@@ -132,6 +137,10 @@ class SessionHooks:
             self._tasks.start("hooks", in_background())
 
 
+def _about(agent: str) -> dict[str, str]:
+    return {"agent": agent, **({"agent_id": agent, "agent_type": kind_of(agent)} if agent else {})}
+
+
 class ToolEvents:
     """The hooks before and after the tools of one agent (`ToolHooks`)."""
 
@@ -159,5 +168,5 @@ class ToolEvents:
             return HookOutcome()
         data = tool_data(call.name, effect, call.arguments, targets, self._cwd)
         names = (call.name, *names_elsewhere(call.name))
-        about = {**data, "tool_use_id": call.id, **more, "agent": self._agent}
+        about = {**data, "tool_use_id": call.id, **more, **_about(self._agent)}
         return await self._hooks.run(event, about, names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -12,15 +12,17 @@ from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text import plural
 
-ReadSkill = Callable[[str, str], str]
-"""Returns a skill, or the file beside it that is named second. Raises ToolError: there is none."""
-
 
 class SkillArgs(msgspec.Struct, frozen=True):
     name: Annotated[str, msgspec.Meta(min_length=1, description="The name of the skill, as listed under Skills.")]
     file: Annotated[
         str, msgspec.Meta(description="A file beside it that the skill names; empty: the skill itself.")
     ] = ""
+    arguments: Annotated[str, msgspec.Meta(description="For the `$ARGUMENTS` of the skill.")] = ""
+
+
+UseSkill = Callable[[SkillArgs, ToolContext], Awaitable[ToolResult | str]]
+"""Returns a skill or the file beside it, or what a subagent reports. Raises ToolError: there is none."""
 
 
 class SkillTool(Tool[SkillArgs]):
@@ -33,12 +35,12 @@ class SkillTool(Tool[SkillArgs]):
     effect: ClassVar[Effect] = Effect.NONE
     Args = SkillArgs
 
-    def __init__(self, read: ReadSkill) -> None:
-        self._read = read
+    def __init__(self, use: UseSkill) -> None:
+        self._use = use
 
     def title(self, args: SkillArgs) -> str:
         return f"{args.name}/{args.file}" if args.file else args.name
 
     async def run(self, args: SkillArgs, ctx: ToolContext) -> ToolResult:
-        text = self._read(args.name, args.file)
-        return ToolResult(text, Display(plural(text.count("\n") + 1, "line")))
+        found = await self._use(args, ctx)
+        return ToolResult(found, Display(plural(found.count("\n") + 1, "line"))) if isinstance(found, str) else found

@@ -113,8 +113,18 @@ def test_what_claude_code_does_and_ouro_does_not_is_named(home, tmp_path):
     skill = home / ".claude/skills/deep/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text(
-        "---\ndescription: Research.\nwhen_to_use: Before a plan.\ncontext: fork\nhooks:\n  Stop: []\n---\nGo."
+        "---\ndescription: Research.\nwhen_to_use: Before a plan.\n"
+        "hooks:\n  Stop: [{hooks: [{type: prompt}]}]\n---\nGo."
     )
+    agents = home / ".claude/agents"
+    agents.mkdir()
+    (agents / "deep.md").write_text("---\ndescription: Research: deep.\nmemory: user\nhooks:\n  Stop: []\n---\nGo.")
     (file,), problems = find_files("skills", tmp_path, trusted=False)
     assert file.description == "Research. Before a plan."
-    assert problems == ["~/.claude/skills/deep/SKILL.md: ouro does not use `context`, `hooks`."]
+    assert problems == [
+        "~/.claude/skills/deep/SKILL.md: a hook of type prompt for Stop does not run: ouro has commands and HTTP."
+    ]
+    assert find_files("agents", tmp_path, trusted=False)[1] == [
+        "~/.claude/agents/deep.md: its `hooks` cannot be read, and do not run. Is the front matter YAML?",
+        "~/.claude/agents/deep.md: ouro does not use `memory`.",
+    ]

@@ -224,7 +224,7 @@ CLAUDE = {
             {"matcher": "Bash", "hooks": [{"type": "command", "command": "echo no >&2; exit 2", "timeout": 5}]},
             {"matcher": "Edit", "hooks": [{"type": "prompt", "prompt": "Is it good?"}]},
         ],
-        "SubagentStop": [{"hooks": [{"type": "command", "command": "true"}]}],
+        "SubagentStart": [{"hooks": [{"type": "command", "command": "true"}]}],
         "Stop": [{"hooks": [{"type": "command", "command": "true", "async": True}]}],
     },
 }
@@ -240,7 +240,7 @@ async def test_the_settings_of_claude_code_are_read_as_they_are(tmp_path):
     ]
     assert [line.partition(": ")[2] for line in problems] == [
         "a hook of type prompt for PreToolUse does not run: ouro has commands and HTTP.",
-        "ouro has no event SubagentStop: its hooks do not run.",
+        "ouro has no event SubagentStart: its hooks do not run.",
         "`async` of a hook for Stop has no effect here.",
     ]
     hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)

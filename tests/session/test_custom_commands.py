@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.events import PermissionAsked, Permit, Prompted, Said, ToolStarted, TurnFinished
+from ouro.events import PermissionAsked, Permit, Prompted, Said, SubagentProgress, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Context
@@ -195,4 +195,43 @@ async def test_m1_the_text_of_a_command_is_not_in_the_users_words(repository):
     session, _ = await opened(repository)
     await run(session, "/x")
     assert Provenance(session.transcript.messages(), lambda _path: False).sources[-1] == "the command /x"
+    await session.close()
+
+
+FORKED = "---\ndescription: Looks.\ncontext: fork\nagent: Explore\n{}---\nLook at $ARGUMENTS. State: !`echo fresh`\n"
+
+
+@pytest.mark.parametrize("place", [".ouro/commands/look.md", ".claude/skills/look/SKILL.md"])
+async def test_one_with_a_context_of_its_own_is_carried_out_by_a_subagent(home, repository, place):
+    write(home / place, FORKED.format(""))
+    session, model = await opened(repository, "It is red.", "It is red, says the explorer.")
+    events = await run(session, "/look api.py")
+    child, own = model.requests
+    assert [tool.name for tool in child.tools] == ["read", "glob", "grep", "shell"]
+    assert child.messages[-1].text == "Look at api.py. State: fresh"
+    sent = command_in(model)
+    assert "It is red." in sent
+    assert "which is data" in sent
+    assert "Look at api.py" not in str(own.messages)
+    assert [event.id for event in events if isinstance(event, SubagentProgress)][-1] == "explore-1"
+    assert isinstance(events[-1], TurnFinished)
+    await session.close()
+
+
+async def test_the_model_has_a_subagent_carry_out_a_skill_with_a_context_of_its_own(home, repository):
+    write(home / ".claude/skills/look/SKILL.md", FORKED.format(""))
+    script = [call("skill", name="look", arguments="api.py"), "It is red.", "Red."]
+    session, model = await opened(repository, *script)
+    await run(session, "go")
+    assert "Look at api.py. State: !`echo fresh`" in model.requests[1].messages[-1].text
+    (reply,) = model.requests[2].messages[-1].parts
+    assert reply.text.startswith("It is red.\n\n[explore-1:")
+    await session.close()
+
+
+async def test_a_kind_of_subagent_that_is_not_there_is_named(home, repository):
+    write(home / ".ouro/commands/look.md", FORKED.format("").replace("Explore", "Looker"))
+    session, model = await opened(repository, "I cannot.")
+    await run(session, "/look api.py")
+    assert "There is no agent `Looker`. There are: explore" in command_in(model)
     await session.close()

@@ -311,3 +311,86 @@ async def test_a_tool_that_is_called_by_search_has_its_own_name_and_arguments(re
     assert refused == "A hook refused this: Never."
     seen = json.loads((repository / "seen.json").read_text())
     assert (seen["tool_name"], seen["tool_input"], seen["effect"]) == ("mcp__demo__echo", {"text": "hi"}, "mcp")
+
+
+GUARD = """\
+hooks:
+  PreToolUse:
+    - matcher: Bash
+      hooks:
+        - {type: command, command: 'echo "not here" >&2; exit 2', timeout: 5}
+"""
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def test_hooks_of_a_skill_run_from_its_use_on(repository, home):
+    write(home / ".claude/skills/safe/SKILL.md", f"---\ndescription: Safe.\n{GUARD}---\nBe safe.\n")
+    script = [call("shell", command="echo 1"), call("skill", name="safe"), call("shell", command="echo 2"), "Done.",
+              call("shell", command="echo 3"), "Done."]  # fmt: skip
+    session, _ = await opened(repository, *script)
+    await play(session)
+    await play(session)
+    refused = ["not here" in text for text in results(session)]
+    assert refused == [False, False, True, True]
+    await session.close()
+
+
+async def test_hooks_of_a_command_run_from_its_use_on_and_those_of_a_fork_in_it_alone(repository, home):
+    write(home / ".claude/commands/safe.md", f"---\n{GUARD}---\nBe safe.\n")
+    write(home / ".claude/commands/alone.md", f"---\ncontext: fork\n{GUARD}---\nBe safe.\n")
+    shell = call("shell", command="echo 1")
+    session, model = await opened(repository, shell, "Report.", shell, "Done.", shell, "Done.")
+    await play(session, "/alone")
+    assert "not here" in str(model.requests[1].messages[-1])
+    assert "not here" not in results(session)[0]
+    await play(session, "/safe")
+    assert "not here" in results(session)[1]
+    await session.close()
+
+
+async def test_hooks_of_an_agent_are_about_its_calls_and_its_end(repository, home):
+    ends = (
+        "  Stop:\n    - hooks: [{type: command, command: 'test -e told || { touch told; echo more >&2; exit 2; }'}]\n"
+    )
+    write(home / ".claude/agents/safe.md", f"---\ndescription: Safe.\n{GUARD}{ends}---\nBe safe.\n")
+    shell = call("shell", command="echo 1")
+    start = call("subagent", task="t", prompt="p", agent="safe")
+    session, model = await opened(repository, shell, start, shell, "Report.", "Better report.", "Done.")
+    await play(session)
+    first, report = results(session)
+    assert ("not here" in first, "Better report." in report) == (False, True)
+    assert "not here" in str(model.requests[3].messages[-1])
+    assert "more" in str(model.requests[4].messages[-1])
+    await session.close()
+
+
+async def test_the_end_of_a_subagent_is_told_as_claude_code_tells_it(repository, home):
+    hooks = {"SubagentStop": [{"matcher": "explore", "hooks": [{"type": "command", "command": "cat > ended.json"}]}]}
+    write(home / ".claude/settings.json", json.dumps({"hooks": hooks}))
+    write_config(home, "claude_hooks: true\n")
+    session, _ = await opened(repository, call("subagent", task="t", prompt="p", agent="explore"), "Report.", "Done.")
+    await play(session)
+    told = json.loads((repository / "ended.json").read_text())
+    assert (told["hook_event_name"], told["agent_id"], told["agent_type"], told["stop_hook_active"]) == (
+        "SubagentStop", "explore-1", "explore", False,
+    )  # fmt: skip
+    await session.close()
+
+
+async def test_e4_the_trust_question_names_hooks_in_files_of_a_project_and_they_permit_nothing(repository, home):
+    allow = GUARD.replace('not here" >&2; exit 2', '{\\"decision\\": \\"approve\\"}"').replace(
+        "timeout: 5", "timeout: 9"
+    )
+    write(repository / ".claude/commands/safe.md", f"---\n{allow}---\nBe safe.\n")
+    with pytest.raises(TrustNeeded) as asked:
+        await opened(repository)
+    assert any("hooks.PreToolUse: echo" in line for line in asked.value.summary)
+    session, _ = await opened(repository, call("shell", command="touch a"), "Done.", trust="yes")
+    seen = await play(session, "/safe", permit="no")
+    assert any(isinstance(event, PermissionAsked) for event in seen)
+    assert session.turn.hooks.hooks.runs[-1].hook.seconds == 9
+    await session.close()
