@@ -112,7 +112,7 @@ def test_a_decision_and_its_reversals(ouro, voices):
     screen = wide(ouro)
     screen.say("good morning")
     screen.until_shows(f"Remembered (repo): {first}")
-    screen.say("row locks of user updates timed out under load. from now on optimistic locking for user updates")
+    screen.say("row locks of user updates timed out under load. so optimistic locking for user updates")
     screen.until(lambda: len(voices.said) == 3)
     screen.until_shows("↑300")
     screen.say("/compact")

@@ -15,7 +15,7 @@ from ouro.display import Question
 from ouro.errors import OuroError
 from ouro.events import CoreChanged, NoteKept, Reply, Said
 from ouro.memory.backend import CapturedRecord
-from ouro.memory.long_term.capture.session_parts import CaptureBacklog, turns_since, uncaptured
+from ouro.memory.long_term.capture.session_parts import CaptureBacklog, turns_since, uncaptured, words_in
 from ouro.memory.long_term.git.values import Scope, TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, is_note_name
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import Contradiction, SessionNotes
     from ouro.memory.long_term.notes.note import Trigger
     from ouro.memory.long_term.scope import ScopeMemory
+    from ouro.memory.transcript import Transcript
 
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
@@ -69,10 +70,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self.channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
-        """Capture in the background if enough turns have passed; returns at once."""
+        """Capture in the background if enough turns have passed, or the user said what lasts; returns at once."""
         self._has_answered.set()
-        transcript = self.memory.transcript
-        if turns_since(transcript.entries, transcript.captured) >= min(max(self.cadence, 1), _MAX_CADENCE):
+        if self._is_due():
             self._begin("cadence")
 
     def compacted(self) -> None:
@@ -82,6 +82,11 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     @cached_property
     def _services(self) -> tuple[SessionNotes, Capture]:
         return self.make()
+
+    def _is_due(self) -> bool:
+        transcript = self.memory.transcript
+        turns = turns_since(transcript.entries, transcript.captured)
+        return turns >= min(max(self.cadence, 1), _MAX_CADENCE) or (turns > 0 and _states_rule(transcript))
 
     def _begin(self, trigger: Trigger) -> None:
         if self.memory.read_only:
@@ -96,6 +101,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     async def _run(self) -> None:
         async with self.busy:
             trigger, self._wanted = self._wanted or "cadence", None
+            if trigger == "cadence" and not self._is_due():
+                return  # the capture before this one read these turns
             try:
                 await self._capture(trigger)
             except (OuroError, OSError, TimeoutError) as error:
@@ -188,6 +195,15 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     def _emit(self, events: Iterable[NoteKept]) -> None:
         for event in () if self.silent else events:
             self.channel.emit(event)
+
+
+def _states_rule(transcript: Transcript) -> bool:
+    """Whether the words of the last turn say themselves that they hold beyond it (`always`, `from now on`)."""
+    from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
+
+    asked = [entry for entry in transcript.entries if entry.number == transcript.last_prompt and not entry.private]
+    spoken = [said for said in words_in(asked) if said.is_own]
+    return any(is_lasting(sentence) for said in spoken for sentence in statements_in(said.text))
 
 
 def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:

@@ -138,7 +138,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
     async def _note(self, sentence: str) -> str:
         """What the sentence states, as a note; empty if it states nothing that lasts."""
         rule = without_introduction(sentence)
-        if _is_lasting(sentence):
+        if is_lasting(sentence):
             return rule
         answer = decoded_answer(await self.ask([system(_ASK_NOTE), user(f"The sentence: {rule}")], _KEEP), _Kept)
         if answer is None or not answer.keep:
@@ -173,11 +173,12 @@ def statements_in(text: str) -> Iterator[str]:
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
             continue
         passing = (_SMALL_TALK, _TASK, _MOMENT, _OF_THE_MOMENT, _PASSES)
-        if _is_lasting(sentence) or not any(kind.search(rule) for kind in passing):
+        if is_lasting(sentence) or not any(kind.search(rule) for kind in passing):
             yield sentence
 
 
-def _is_lasting(sentence: str) -> bool:
+def is_lasting(sentence: str) -> bool:
+    """Whether a statement itself says that it holds beyond the task of the moment."""
     said = _QUOTED.sub(" ", sentence)
     rule = without_introduction(said)
     if _PASSES.search(rule):

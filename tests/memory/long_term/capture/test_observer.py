@@ -122,6 +122,21 @@ async def test_a_correction_that_is_captured_again_is_offered_as_a_check(
     await session.close()
 
 
+async def test_a_rule_that_says_itself_that_it_lasts_is_captured_after_its_turn(repository, settings, repo_notes):
+    settings("memory: {cadence_turns: 5}\n")
+    two = Two([add(TESTS, "patterns")])
+    session = await two.open(repository)
+    await say(session, "fix the login test, it must never call the network", "why is it slow?")
+    assert two.order == ["talk", "talk"]
+    await say(session, "add a test. From now on run the tests with pytest -q.")
+    await quiet_capture(session, two)
+    assert [note.text for note in repo_notes()] == [TESTS]
+    await say(session, "thank you")
+    await quiet_capture(session, two)
+    assert two.order == ["talk", "talk", "talk", "capture", "talk"]
+    await session.close()
+
+
 async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answers(repository, settings):
     held = asyncio.Event()
     two = Two(always=lambda _asked: ScriptedReply("[]", hold=held.wait))
