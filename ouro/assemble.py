@@ -201,7 +201,7 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         self.root = find_root(cwd)
         self.plan = Plan()
         self.environment = Environment(cwd, lambda: self.permissions.mode)
-        self.budget = Budget(self.transcript, self.session_catalog, limits)
+        self.budget = Budget(self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec)
 
     def build(self, notices: tuple[str, ...]) -> Session:
         self.plan.change(plan_of(self.transcript))

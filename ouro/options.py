@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ouro.config import explain_settings
+from ouro.errors import NoModelError
 from ouro.llm import Catalog, Model, Role
 from ouro.safety import Mode, TrustStore
 from ouro.settings import McpServerSettings, Settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
+from ouro.utils.git import find_root
 
 if TYPE_CHECKING:
     from ouro.tools.shell_terminal import Terminals
@@ -74,4 +77,11 @@ class Ground(msgspec.Struct):
             if not (reason := catalog.unusable(used_before)):
                 return used_before
             self.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")
-        return catalog.resolve(self.settings.model or catalog.default())
+        try:
+            return catalog.resolve(self.settings.model or catalog.default())
+        except NoModelError as error:
+            root = find_root(options.cwd) if self.trusted else None
+            source = explain_settings(root, options.flags())["model"].source
+            if source in ("default", "flag"):
+                raise
+            raise NoModelError(f"{error.message} The setting `model` is from {source}.", error.hint) from error

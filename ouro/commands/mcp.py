@@ -59,7 +59,10 @@ async def list_servers(context: ActionContext) -> Answer:
 
 async def show(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
-        return _described(context, servers, _named(servers, server))
+        found = _named(servers, server)
+        if found.approved is not None or found.state not in ("waiting", "starting"):
+            return _described(context, servers, found)
+    return await test(context, server)  # its tools are known from the first connection on
 
 
 async def test(context: ActionContext, server: str) -> Answer:

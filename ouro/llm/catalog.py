@@ -76,7 +76,7 @@ class Catalog:
             NoModelError: no model is set up.
         """
         if self._file.default:
-            return self.resolve(self._file.default)
+            return self._resolved(self._file.default, "default")
         found = next((name for name in self._written() if not self.unusable(name)), "")
         found = found or next((provider.first_model for provider in self._with_key()), "")
         found = found or next((model.name for model in self._local()), "")
@@ -135,6 +135,13 @@ class Catalog:
         meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
+    def _resolved(self, name: str, key: str) -> str:
+        """As `resolve`, of a name in models.yaml."""
+        try:
+            return self.resolve(name)
+        except NoModelError as error:
+            raise NoModelError(f"`{key}` of models.yaml: {error.message}", error.hint) from error
+
     def spec(self, name: str) -> ModelSpec:
         """The facts about a model: from models.yaml, else its server, else the built-in table. Raises as `resolve`."""
         name = self.resolve(name)
@@ -148,10 +155,8 @@ class Catalog:
     def fallbacks(self, name: str) -> list[str]:
         """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
         name = self.resolve(name)
-        try:
-            named = [self.resolve(fallback) for fallback in self._entry(name).fallbacks or self._file.fallbacks]
-        except NoModelError as error:
-            raise NoModelError(f"`fallbacks` of models.yaml: {error.message}", error.hint) from error
+        fallbacks = self._entry(name).fallbacks or self._file.fallbacks
+        named = [self._resolved(fallback, "fallbacks") for fallback in fallbacks]
         return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
 
     def unusable(self, name: str) -> str:

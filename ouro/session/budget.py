@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import LimitReached, SaveFailed, SpendingUnreadable
+from ouro.llm import ModelSpec
 from ouro.memory.backend import CostRecord, timestamp
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -46,10 +47,17 @@ class SpendingReport(msgspec.Struct, frozen=True):
 class Budget:
     """What this session may spend."""
 
-    def __init__(self, memory: MemoryManager, session_catalog: SessionCatalog, limits: LimitSettings) -> None:
+    def __init__(
+        self,
+        memory: MemoryManager,
+        session_catalog: SessionCatalog,
+        limits: LimitSettings,
+        model: Callable[[], ModelSpec],
+    ) -> None:
         self._memory = memory
         self._session_catalog = session_catalog
         self._limits = limits
+        self._model = model
         self._warned: set[str] = set()
         self._checked: tuple[SpendingLimit, ...] = ()
         self._spent_at_check = 0.0
@@ -94,12 +102,16 @@ class Budget:
                 )
         models = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in models if use.usage.cost is None]
-        own = self._memory.usage
-        if not periods and self._limits.max_cost is not None and own.output and own.cost is None:
-            names = [self._memory.model]
+        model, has_limit = self._model(), bool(periods) or self._limits.max_cost is not None
+        if has_limit and model.prices is None and self._memory.usage.cost is None:
+            names.append(model.name)
         if names and "prices" not in self._warned:
             self._warned.add("prices")
-            yield f"The price of {', '.join(names)} is not known: it counts for no limit (`prices` in models.yaml)."
+            models_named = ", ".join(dict.fromkeys(names))
+            yield (
+                f"The price of {models_named} is not known: its calls count for no limit, unless the provider reports "
+                "what they cost. Write `prices` into models.yaml."
+            )
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         limits, spent = self._limits, self._memory.usage.cost or 0.0

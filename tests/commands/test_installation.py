@@ -197,7 +197,7 @@ class TestDoctor:
             "BAD   folders: ~/.ouro is open to others.\n      chmod 700 ~/.ouro\n",
             "BAD   folders: ~/.ouro/models.yaml can be read by others.\n      chmod 600 ~/.ouro/models.yaml\n",
             "BAD   settings: ~/.ouro/config.yaml:1: unknown key `thme`.",
-            "BAD   models: No model `nowhere`.",
+            "BAD   models: `default` of models.yaml: No model `nowhere`.",
             "BAD   trust: No folder is trusted: ~/.ouro/trusted.yaml:1: not YAML",
         ):
             assert part in shown
@@ -216,7 +216,10 @@ class TestDoctor:
     def test_an_embedding_model_that_gives_no_vectors_is_told(self, capsys, home):
         (home / ".ouro").mkdir(mode=0o700)
         models = home / ".ouro" / "models.yaml"
-        for name, why in (("openai/far", "127.0.0.1:9 cannot be reached"), ("nowhere", "No model `nowhere`")):
+        for name, why in (
+            ("openai/far", "127.0.0.1:9 cannot be reached"),
+            ("nowhere", "No model `nowhere`"),
+        ):
             models.write_text(
                 f"embed: {name}\nmodels:\n  openai/far: {{api_base: 'http://127.0.0.1:9/v1', api_key: x}}\n"
             )

@@ -48,6 +48,15 @@ def test_a_server_is_added_tested_listed_and_removed(shell):
     assert shell("remove", "demo")[0] == 2
 
 
+def test_a_server_that_was_never_connected_is_connected_to_be_shown(shell):
+    shell("add", "demo", "--", sys.executable, FAKE, json.dumps({"tools": ["echo", "fail"]}))
+    code, out, _ = shell("show", "demo")
+    assert (code, "echo" in out, "fake 1.0" in out) == (0, True, True)
+    shell("add", "bad", "--", sys.executable, FAKE, '{"start": "exit"}')
+    code, out, _ = shell("show", "bad")
+    assert (code, "exit code 7" in out) == (1, True)
+
+
 def test_a_server_that_fails_says_why_and_shows_its_log(shell):
     shell("add", "bad", "--", sys.executable, FAKE, '{"start": "exit"}')
     code, out, _ = shell("test", "bad")

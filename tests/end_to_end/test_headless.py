@@ -158,6 +158,17 @@ def test_exit_code_3_for_a_model_that_is_not_there(ouro):
     assert (done.code, done.out) == (3, "")
 
 
+def test_a_model_that_is_not_there_is_told_with_the_place_that_names_it(ouro):
+    (ouro.home / "config.yaml").write_text("effort: off\nmodel: nosuch\n")
+    done = ouro.headless("-p", "hello")
+    assert (done.code, done.out) == (3, "")
+    assert "No model `nosuch`." in done.err
+    assert "The setting `model` is from ~/.ouro/config.yaml:2." in done.err.replace(str(ouro.home), "~/.ouro")
+    (ouro.home / "config.yaml").unlink()
+    (ouro.home / "models.yaml").write_text("default: nosuch\n")
+    assert "`default` of models.yaml: No model `nosuch`." in ouro.headless("-p", "hello").err
+
+
 def test_exit_code_3_for_a_key_that_is_not_accepted(ouro):
     ouro.server.script(lambda request: failure(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key"))
     done = ouro.headless("-p", "hello")

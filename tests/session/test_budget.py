@@ -5,6 +5,7 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.errors import LimitReached
+from ouro.llm import ModelSpec, Prices
 from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader, timestamp
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -14,6 +15,7 @@ from ouro.messages import Message, Text, Usage, user
 from ouro.session.budget import Budget, SpendingLimit
 from ouro.settings import LimitSettings
 
+FREE = Prices(0, 0)
 OLD = "2026-01-05T12:00:00.000Z"
 
 
@@ -35,9 +37,10 @@ def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/
     return session_id
 
 
-def money(store, **limits) -> Budget:
+def money(store, prices: Prices | None = FREE, **limits) -> Budget:
     memory = MemoryManager.start(store, project="/p", model="a/one")
-    return Budget(memory, SessionCatalog(store, "/p"), LimitSettings(**limits))
+    spec = ModelSpec("a/one", prices=prices)
+    return Budget(memory, SessionCatalog(store, "/p"), LimitSettings(**limits), lambda: spec)
 
 
 async def test_what_was_used_is_told_by_day_month_and_model_in_the_background_too(store):
@@ -62,7 +65,7 @@ async def test_calls_that_are_no_turns_are_apart_also_of_a_resumed_session(store
     asked = [CostRecord(purpose, at, "a/small", used) for purpose in ("title", "capture", "capture")]
     wait(store.import_session(header, [MessageRecord(1, at, user("x")), *asked]))
     memory = await MemoryManager.resume(store, header.id, project="/p", read_only=True)
-    report = await Budget(memory, SessionCatalog(store, "/p"), LimitSettings()).report()
+    report = await Budget(memory, SessionCatalog(store, "/p"), LimitSettings(), lambda: ModelSpec("a/one")).report()
     assert report.beside == (("capture", 2, used + used), ("title", 1, used))
 
 
@@ -119,15 +122,22 @@ async def test_yesterday_and_unknown_prices_count_for_nothing(store):
     spend(store, 1, 5.0, at=OLD)
     spend(store, 2, None)
     purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
-    assert await purse.check(0) == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
+    assert (await purse.check(0)).startswith("The price of a/one is not known: its calls count for no limit")
     assert await purse.check(0) == ""
 
 
-async def test_an_unknown_price_is_told_where_only_the_session_has_a_limit(store):
-    purse = money(store, max_cost=1.0)
-    assert await purse.check(0) == ""
-    purse._memory.transcript.usage = Usage(100, 0, 0, 10, None)
-    assert (await purse.check(1)).startswith("The price of a/one is not known")
+@pytest.mark.parametrize("limits", [{"max_cost": 1.0}, {"max_cost_day": 1.0}])
+async def test_an_unknown_price_is_told_before_the_first_call(store, limits):
+    purse = money(store, None, **limits)
+    assert (await purse.check(0)).startswith("The price of a/one is not known")
+    assert await purse.check(1) == ""
+
+
+async def test_a_cost_that_the_provider_reports_counts(store):
+    purse = money(store, None, max_cost=1.0)
+    purse._memory.transcript.usage = Usage(100, 0, 0, 10, 0.1)
+    assert await purse.check(1) == ""
+    assert await money(store, None).check(0) == ""
 
 
 def _spend_elsewhere(root: Path, numbers) -> None:
