@@ -221,10 +221,31 @@ async def test_the_smallest_screen_shows_what_is_asked_and_the_choices_around_th
         assert "Allow?  shell" in screen_text(pilot.app)
         assert "git push" in screen_text(pilot.app)
         await pilot.press("up")
-        await until(pilot, lambda: "❯ 4 session" in screen_text(pilot.app))
+        await until(pilot, lambda: "❯↑4 session" in screen_text(pilot.app))
         await pilot.click(panel.options, offset=(4, 0))
         await until(pilot, lambda: session.answers)
     assert session.answers == [("q1", Permit("session"))]
+
+
+async def test_choices_that_do_not_fit_are_told_above_and_below_down_to_three_lines():
+    session = FakeSession([[permission(command="git push origin main\n" * 40)]])
+    async with screen_of(session).run_test(size=(20, 5)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "❯ 1 yes" in screen_text(pilot.app) and " ↓2 always" in screen_text(pilot.app))
+        await pilot.press("down", "down")
+        await until(pilot, lambda: "❯↑3 no" in screen_text(pilot.app) and " ↓4 session" in screen_text(pilot.app))
+        await pilot.press("down")
+        await until(pilot, lambda: "❯↑4 session" in screen_text(pilot.app))
+        await pilot.resize_terminal(20, 3)
+        await pilot.press("up")
+        await until(pilot, lambda: "❯↕3 no" in screen_text(pilot.app) and "git push" in screen_text(pilot.app))
+        await pilot.resize_terminal(20, 8)
+        await until(pilot, lambda: "Allow?  shell" in screen_text(pilot.app))
+        await pilot.resize_terminal(40, 12)
+        await until(pilot, lambda: "4 session" in screen_text(pilot.app))
+        assert not {"↑", "↓", "↕"} & set(screen_text(pilot.app))
 
 
 async def test_a_question_has_its_choices_also_where_a_place_was_asked_for_before_the_layout(monkeypatch):

@@ -285,6 +285,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.transcript.set_queued(steering, queued)
         self.status.queued = len(queued)
 
+    def on_resize(self) -> None:
+        if self.questions.panel is not None:  # its own size may be the same
+            self.questions.panel.on_resize()
+
     def on_screen_resume(self) -> None:
         self.app.clear_notifications()  # they were about the sheet, or what it hid
 

@@ -152,7 +152,7 @@ class QuestionPanel(Vertical, can_focus=True):
         room = height - around - sum(child.outer_size.height for child in others)
         wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
         is_short = height < ALL_AROUND_FROM_HEIGHT
-        least = 2 // len(bodies) if height < BOX_FROM_HEIGHT else 2
+        least = max(1, min(2, room - 1) // len(bodies)) if height < BOX_FROM_HEIGHT else 2
         hint = ""
         for body in bodies:
             most = room - (wanted if is_short else min(wanted, height // 4))
@@ -173,7 +173,9 @@ class QuestionPanel(Vertical, can_focus=True):
             shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
             keys.update(fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
         for size in self.query(".question--size").results(Static):
-            size.update(f"{self._page_down}: {hint}" if hint and is_low else self._amount)
+            shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
+            title = cell_len(str(self.query_one(".question--title", Static).content))
+            size.update(shown if title + 2 + len(shown) <= self.content_size.width else "")
 
     @property
     def scrolls(self) -> bool:
@@ -218,10 +220,15 @@ class ChoiceList(Widget):
     def render(self) -> Text:
         """The choices, folded, and a detail that does not fit below. The marked one has a sign of its own.
 
-        Where there are fewer lines than the choices need, those around the marked one.
+        Where there are fewer lines than the choices need, those around the marked one, and a sign of the others.
         """
         lines = [line for lines in self._rendered(self.size.width) for line in lines]
-        return Text("\n").join(lines[self._first_line() :])
+        first, last = self._first_line(), self._first_line() + self.size.height - 1
+        for place, sign in ((first, "↑" if first else ""), (last, "↓" if last < len(lines) - 1 else "")):
+            if sign:
+                both = lines[place].plain[1:2] == "↑"
+                lines[place] = lines[place][:1] + ("↕" if both else sign) + lines[place][2:]
+        return Text("\n").join(lines[first : last + 1])
 
     def _first_line(self) -> int:
         counts = [len(lines) for lines in self._rendered(self.size.width)]
