@@ -41,11 +41,11 @@ async def rename(front_end: FrontEnd, argument: str) -> None:
 
 
 async def exit_(front_end: FrontEnd, _argument: str) -> None:
-    running = [job for job in front_end.session.jobs() if job.running]
+    running = [task for task in front_end.session.tasks() if task.is_running and task.outlives_turn]
     if running:
-        commands = ", ".join(one_line(job.command)[:40] for job in running[:3])
+        titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
         choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
-        title = f"{plural(len(running), 'background job')} still {'runs' if len(running) == 1 else 'run'}: {commands}"
+        title = f"{plural(len(running), 'background task')} still {'runs' if len(running) == 1 else 'run'}: {titles}"
         if await front_end.choose(title, choices) != "leave":
             return
     front_end.leave()
@@ -86,20 +86,12 @@ async def tasks(front_end: FrontEnd, argument: str) -> None:
     session = front_end.session
     action, _, task = argument.partition(" ")
     if action == "kill" and (task := task.strip()):
-        is_job = any(job.id == task for job in session.jobs())
-        await (session.kill_job(task) if is_job else session.workbench.subagents.kill(task))
+        await session.kill_task(task)
         front_end.say(f"Ended {task}.")
         return
     if argument:
         raise UsageError("/tasks lists them; /tasks kill ID ends one.")
-    rows = []
-    for agent in session.workbench.subagents.started():
-        activity = f": {agent.activity}" if agent.activity else ""
-        words = f"{escape(agent.task)} — {agent.state}{escape(activity)} ({agent.figures})"
-        rows.append((agent.id, words))
-    for info in session.jobs():
-        state = "runs" if info.running else f"ended, exit code {info.exit_code}"
-        rows.append((info.id, f"{code(info.command)} — {state}"))
+    rows = [(task.id, f"{escape(task.title)} — {escape(task.state)}") for task in session.tasks()]
     front_end.show(facts(*rows) or "No background jobs and no subagents.")
 
 

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import Branch, Point, Rewind, Rewound
-    from ouro.session.session import Session, Status
+    from ouro.session.session import BackgroundTask, Session, Status
     from ouro.session.skill_writer import checked_skill, draft_skill, save_skill
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
     from ouro.tools.read import picture
-    from ouro.tools.shell import Job
 
 __getattr__ = lazy_exports(__name__)

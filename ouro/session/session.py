@@ -41,7 +41,7 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft
 from ouro.session.workbench import Workbench
-from ouro.tools.shell import Job
+from ouro.tools.shell import exit_status
 from ouro.tools.tool import ToolResult
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
@@ -65,6 +65,19 @@ class Status(msgspec.Struct, frozen=True):
     """Background jobs that run."""
     sandbox: str = ""
     """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
+
+
+class BackgroundTask(msgspec.Struct, frozen=True):
+    """A background job, or a subagent; it may have ended."""
+
+    id: str
+    title: str
+    """The command, or the task in a few words."""
+    state: str
+    is_running: bool
+    outlives_turn: bool
+    output: str
+    """The end of what it printed, or what the subagent does now."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -128,7 +141,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             spec.window,
             transcript.usage,
             self.memory.recalled_count,
-            sum(job.running for job in self.jobs()),
+            sum(task.is_running and task.outlives_turn for task in self.tasks()),
             self.workbench.shell.sandbox_tier,
         )
 
@@ -168,11 +181,24 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The events of the user's own shell line; with `share` its output is sent to the model."""
         return self.turn.tasks.run_beside(lambda emit: self._run_line(line, share, emit))
 
-    def jobs(self) -> tuple[Job, ...]:
-        return self.workbench.jobs.list()
+    def tasks(self) -> tuple[BackgroundTask, ...]:
+        """The subagents since the session was opened, then the background jobs."""
+        tasks = []
+        for agent in self.workbench.subagents.started():
+            state = f"{agent.state}{agent.activity and f': {agent.activity}'} ({agent.figures})"
+            tasks.append(
+                BackgroundTask(agent.id, agent.task, state, not agent.is_over, agent.background, agent.activity)
+            )
+        for job in self.workbench.jobs.list():
+            state = f"{exit_status(job.exit_code)}, {job.seconds:.0f} s"
+            tasks.append(BackgroundTask(job.id, job.command, state, job.running, True, job.tail))
+        return tuple(tasks)
 
-    async def kill_job(self, job_id: str) -> None:
-        await self.workbench.jobs.find(job_id).end()
+    async def kill_task(self, task_id: str) -> None:
+        """End a background job or a subagent. Raises ToolError: there is none that runs."""
+        jobs = self.workbench.jobs
+        is_job = any(job.id == task_id for job in jobs.list())
+        await (jobs.find(task_id).end() if is_job else self.workbench.subagents.kill(task_id))
 
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""

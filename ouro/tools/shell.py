@@ -209,7 +209,7 @@ class ShellKill(Tool[ShellKillArgs]):
 
 
 def _described(job: Job) -> ToolResult:
-    status, news = _status(job.exit_code), job.news().rstrip("\n")
+    status, news = exit_status(job.exit_code), job.news().rstrip("\n")
     text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.seconds:.1f} s]"
     code = None if job.running or (job.exit_code or 0) < 0 else job.exit_code
     return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))
@@ -383,7 +383,7 @@ class Shell(Tool[ShellArgs]):
     def _result(self, line: str, cwd: Path, output: str, process: RunningCommand, note: str) -> ToolResult:
         timed_out = note.startswith("Ended after")
         code = None if timed_out or (process.exit_code or 0) < 0 else process.exit_code
-        status = "time limit" if timed_out else _status(process.exit_code)
+        status = "time limit" if timed_out else exit_status(process.exit_code)
         place = "" if cwd == self._root else f" in {cwd}"
         output = output.rstrip("\n")
         parts = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
@@ -393,7 +393,7 @@ class Shell(Tool[ShellArgs]):
         return ToolResult("\n".join(filter(None, parts)), shown, failed=code != 0)
 
 
-def _status(exit_code: int | None) -> str:
+def exit_status(exit_code: int | None) -> str:
     if exit_code is None:
         return "running"
     return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"

@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 from fakes.fake_front_end import FakeFrontEnd
 
 from ouro.commands.slash import dispatch
@@ -62,7 +60,6 @@ async def test_todos_shows_the_plan():
 async def test_tasks_ends_a_job():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/tasks")
-    front_end.session.running_jobs = (SimpleNamespace(id="3"),)
     await dispatch(front_end, "/tasks kill 3")
     assert front_end.shown == ["No background jobs and no subagents."]
-    assert front_end.session.killed_jobs == ["3"]
+    assert front_end.session.killed_tasks == ["3"]

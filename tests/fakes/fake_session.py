@@ -154,7 +154,7 @@ class FakeSession:
         self.steered: list[str] = []
         self.answers: list[tuple[str, Answer]] = []
         self.shell_lines: list[tuple[str, bool]] = []
-        self.killed_jobs: list[str] = []
+        self.killed_tasks: list[str] = []
         self.kills = 0
         self.interrupts = 0
         self.closed = False
@@ -163,7 +163,7 @@ class FakeSession:
         self.rules = ("shell(git status*)",)
         self.known: list = []
         self.resumed = None
-        self.running_jobs: tuple = ()
+        self.known_tasks: tuple = ()
         self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
         self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
@@ -260,11 +260,11 @@ class FakeSession:
         yield ToolStarted(call, line)
         yield ToolFinished(call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1)
 
-    def jobs(self) -> tuple:
-        return self.running_jobs
+    def tasks(self) -> tuple:
+        return self.known_tasks
 
-    async def kill_job(self, job: str) -> None:
-        self.killed_jobs.append(job)
+    async def kill_task(self, task: str) -> None:
+        self.killed_tasks.append(task)
 
     def set_mode(self, mode) -> None:
         self._status = replace(self._status, mode=mode)

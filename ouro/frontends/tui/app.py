@@ -21,7 +21,7 @@ from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
-from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet, Picker
+from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, TasksSheet
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
@@ -176,7 +176,7 @@ class KeyActions:
 
     def leave(self) -> None:
         session = self._conversation.session
-        if session is not None and any(job.running for job in session.jobs()):
+        if session is not None and any(task.is_running and task.outlives_turn for task in session.tasks()):
             self._turns.say(Draft("/exit"))  # it asks
         else:
             self._app.exit(0)
@@ -241,7 +241,7 @@ class KeyActions:
 
     def jobs(self) -> None:
         session = self._front_end.session
-        self._app.push_screen(JobsSheet(session.jobs, session.kill_job))
+        self._app.push_screen(TasksSheet(session.tasks, session.kill_task))
 
     async def receipt(self) -> None:
         if self._front_end.session.memory.manager is None:

@@ -298,10 +298,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _watch_jobs(self) -> None:
         """A background job ends without an event."""
         shown = self.status.status
-        if self.session is not None and shown is not None and (shown.jobs or self.turns.running):
-            running = sum(job.running for job in self.session.jobs())
-            if running != shown.jobs:
-                self.show_state()
+        if shown is not None and (shown.jobs or self.turns.running):
+            self.show_state()
 
     async def run_command(self, text: str) -> bool:
         return await self._run_command(text)

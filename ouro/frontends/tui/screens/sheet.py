@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.text import Text
@@ -18,7 +19,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
-from ouro.frontends.tui.blocks.messages import AnswerBlock, duration
+from ouro.errors import OuroError
+from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.widgets.row_list import PAGES, PickList
@@ -26,7 +28,7 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import Job
+    from ouro.session import BackgroundTask
 
 R = TypeVar("R")
 LONG_TITLE = 8
@@ -121,23 +123,23 @@ class LineSheet(Sheet[str | None]):
         self.dismiss(event.value.strip())
 
 
-class JobsSheet(Sheet[None]):
-    """The background jobs; the end of the output of the marked one is shown below, `k` kills it."""
+class TasksSheet(Sheet[None]):
+    """Background jobs and subagents; below, the end of the output of the marked one. `k` ends it."""
 
     BINDINGS = [  # noqa: RUF012 (as above)
         Binding("k", "kill", show=False),
         Binding("q,enter,ctrl+b", "close", show=False),
     ]
 
-    def __init__(self, jobs: Callable[[], Sequence[Job]], kill: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]) -> None:
         super().__init__()
-        self._jobs = jobs
+        self._tasks = tasks
         self._kill = kill
-        self._list = PickList(nothing="No background jobs.", id="jobs-list")
-        self._tail = Static(markup=False, id="jobs-tail")
+        self._list = PickList(nothing="No background jobs and no subagents.", id="tasks-list")
+        self._output = Static(markup=False, id="tasks-output")
 
     def compose(self) -> ComposeResult:
-        yield framed("Background jobs", self._list, self._tail, keys="↑↓ · k kills · Esc closes")
+        yield framed("Background jobs and subagents", self._list, self._output, keys="↑↓ · k ends it · Esc closes")
 
     def on_mount(self) -> None:
         self.set_interval(0.5, self._update)
@@ -149,20 +151,17 @@ class JobsSheet(Sheet[None]):
 
     async def action_kill(self) -> None:
         if self._list.marked is not None:
-            await self._kill(self._list.marked.value)
+            with suppress(OuroError):  # it has just ended
+                await self._kill(self._list.marked.value)
             self._update()
 
     def _update(self) -> None:
-        jobs = {job.id: job for job in self._jobs()}
-        self._list.change([Choice(job.id, f"{job.id}  {_state(job)}  {job.command}") for job in jobs.values()])
+        tasks = {task.id: task for task in self._tasks()}
+        self._list.change([Choice(task.id, f"{task.id}  {task.title}", task.state) for task in tasks.values()])
         marked = self._list.marked
-        rows = max(3, self.app.size.height - len(jobs) - 10)
-        tail = clean(jobs[marked.value].tail).rstrip().split("\n")[-rows:] if marked else []
-        self._tail.update(Text("\n".join(tail), no_wrap=True, overflow="ellipsis"))
-
-
-def _state(job: Job) -> str:
-    return duration(job.seconds) if job.running else f"ended ({'killed' if job.exit_code is None else job.exit_code})"
+        rows = max(3, self.app.size.height - len(tasks) - 10)
+        output = clean(tasks[marked.value].output).rstrip().split("\n")[-rows:] if marked else []
+        self._output.update(Text("\n".join(output), no_wrap=True, overflow="ellipsis"))
 
 
 MAX_WITHOUT_SEARCH = 6

@@ -1,0 +1,48 @@
+"""Ctrl+B: background jobs and subagents in one list."""
+
+from fakes.fake_session import FakeSession
+from fakes.screens import opened, screen_of, screen_text, until
+
+from ouro.errors import ToolError
+from ouro.frontends.tui.screens.sheet import TasksSheet
+from ouro.session import BackgroundTask
+
+SERVER = BackgroundTask("job_1", "npm run dev", "running, 12 s", True, True, "ready\nGET /index.html")
+AGENT = BackgroundTask("explore-1", "find the callers", "running: grep total", True, True, "grep total")
+
+
+async def test_jobs_and_subagents_are_listed_with_their_output_and_ended_by_k():
+    session = FakeSession()
+    session.known_tasks = (AGENT, SERVER)
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "❯ explore-1  find the callers" in screen_text(pilot.app))
+        assert "running: grep total" in screen_text(pilot.app)
+        assert "GET /index.html" not in screen_text(pilot.app)
+        await pilot.press("down")
+        await until(pilot, lambda: "GET /index.html" in screen_text(pilot.app))
+        assert "❯ job_1  npm run dev" in screen_text(pilot.app)
+        await pilot.press("k")
+        await until(pilot, lambda: session.killed_tasks == ["job_1"])
+        session.known_tasks = ()
+        await until(pilot, lambda: "No background jobs and no subagents." in screen_text(pilot.app))
+        await pilot.press("k", "ctrl+b")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, TasksSheet))
+    assert session.killed_tasks == ["job_1"]
+
+
+async def test_a_task_that_has_just_ended_is_not_an_error(monkeypatch):
+    session = FakeSession()
+    session.known_tasks = (AGENT,)
+
+    async def kill(task):
+        raise ToolError(f"No subagent `{task}` is running.")
+
+    monkeypatch.setattr(session, "kill_task", kill)
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+b")
+        await until(pilot, lambda: "explore-1" in screen_text(pilot.app))
+        await pilot.press("k", "down")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TasksSheet))
