@@ -44,7 +44,9 @@ def _repr(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
 
-StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox"]
+StatusItem = Literal[
+    "model", "mode", "saved", "branch", "context", "tokens", "cost", "memories", "jobs", "queued", "sandbox"
+]
 STATUS_ITEMS: tuple[StatusItem, ...] = get_args(StatusItem)
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 

@@ -77,6 +77,7 @@ def status_items(status: Status) -> dict[str, str]:
     return {
         "model": clean(status.model.rpartition("/")[2]) + ("" if status.effort == "off" else f" ({status.effort})"),
         "mode": status.mode,
+        "saved": "" if status.is_saved else "not saved",
         "branch": one_line(status.branch, 30),
         "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {tokens(status.window)}" if status.window else "",
         "tokens": f"↑{tokens(usage.input)}{cached} ↓{tokens(usage.output)}" if spent else "",

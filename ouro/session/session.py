@@ -65,6 +65,7 @@ class Status(msgspec.Struct, frozen=True):
     """Background jobs that run."""
     sandbox: str = ""
     """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
+    is_saved: bool = True
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):
@@ -143,6 +144,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.memory.recalled_count,
             sum(task.is_running and task.outlives_turn for task in self.tasks()),
             self.workbench.shell.sandbox_tier,
+            self.is_saved,
         )
 
     def events(self) -> AsyncGenerator[Event, None]:

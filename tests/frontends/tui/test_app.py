@@ -449,3 +449,13 @@ async def test_the_search_of_the_history_does_not_read_all_of_a_long_paste(monke
         assert len(pilot.app.screen._choices[0].label) <= 2_000
         await pilot.press("enter")
         await until(pilot, lambda: len(pilot.app.conversation.prompt.text) == 500_000)
+
+
+async def test_a_session_that_is_not_saved_says_so_on_every_width():
+    session = FakeSession()
+    session._status = replace(session._status, is_saved=False)
+    async with screen_of(session).run_test(size=(100, 24)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "one · ask · not saved · main" in screen_text(pilot.app))
+        await pilot.resize_terminal(24, 10)
+        await until(pilot, lambda: "ask · not saved" in screen_text(pilot.app))

@@ -92,7 +92,7 @@ class StatusLine(Widget):
     def _part(self, item: str, text: str) -> Text:
         if item == "mode":
             return Text(text, style=self._style(text))
-        return Text(text, style=self._style("full") if item == "context" and text.startswith("! ") else "")
+        return Text(text, style=self._style("full") if item == "saved" or text.startswith("! ") else "")
 
     def _style(self, name: str) -> Style | str:
         return self.get_component_rich_style(f"status--{name}", partial=True) if name in _STYLES else ""
