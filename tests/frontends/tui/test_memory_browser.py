@@ -163,6 +163,10 @@ async def test_the_timeline_undoes_one_change_of_a_commit(app, memory):
         await shows(pilot, "Undone: hunk 2 of Change two lines")
         assert (memory.folder / "facts.md").read_text() == "- 1.\n- Two.\n- Three.\n"
         assert texts(browser)[0] == "Undo: Change two lines"
+        await shows(pilot, "· u redoes it")
+        await pilot.press("u")
+        await shows(pilot, "Redone.")
+        assert (memory.folder / "facts.md").read_text() == "- 1.\n- Two.\n- 3.\n"
 
 
 async def test_archive_and_restore_and_undo_by_one_key(app, memory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_PROSE_WIDTH = 120
 """Columns that prose fills at most: longer lines are hard to read."""
 _CONTAINERS = ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")
+_CHECK_BOX = re.compile(r"\[([ xX])\] ")
 _CLICKABLE = ("https://", "http://", "mailto:")
 
 
@@ -109,6 +111,10 @@ class _Drawing:
 
     def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
         palette = self._palette
+        words = tokens[2].children if tokens[1].type == "paragraph_open" else None
+        if words and (box := _CHECK_BOX.match(words[0].content)):
+            words[0].content = words[0].content[box.end() :]
+            marker = marker.removeprefix("• ") + ("☐ " if box[1] == " " else "☑ ")
         tight = all(
             token.hidden
             for token in tokens[1:-1]

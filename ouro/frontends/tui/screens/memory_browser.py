@@ -100,6 +100,8 @@ class MemoryBrowser(Browser):
         """The links followed from the marked row to the shown page."""
         self._last_commit = ""
         """The last change made here, which can be undone."""
+        self._undo_commit = ""
+        """The undo that the last key made: the same key undoes it."""
 
     @property
     def is_loaded(self) -> bool:
@@ -159,6 +161,8 @@ class MemoryBrowser(Browser):
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
+        if event.key not in self._keymap.keys(UNDO_MEMORY):
+            self._undo_commit = ""
         if event.key in self._keymap.keys("memory"):
             self.dismiss(None)
         elif event.key in self._keymap.keys("receipt"):
@@ -267,16 +271,18 @@ class MemoryBrowser(Browser):
         self._show_message(f"{message} · {self._letter(UNDO_MEMORY)} undoes it" if commit else message)
 
     async def _undo_change(self) -> None:
-        """Undo the marked hunk or commit, else the last change made here."""
-        aim = self._aim()
-        is_marked = aim is not None and aim.kind in ("commit", "hunk")
-        commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (self._last_commit, 0)
+        """Undo the marked hunk or commit, else the last change made here; the same key again redoes it."""
+        aim, redo = self._aim(), self._undo_commit
+        is_marked = aim is not None and aim.kind in ("commit", "hunk") and not redo
+        commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (redo or self._last_commit, 0)
         if not commit:
             raise UsageError("There is no change to undo.")
         answer = await memory_history.undo(self._session_context, [commit], hunk, yes=True)
-        self._last_commit = ""
+        self._last_commit = answer.value.commit if redo else ""
+        self._undo_commit = "" if redo else answer.value.commit
         await self._load()
-        self._show_message(self._text_of(answer))
+        undone = f"{self._text_of(answer)} · {self._letter(UNDO_MEMORY)} redoes it"
+        self._show_message("Redone." if redo else undone)
 
     def _text_of(self, answer: Answer) -> str:
         return as_text(answer.view, "/").replace("\n", " ")

@@ -204,9 +204,8 @@ def _rows(past: Rewind) -> list[tuple[str, Point | Branch]]:
 
 def _choice(value: str, row: Point | Branch) -> Choice:
     if isinstance(row, Branch):
-        label, detail = branch_label(row)
-        return Choice(value, label, f"{age(row.at, now())} · {detail}")
-    return Choice(value, one_line(row.text), f"{age(row.at, now())} · {describe_point(row)}")
+        return Choice(value, branch_label(row)[0], age(row.at, now()))
+    return Choice(value, one_line(row.text), age(row.at, now()))
 
 
 def _preview(row: Point | Branch | None) -> Group:

@@ -223,7 +223,8 @@ class PickList(RowList["Choice"], can_focus=False):
 
     def cells(self, choice: Choice, is_marked: bool, width: int) -> Iterable[Cell]:
         in_sight = self.rows[self.scroll_offset.y :][: max(1, self.size.height)]
-        room = min(max(cell_len(clean(other.detail)) + 2 for other in in_sight), width // (2 if width >= 60 else 3))
+        longest = max(cell_len(clean(other.detail)) + 2 for other in in_sight)
+        room = min(longest, width // 2 if width >= 60 else width * 2 // 5)
         wide = min(max(cell_len(_label(other)) for other in in_sight), max(1, width - max(2, room)))
         tick = "  ✓" if choice.value == self._current and self._current else ""
         yield set_cell_size(crop(_label(choice), wide), wide), "marked" if is_marked else ""

@@ -22,6 +22,12 @@ def test_lists_are_nested_and_numbered():
     assert texts("- a\n  - b\n    more\n- c\n\n3. x\n3. y") == ["• a", "  • b more", "• c", "", "3. x", "4. y"]
 
 
+def test_tasks_are_check_boxes():
+    source = "- [x] done\n- [ ] **open**\n  1. [X] inside\n- [y] no box\n- [ ]\n- [x](https://a.b)\n"
+    shown = ["☑ done", "☐ open", "  1. ☑ inside", "• [y] no box", "• [ ]", "• x (https://a.b)"]
+    assert texts(source) == shown
+
+
 def test_a_loose_list_keeps_its_blank_lines():
     assert texts("- a\n\n  more\n\n- b") == ["• a", "", "  more", "", "• b"]
 
