@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 from ouro.memory.index import question_of, stem
@@ -43,10 +44,16 @@ _REPLACES = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
-_NEEDS = late_pattern(r"\b(?:needs?|requires?|(?:has|have)(?! been)|takes?)\b", re.IGNORECASE)
 _PART = late_pattern(r"\W*(?:(?:the|an?)\s+)?\w+\s+(?:of|for|in)\s+(?:(?:the|an?)\s+)?(?P<whole>[\w-]+)", re.IGNORECASE)
 """A subject that is narrower: `Tests of the API …`."""
 _FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?)\b)[\w+#/-]+(?:\.\w+)*")
+_BEFORE_VALUE = {"is", "are", "was", "were", "at", "by", "from", "in", "on", "to", "with"}
+_RELATIONS = _BEFORE_VALUE | {
+    "must", "should", "may", "can", "will", "has", "have", "need", "needs", "require", "requires", "take", "takes",
+    "for", "of",
+}  # fmt: skip
+"""What ties the rest of a statement to its subject, and so names the aspect."""
+_PARTICIPLE = late_pattern(r"\w+(?:ed|[dktv]en)|built|held|kept|made|read|run|sent|set")
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
 """What one does: who it is may change."""
 _REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
@@ -113,9 +120,10 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
         ranked = [
             (share, entry)
             for share, entry in _ranked(text, pairs, _MIN_SHARED)
-            if any(_is_filled_anew(way, entry.text) for way in ways)
-            or (not _says_else(text, entry.text) and any(means(way, entry.text) for way in ways))
-        ] or [(1.0, entry) for old, entry in pairs if _takes_place(text, old)]
+            if any(means(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways)
+        ]
+        others = (_is_other_value, _takes_place)
+        ranked = ranked or [(1.0, entry) for old, entry in pairs if any(replaces(text, old) for replaces in others)]
     ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:
         return []
@@ -151,13 +159,27 @@ def _contradicts(text: str, old: str) -> bool:
     return len(words & own) > 1 or words <= own or own <= words
 
 
-def _is_filled_anew(text: str, old: str) -> bool:
-    """Whether two statements differ in one word, after their subject: `The linter is now ruff`, `… is flake8`."""
+def _is_other_value(text: str, old: str) -> bool:
+    """Whether two statements differ in one value of their subject: `Prices are integers`, `Prices are decimals`."""
+    begin, rest, other = _common_beginning(text, old)
+    starts = {*rest[:1], *other[:1]}
+    is_value = len(starts) == 2 and not starts & _RELATIONS and not any(map(_PARTICIPLE.fullmatch, starts))
+    return is_value and bool(_BEFORE_VALUE & {*begin[-1:]} and subject_words(" ".join(begin)))
+
+
+def _is_other_aspect(text: str, old: str) -> bool:
+    """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages are in German`."""
+    begin, rest, other = _common_beginning(text, old)
+    is_tied_differently = bool(_RELATIONS & {*rest[:1], *other[:1]})
+    is_same = bool(subject_words(" ".join({*rest} & {*other})))
+    return is_tied_differently and not is_same and bool(subject_words(" ".join(begin)))
+
+
+def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
+    """The words with which both begin, without those that announce a change, and the rest of each."""
     words, own = (_FRAME.findall(_CHANGES.sub("", without_introduction(said)).casefold()) for said in (text, old))
-    places = [place for place, (word, other) in enumerate(zip(words, own, strict=False)) if word != other]
-    if len(words) != len(own) or len(places) != 1 or not places[0]:
-        return False
-    return bool(subject_words(" ".join(words[: places[0]])))
+    begin = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, own, strict=False))]
+    return begin, words[len(begin) :], own[len(begin) :]
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
@@ -171,11 +193,6 @@ def _takes_place(text: str, old: str) -> bool:
     words, own = subject_words(text), subject_words(old)
     kinds = (kind for kind in _PEERS if words & kind and not words & own & kind)
     return any(words - kind <= own and _affirms(old, kind) for kind in kinds)
-
-
-def _says_else(text: str, old: str) -> bool:
-    """Whether one says what the subject needs or has, and the other does not: both may hold."""
-    return bool(_NEEDS.search(text)) != bool(_NEEDS.search(old)) and not NEGATIVE.search(without_introduction(text))
 
 
 def _changes(text: str, old: str) -> bool:

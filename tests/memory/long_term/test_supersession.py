@@ -62,6 +62,15 @@ def entries(*texts):
         ("We added a cache, the admin API listens on 9090 now", "The API listens on port 8080", False),
         ("We ripped out Hilt last sprint, Koin injects now", "We use Hilt for dependency injection", True),
         ("Actually Tom owns billing now", "Priya owns billing", True),
+        ("No, prices are integers in tenths of a cent", "Prices are decimals in euros", True),
+        ("No, prices are rounded up", "Prices are stored as decimals", False),
+        ("No, releases are on Mondays", "Releases are on Fridays", True),
+        ("Releases are cut by Eva from now on", "Releases are cut on Fridays", False),
+        ("Commit messages must name a ticket from now on", "Commit messages are in German", False),
+        ("Commit messages are short from now on", "Commit messages are in German", False),
+        ("Commit messages are in English from now on", "Commit messages are in German", True),
+        ("Tests are slow now", "Tests are in tests/", False),
+        ("We use Redis for caching now", "We use Redis for jobs", False),
     ],
 )
 def test_what_a_statement_replaces(said, before, replaced):

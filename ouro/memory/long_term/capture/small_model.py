@@ -66,6 +66,8 @@ _PASSES = re.compile(
     re.IGNORECASE,
 )
 """What happens, or cannot be understood alone, also where it is said to be always so."""
+_HABIT = re.compile(r"^\W*(?:my )?\w+ (?:always|never) \w+s\b", re.IGNORECASE)
+"""`Tom always uses vim` is no rule, `CI always uses the lock file` is: a model is asked."""
 _UNASSERTED = re.compile(
     r"^\W*(?:(?:as an|for) example|assum\w+|e\.g\.|hypothetically|if we (?:had|were|\w+ed)\b.*\bwould|imagine"
     r"|maybe|perhaps|let(?:['’]s| us) (?:assume|pretend|say)|suppos\w+|what if)\b"
@@ -181,7 +183,7 @@ def is_lasting(sentence: str) -> bool:
     """Whether a statement itself says that it holds beyond the task of the moment."""
     said = _QUOTED.sub(" ", sentence)
     rule = without_introduction(said)
-    if _PASSES.search(rule):
+    if _PASSES.search(rule) or _HABIT.search(rule):
         return False
     if _TASK.search(rule):
         return bool(_LASTS_AFTER_TASK.search(said))

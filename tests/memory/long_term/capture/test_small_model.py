@@ -96,9 +96,10 @@ async def test_what_rules_know_to_last_needs_no_model(said, text, scope, categor
         ("no, use pnpm", "Use pnpm"), ("Use a dict instead.", "Use a dict instead."),
         ("stop adding comments to every line", "stop adding comments to every line"),
         ("Actually the tests need a running Postgres.", "The tests need a running Postgres."),
+        ("Tom always uses vim.", "Tom always uses vim."),
     ],
 )  # fmt: skip
-async def test_the_model_decides_about_a_correction_that_does_not_say_that_it_lasts(said, note):
+async def test_the_model_decides_about_what_may_not_last(said, note):
     model = Small()
     assert [operation.text for operation in await captured(said, model)] == [note]
     assert model.asked == [f"The sentence: {note}"]
