@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, provenance
+from ouro.memory.long_term.git.folders import read_text
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile, TurnRef
 from ouro.memory.long_term.import_files import (
     FORMAT,
@@ -143,7 +144,17 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
         UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.
     """
     texts = _texts_for_agent(editor, agent)
-    trust, root = TrustStore(get_trust_path()), editor.root
+    write_for_agents(texts, editor.root)
+    return list(texts)
+
+
+def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
+    """Write files that other agents read; raises UsageError where one cannot be written.
+
+    Args:
+        root: of the repository, which stays trusted if the user has trusted its instructions.
+    """
+    trust = TrustStore(get_trust_path())
     was_trusted = root is not None and trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +164,26 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
     if root is not None and was_trusted:
         written = [path for path in acting_files(root) if path in {file.resolve() for file in texts}]
         trust.trust(root, written)
-    return list(texts)
+
+
+def exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
+    """The files with a section of ouro that other agents read at home, in these projects and in their worktrees.
+
+    Each with the root that it is below.
+    """
+    own = [*projects]
+    linked = [Path(read_text(file).strip()).parent for root in own for file in root.glob(".git/worktrees/*/gitdir")]
+    roots = dict.fromkeys((Path.home(), *own, *linked))
+    names = dict.fromkeys(name for files in AGENT_FILES.values() for name in files.values())
+    found = [(root, root / name) for root in roots for name in names]
+    return [(root, path) for root, path in found if split_section(read_text(path))[1]]
+
+
+def split_section(text: str) -> tuple[str, str, str]:
+    """What is above the section of ouro, the section (empty: there is none), and what is below it."""
+    start, end = text.find(_BEGIN), text.find(_END)
+    end += len(_END)
+    return (text[:start], text[start:end], text[end:]) if 0 <= start < end - len(_END) else (text, "", "")
 
 
 def _texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
@@ -177,9 +207,9 @@ def _texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
             raise UsageError(f"{path} is not UTF-8; it is not written.", "Convert it, then export again.") from error
         lines = [f"- {entry.text}" for entry in core]
         block = "\n".join([_BEGIN, *lines, _END]) if lines else ""
-        start, end = before.find(_BEGIN), before.find(_END)
-        if 0 <= start < end:
-            after = before[:start] + block + before[end + len(_END) :]
+        above, section, below = split_section(before)
+        if section:
+            after = above + block + below
         else:
             after = f"{before.rstrip()}\n\n{block}\n".lstrip("\n") if block else before
         if after != before:

@@ -8,6 +8,7 @@ import tarfile
 from urllib.parse import quote, quote_plus
 
 import pytest
+from fakes.memory_editors import editor_of
 from fakes.told_sessions import Conversation
 from fakes.waiting import wait
 
@@ -15,11 +16,15 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
 from ouro.memory.long_term.forget.text import ForgottenText
 from ouro.memory.long_term.merge import SyncFailed
+from ouro.memory.long_term.remember import remember_text
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
 from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.transfer import export_to_agent
 from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
+from ouro.safety import TrustStore, acting_files
+from ouro.utils.runtime import get_trust_path
 
 TEXT = 'Zoë\'s key is "a/b+c\\d" & more'
 
@@ -236,6 +241,26 @@ def test_what_is_too_large_to_be_read_is_named(place):
     for found in (TrueForget("gray owl", place).look(), TrueForget("blue heron", place).forget()):
         assert found.unsearched == [f"{large}: 257 MB, larger than the 256 MB that are read."]
         assert found.left == []
+
+
+def test_what_was_exported_to_other_agents_is_forgotten_there_too(home, place, repository):
+    editor = editor_of(place.path, repository)
+    remember_text(editor, f"We use {TEXT} here")
+    remember_text(editor, f"Always answer with {TEXT}")
+    (repository / "CLAUDE.md").write_text("# Ours\n")
+    TrustStore(get_trust_path()).trust(repository, [repository / "CLAUDE.md"])
+    files = export_to_agent(editor, "claude")
+    assert all(ForgottenText(TEXT).count(file.read_text()) for file in files)
+
+    done = TrueForget(TEXT, place).forget()
+
+    assert (done.left, len(files)) == ([], 2)
+    assert not any(ForgottenText(TEXT).count(file.read_text()) for file in files)
+    assert (repository / "CLAUDE.md").read_text().startswith("# Ours\n\n<!-- ouro")
+    assert TrustStore(get_trust_path()).is_trusted(repository, acting_files(repository))
+
+    files[0].write_text(f"{TEXT}\n{files[0].read_text()}")
+    assert str(files[0]) in TrueForget(TEXT, place).look().left[0]
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

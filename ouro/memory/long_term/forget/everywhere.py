@@ -18,6 +18,7 @@ from ouro.memory.long_term.forget.memories import ForgettingMemory, memory_folde
 from ouro.memory.long_term.forget.text import ForgetReport, ForgottenText, Progress, forget_in_file, regular_files
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.remember import EDITED
+from ouro.memory.long_term.transfer import exported_files, split_section, write_for_agents
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
@@ -50,6 +51,9 @@ class OuroHome(msgspec.Struct, frozen=True):
 
     def states(self) -> list[Path]:
         return sorted(path for path in self.histories.glob("*.git") if GitRepository(path).exists)
+
+    def exports(self) -> list[tuple[Path, Path]]:
+        return exported_files(memory_folder(state).parent.parent for state in self.states())
 
     def index_files(self) -> tuple[Path, ...]:
         return tuple(Path(f"{self.index}{ending}") for ending in _INDEX_ENDINGS)
@@ -94,6 +98,7 @@ class TrueForget:
                 reason = error.message if isinstance(error, OuroError) else error
                 report.left.append(f"{state_dir}: {reason} Correct that, and forget again.")
         self._in_sessions(report, progress, changes)
+        self._in_exports(report, changes)
         progress("other files")
         done = (*states, *map(memory_folder, states), home.sessions, *home.index_files())
         for path in regular_files(home.path):
@@ -115,6 +120,18 @@ class TrueForget:
                 self._in_session(folder, report, changes)
                 self._in_subagents(folder / SUBAGENTS, report, changes)
         self._in_list(root / INDEX_NAME, report, changes)
+
+    def _in_exports(self, report: ForgetReport, changes: bool) -> None:
+        """In what `memory export --to` has written for other agents; what others wrote into these files stays."""
+        for root, path in self._home.exports():
+            try:
+                above, section, below = split_section(path.read_text(encoding="utf-8"))
+                if report.add("what other agents read", self._text.count(section)) and changes:
+                    write_for_agents({path: above + self._text.without(section) + below}, root)
+                if self._text.count(above + below):
+                    report.left.append(f"{path}: it is in the text that is not ouro's. Remove it there yourself.")
+            except (OuroError, OSError, UnicodeDecodeError) as error:
+                report.left.append(f"{path}: it could not be searched or written ({error}). Look at it yourself.")
 
     def _in_subagents(self, place: Path, report: ForgetReport, changes: bool) -> None:
         for folder in sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []:
@@ -243,7 +260,8 @@ def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what
     try:
         with os.fdopen(descriptor, "wb") as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
-                for path in (path for root in roots for path in regular_files(root)):
+                exported = [path for _, path in home.exports()]
+                for path in (*(path for root in roots for path in regular_files(root)), *exported):
                     if path not in home.index_files():
                         tar.add(path, recursive=False)
             file.flush()
