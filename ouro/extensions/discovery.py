@@ -124,6 +124,8 @@ def _read(kind: FileKind, path: Path, folder: Path, source: Source, problems: li
     name, plugin = _name(kind, path, folder, meta), folder.parent if source == "plugin" else None
     if plugin:
         name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
+    if kind == "skills":
+        body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
     hooks = meta.get("hooks") or {}
     if not isinstance(hooks, dict):
         problems.append(f"{tilde(path)}: its `hooks` cannot be read, and do not run. Is the front matter YAML?")

@@ -72,17 +72,14 @@ class Skills:
         trusts: Callable[[Path], bool],
         save: Callable[[tuple[str, ...]], None],
     ) -> None:
-        self._skills = {file.name: Skill(file, file.name not in off) for file in files}
-        self._commands = {
-            name: command_of(replace(skill.file, body=self.body(skill))) for name, skill in self._skills.items()
-        }
+        self._files = {file.name: file for file in files}
         self._off = set(off)
         self._budget = budget
         self._trusts = trusts
         self._save = save
 
     def all(self) -> list[Skill]:
-        return list(self._skills.values())
+        return [Skill(file, name not in self._off) for name, file in self._files.items()]
 
     def prompt(self) -> str:
         """The section of the system prompt, within the budget; empty without skills."""
@@ -100,7 +97,7 @@ class Skills:
 
     def offered(self, name: str) -> Skill:
         """Raises ToolError: there is no such skill, or the model may not use it."""
-        skill = self._skills.get(name)
+        skill = next((skill for skill in self.all() if skill.name == name), None)
         if skill is not None and not skill.is_on:
             raise ToolError(f"The user has switched the skill {name} off.")
         if skill is None or not skill.is_offered:
@@ -117,22 +114,19 @@ class Skills:
         skill = self.offered(name)
         if file and file != "SKILL.md":
             return self._file_beside(skill, file)
-        files = [str(path.relative_to(skill.folder)) for path in self._files(skill) if path.name != "SKILL.md"]
+        files = [str(path.relative_to(skill.folder)) for path in self._beside(skill) if path.name != "SKILL.md"]
         more = f", and {len(files) - MAX_LISTED} more" if len(files) > MAX_LISTED else ""
         beside = f"\n\nFiles beside it, for `file`: {', '.join(files[:MAX_LISTED])}{more}." if files else ""
         scripts = f" A script is run with `shell`, by its full path below {skill.folder}." if files else ""
-        body = self.body(skill)
+        body = skill.file.body
         if arguments:
-            pieces = prompt_of(replace(skill.file, body=body), arguments).pieces
+            pieces = prompt_of(skill.file, arguments).pieces
             body = "".join(piece if isinstance(piece, str) else piece.written for piece in pieces)
         return f'<skill name="{name}" folder="{skill.folder}">\n{body}\n</skill>{beside}{scripts}'
 
-    def body(self, skill: Skill) -> str:
-        return skill.file.body.replace("${CLAUDE_SKILL_DIR}", str(skill.folder))
-
     def commands(self) -> list[CustomCommand]:
         """`/NAME` for each."""
-        return [self._command(skill) for skill in self.all()]
+        return [_command(skill) for skill in self.all()]
 
     def switch(self, name: str, *, on: bool) -> None:
         """Switch a skill on or off, now and later; the system prompt changes with the next session.
@@ -141,33 +135,20 @@ class Skills:
             UsageError: there is no such skill.
             ConfigError: it could not be saved.
         """
-        skill = self._skills.get(name)
-        if skill is None:
+        if name not in self._files:
             raise UsageError(f"There is no skill `{name}`. /skills lists them.")
         off = self._off - {name} if on else self._off | {name}
         self._save(tuple(sorted(off)))
-        self._skills[name], self._off = replace(skill, is_on=on), off
+        self._off = off
 
-    def _command(self, skill: Skill) -> CustomCommand:
-        command, reason = self._commands[skill.name], ""
-        if str(skill.file.meta.get("user-invocable", "")).lower() == "false":
-            reason = f"Only the model uses the skill {skill.name}: user-invocable is false in {command.place}."
-        elif not skill.is_on:
-            reason = f"The skill {skill.name} is switched off. Switch it on: /skills on {skill.name}"
-
-        async def refuse(_arguments: str) -> NoReturn:
-            raise UsageError(reason)
-
-        return replace(command, is_off=True, prompt=refuse) if reason else command
-
-    def _files(self, skill: Skill) -> list[Path]:
+    def _beside(self, skill: Skill) -> list[Path]:
         folder, is_project = skill.folder.resolve(), skill.file.source == "project"
         inside = (path for path in files_below(skill.folder, "skills") if path.resolve().is_relative_to(folder))
         return [path for path in inside if not is_project or self._trusts(path)]
 
     def _file_beside(self, skill: Skill, name: str) -> str:
         path = skill.folder / name
-        if path not in self._files(skill):
+        if path not in self._beside(skill):
             raise ToolError(f"There is no file `{name}` beside the skill {skill.name}, or the user does not trust it.")
         try:
             with open_regular(path) as file:
@@ -178,6 +159,19 @@ class Skills:
             raise ToolError(f"{path} is not text: use `read` or a script with it.") from None
         note = f"\n[cut: {path} is longer; `read` shows the rest]" if len(text) > MAX_FILE else ""
         return f"{clean(text[:MAX_FILE])}{note}"
+
+
+def _command(skill: Skill) -> CustomCommand:
+    command, reason = command_of(skill.file), ""
+    if str(skill.file.meta.get("user-invocable", "")).lower() == "false":
+        reason = f"Only the model uses the skill {skill.name}: user-invocable is false in {command.place}."
+    elif not skill.is_on:
+        reason = f"The skill {skill.name} is switched off. Switch it on: /skills on {skill.name}"
+
+    async def refuse(_arguments: str) -> NoReturn:
+        raise UsageError(reason)
+
+    return replace(command, is_off=True, prompt=refuse) if reason else command
 
 
 def _line(skill: Skill, width: int) -> str:
