@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import cast, get_args
 
 from ouro.extensions.discovery import ExtensionFile
-from ouro.extensions.tool_names import own_tools
+from ouro.extensions.tool_names import MODES, own_tools
 from ouro.safety import Mode
 from ouro.tools.subagent import AgentSpec
 from ouro.utils.runtime import tilde
@@ -15,13 +14,13 @@ from ouro.utils.yaml import TRUE, split_front_matter, words_in
 
 BUILT_IN = Path(__file__).with_name("builtin_agents")
 _MODES: Mapping[str, Mode] = {
-    "default": "ask",
-    "acceptEdits": "edit",
-    "bypassPermissions": "auto",
     "dontAsk": "auto",
-    **{mode: cast("Mode", mode) for mode in get_args(Mode)},
+    **{name: mode for mode, name in MODES.items()},
+    **{mode: mode for mode in MODES},
 }
 """By the names in ouro and in Claude Code."""
+_NOT_USED = ("mcpServers", "memory")
+"""What Claude Code's agents may ask for, and ouro does not do."""
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
@@ -52,7 +51,8 @@ def _built_in(path: Path) -> ExtensionFile:
 
 def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     """The kind in a file, and what of it ouro does not use. Raises ValueError: it cannot be used."""
-    meta, ignored = file.meta, []
+    meta = file.meta
+    ignored = [f"ouro does not use `{key}`." for key in _NOT_USED if meta.get(key)]
     if not file.body:
         raise ValueError("it has no text: the text behind the front matter is the system prompt.")
     tools, unknown = own_tools(words_in(meta.get("tools", "")))
@@ -64,7 +64,7 @@ def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     named = str(meta.get("mode") or meta.get("permissionMode") or "")
     mode = _MODES.get(named or "auto")
     if mode is None:
-        raise ValueError(f"`{named}` is not a mode. Write one of {', '.join(get_args(Mode))}.")
+        raise ValueError(f"`{named}` is not a mode. Write one of {', '.join(MODES)}.")
     turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
     if turns and not (turns.isdecimal() and int(turns)):
         raise ValueError(f"max_turns must be a number above 0, not `{turns}`.")

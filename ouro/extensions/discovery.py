@@ -25,8 +25,6 @@ Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
 """Of one extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
-_NOT_USED = ("mcpServers", "memory")
-"""What the front matter of Claude Code's agents may ask for, and ouro does not do."""
 _OF_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
 _FORMAT = "Put `---`, `description: …`, `---` at its begin."
 
@@ -69,8 +67,6 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
             continue
-        if ignored := [key for key in _NOT_USED if kind == "agents" and file.meta.get(key)]:
-            problems.append(f"{tilde(path)}: ouro does not use {', '.join(f'`{key}`' for key in ignored)}.")
         first = found.setdefault(file.name.casefold(), file)
         if (first.meta, first.body) != (file.meta, file.body):
             what = f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is not."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
 import shlex
@@ -408,12 +407,10 @@ def _input(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd:
         lines = str(arguments.get("input", "")).splitlines()
         for name, sign in (("old_string", "-"), ("new_string", "+")):
             theirs[name] = "\n".join(line[1:] for line in lines if line.startswith(sign))
-    if edits := dictionaries(arguments.get("edits")):
+    elif edits := dictionaries(arguments.get("edits")):
         for name, own in _EDIT_FIELDS.items():
             theirs[name] = "\n".join(str(edit.get(own, "")) for edit in edits)
         theirs["replace_all"] = any(edit.get("replace_all") for edit in edits)
-        both = [edit | {name: edit.get(own, "") for name, own in _EDIT_FIELDS.items()} for edit in edits]
-        arguments = {**arguments, "edits": both}
     return {**theirs, **arguments}
 
 
@@ -425,19 +422,8 @@ def own_arguments(
     new = {key: value for key, value in changed.items() if key not in given or value != given[key]}
     if "path" in arguments and "file_path" in new:
         new["path"] = new.pop("file_path")
-    if "edits" in new:
-        before = itertools.chain(dictionaries(given.get("edits")), itertools.repeat({}))
-        new["edits"] = [_own_edit(edit, old) for edit, old in zip(dictionaries(new["edits"]), before, strict=False)]
-    elif tool == "edit" and "old_string" in given and not new.keys().isdisjoint(_ONE_EDIT):
+    if tool == "edit" and not new.keys().isdisjoint(_ONE_EDIT):
         # The joined texts of several edits are not in the file: the model is told so.
-        new["edits"] = [_own_edit({key: new.pop(key, given[key]) for key in _ONE_EDIT}, {})]
+        edit = {key: new.pop(key, given.get(key)) for key in _ONE_EDIT}
+        new["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
     return {**arguments, **new}
-
-
-def _own_edit(edit: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """An edit with the names of the tool; of two names for a text, that which the hook has changed counts."""
-    made = {key: value for key, value in edit.items() if key not in _EDIT_FIELDS}
-    is_theirs = {
-        name: name in edit and (own not in edit or edit[name] != before.get(name)) for name, own in _EDIT_FIELDS.items()
-    }
-    return made | {own: edit[name] for name, own in _EDIT_FIELDS.items() if is_theirs[name]}

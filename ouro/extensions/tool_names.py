@@ -1,4 +1,4 @@
-"""Tools as the files of Claude Code name them, as permission rules of ouro: `Bash(git diff:*)`, `shell(git diff *)`."""
+"""Tools, rules and modes as the files of Claude Code name them: `Bash(git diff:*)` is `shell(git diff *)`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from difflib import get_close_matches
 
 from ouro.config import ADD_UP, Given
 from ouro.errors import UsageError
-from ouro.safety import parse_rule
+from ouro.safety import Mode, parse_rule
 
+MODES: Mapping[Mode, str] = {
+    "plan": "plan", "ask": "default", "edit": "acceptEdits", "auto": "bypassPermissions"
+}  # fmt: skip
+"""By ouro's name."""
 _RULE = re.compile(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),

@@ -9,7 +9,7 @@ from typing import Any
 from ouro.agent.tool_runner import AskUser, ToolVerdict
 from ouro.errors import PromptRefused
 from ouro.events import Answer, Emit, PermissionAsked, QuestionAsked, Said
-from ouro.extensions import HookOutcome, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
+from ouro.extensions import MODES, HookOutcome, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall
@@ -24,8 +24,6 @@ MAX_RESULT = 30_000
 MAX_END = 10.0
 """Seconds that all hooks of the end of a session have."""
 _NOTIFICATIONS = {"permission": "permission_prompt", "question": "elicitation_dialog"}
-_MODES = {"ask": "default", "edit": "acceptEdits", "plan": "plan", "auto": "bypassPermissions"}
-"""As Claude Code names them."""
 
 
 class SessionHooks:
@@ -118,7 +116,7 @@ class SessionHooks:
             "session_id": self._transcript.session_id,
             "transcript_path": str(self._transcript.outputs.parent / "session.yaml"),
             "cwd": str(self._cwd),
-            "permission_mode": _MODES[self._permissions.mode],
+            "permission_mode": MODES[self._permissions.mode],
         }
         outcome = await self.hooks.run(event, {**known, **data}, names, most)
         if outcome.message:

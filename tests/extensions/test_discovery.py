@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from ouro.extensions import find_files
+from ouro.extensions import find_files, load_agents
 
 
 def write(path, text="Do it.\n"):
@@ -124,7 +124,8 @@ def test_what_claude_code_does_and_ouro_does_not_is_named(home, tmp_path):
     assert problems == [
         "~/.claude/skills/deep/SKILL.md: a hook of type prompt for Stop does not run: ouro has commands and HTTP."
     ]
-    assert find_files("agents", tmp_path, trusted=False)[1] == [
-        "~/.claude/agents/deep.md: its `hooks` cannot be read, and do not run. Is the front matter YAML?",
-        "~/.claude/agents/deep.md: ouro does not use `memory`.",
+    found, problems = find_files("agents", tmp_path, trusted=False)
+    assert problems == [
+        "~/.claude/agents/deep.md: its `hooks` cannot be read, and do not run. Is the front matter YAML?"
     ]
+    assert load_agents(found)[1] == ("~/.claude/agents/deep.md: ouro does not use `memory`.",)
