@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from ouro.events import (
 from ouro.llm import ToolSpec
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Allow, Ask, Decision, Deny, Effect, Limits, Permissions
-from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments
+from ouro.tools.tool import AnyTool, HookOutcome, ToolContext, ToolResult, parse_arguments
 from ouro.utils.log import log
 
 MAX_SIDE_BY_SIDE = 8
@@ -45,19 +45,8 @@ class RefusedError(ToolError):
     """The user, a rule or the mode refused the call."""
 
 
-class ToolVerdict(msgspec.Struct, frozen=True):
-    """What the hooks of users say to a call."""
-
-    decision: Literal["", "allow", "ask", "deny"] = ""
-    reason: str = ""
-    arguments: Mapping[str, Any] | None = None
-    """In place of those of the model."""
-    context: str = ""
-    """For the model, with the result."""
-
-
 class ToolHooks(Protocol):
-    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> ToolVerdict: ...
+    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome: ...
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
         """What is added to the result."""
@@ -169,22 +158,22 @@ class ToolBatch:
             tool, args = self._runner.parse(call)
             if tool.name != call.name:  # mcp_call: hooks and questions are about the tool that it calls
                 call = replace(call, name=tool.name, arguments=tool.given(args))
-            verdict, notes = ToolVerdict(), list[str]()
+            hooked, notes = HookOutcome(), list[str]()
             if hooks := self._runner.hooks:
-                verdict = await hooks.before(call, tool.effect, tool.targets(args))
-                if verdict.decision == "deny":
-                    raise RefusedError(f"A hook refused this: {verdict.reason}")
-                if verdict.arguments not in (None, call.arguments):
-                    call = replace(call, arguments=verdict.arguments)
+                hooked = await hooks.before(call, tool.effect, tool.targets(args))
+                if hooked.verdict == "deny":
+                    raise RefusedError(f"A hook refused this: {hooked.reason}")
+                if hooked.input not in (None, call.arguments):
+                    call = replace(call, arguments=hooked.input)
                     args = parse_arguments(tool, call.arguments)
                     self._emit(ToolStarted(call, tool.title(args)))
                     notes.append(f"A hook changed this call to: {tool.title(args)}")
-            comment, limits = await self._permit(call, tool, args, verdict)
+            comment, limits = await self._permit(call, tool, args, hooked)
             if tool.effect in (Effect.WRITE, Effect.RUN, Effect.MCP) and limits != "read":
                 await self._runner.before_change()
             self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
             result = await tool.run(args, self._context(call, limits))
-            added = [verdict.context]
+            added = [hooked.context]
             if hooks:
                 added.append(await hooks.after(call, tool.effect, tool.targets(args), result))
         except OuroError as error:
@@ -196,35 +185,35 @@ class ToolBatch:
         notes += [f"A hook adds: {text}" for text in added if text]
         return replace(result, text="\n\n".join(filter(None, (result.text, *notes))))
 
-    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any, verdict: ToolVerdict) -> tuple[str, Limits]:
+    async def _permit(self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome) -> tuple[str, Limits]:
         """Return once the call may run, with the user's comment on it and what a command may change.
 
         Raises:
             RefusedError: it may not run.
         """
-        decision, comment = self._decide(tool, args, verdict), ""
+        decision, comment = self._decide(tool, args, hooked), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second
-                decision, answered = self._decide(tool, args, verdict), None
+                decision, answered = self._decide(tool, args, hooked), None
                 # Ask again if the question has changed while it was open: a path may lead elsewhere now.
                 while isinstance(decision, Ask) and decision != answered:
                     comment = await self._ask_permission(call, tool, args, decision)
-                    decision, answered = self._decide(tool, args, verdict), decision
+                    decision, answered = self._decide(tool, args, hooked), decision
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         # What a hook asks about keeps its limits.
-        own = self._decide(tool, args, ToolVerdict()) if verdict.decision else decision
+        own = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
         return comment, own.limits if isinstance(own, Allow) else "off"
 
-    def _decide(self, tool: AnyTool, args: Any, verdict: ToolVerdict) -> Decision:
+    def _decide(self, tool: AnyTool, args: Any, hooked: HookOutcome) -> Decision:
         """By the rules and the mode. A hook can ask in addition, and answer what the user could answer for good."""
         decision = self._runner.permissions.decide(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
         )
-        if verdict.decision == "ask" and isinstance(decision, Allow):
-            return Ask(f"a hook asks: {verdict.reason}" if verdict.reason else "a hook asks")
-        if verdict.decision == "allow" and isinstance(decision, Ask) and decision.rule:
+        if hooked.verdict == "ask" and isinstance(decision, Allow):
+            return Ask(f"a hook asks: {hooked.reason}" if hooked.reason else "a hook asks")
+        if hooked.verdict == "allow" and isinstance(decision, Ask) and decision.rule:
             return Allow()
         return decision
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ouro.extensions.hooks import (
         EVENTS,
         Hook,
-        HookOutcome,
         HookRun,
         Hooks,
         forbids,

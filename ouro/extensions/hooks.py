@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import names_elsewhere
 from ouro.safety import Deny, Effect, Permissions, Workspace
 from ouro.settings import HookEvent, HookSettings
+from ouro.tools.tool import HookOutcome, Verdict
 from ouro.utils.json_types import amount, dictionaries, dictionary, read_json
 from ouro.utils.log import log
 from ouro.utils.runtime import tilde
@@ -53,7 +54,6 @@ MAX_TEXT = 20_000
 """Characters of a hook that go to the model."""
 MAX_RUNS = 200
 DEFAULT_SECONDS = 60
-Verdict = Literal["", "allow", "ask", "deny"]
 _STRENGTH: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 _VERDICTS: Mapping[str, Verdict] = {"approve": "allow", "block": "deny", "allow": "allow", "ask": "ask", "deny": "deny"}
 
@@ -94,20 +94,6 @@ class Hook(msgspec.Struct, frozen=True):
             return any(re.search(self.matcher, name) for name in names)
         except re.error:
             return True  # fails closed: a guard runs too often rather than never
-
-
-class HookOutcome(msgspec.Struct, frozen=True):
-    """What the hooks of one event say together."""
-
-    verdict: Verdict = ""
-    reason: str = ""
-    """Of a refusal or question."""
-    input: Mapping[str, Any] | None = None
-    """The changed arguments of a tool, by the names of Claude Code."""
-    context: str = ""
-    """For the model."""
-    message: str = ""
-    """For the user."""
 
 
 class HookRun(msgspec.Struct, frozen=True):

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ouro.agent.tool_runner import AskUser, ToolVerdict
+from msgspec.structs import replace
+
+from ouro.agent.tool_runner import AskUser
 from ouro.errors import PromptRefused
 from ouro.events import Answer, Emit, PermissionAsked, QuestionAsked, Said
-from ouro.extensions import MODES, HookOutcome, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
+from ouro.extensions import MODES, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall
 from ouro.safety import Effect, Permissions
 from ouro.session.turn import SessionTasks
 from ouro.settings import HookEvent
-from ouro.tools.tool import ToolResult
+from ouro.tools.tool import HookOutcome, ToolResult
 from ouro.utils.text import cut
 
 MAX_RESULT = 30_000
@@ -147,11 +149,11 @@ class ToolEvents:
         self._cwd = cwd
         self._agent = agent
 
-    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> ToolVerdict:
+    async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome:
         outcome = await self._run("before-tool", call, effect, targets)
-        changed = outcome.input
-        arguments = None if changed is None else own_arguments(call.name, call.arguments, changed, targets, self._cwd)
-        return ToolVerdict(outcome.verdict, outcome.reason, arguments, outcome.context)
+        if outcome.input is None:
+            return outcome
+        return replace(outcome, input=own_arguments(call.name, call.arguments, outcome.input, targets, self._cwd))
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
         """What hooks add to the result."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -44,6 +44,23 @@ class ToolResult(msgspec.Struct, frozen=True):
     display: Display
     failed: bool = False
     images: tuple[Image, ...] = ()
+
+
+Verdict = Literal["", "allow", "ask", "deny"]
+
+
+class HookOutcome(msgspec.Struct, frozen=True):
+    """What the hooks of one event say together."""
+
+    verdict: Verdict = ""
+    reason: str = ""
+    """Of a refusal or question."""
+    input: Mapping[str, Any] | None = None
+    """The changed arguments of a tool: of a hook by the names of Claude Code, else by its own."""
+    context: str = ""
+    """For the model."""
+    message: str = ""
+    """For the user."""
 
 
 A = TypeVar("A", bound=msgspec.Struct)
