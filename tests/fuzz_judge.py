@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 from ouro.safety import Allow, Effect, Permissions, Workspace
 from ouro.safety.environment import child_environment
-from ouro.safety.shell.tables import _GIT_LETTERS, _GIT_LONG, _GIT_VALUED, GIT_LISTS, GIT_READS, readers
+from ouro.safety.shell.tables import _GIT_LETTERS, _GIT_LONG, _GIT_VALUED, GIT_READS, LISTS, readers
 from ouro.utils import git
 
 SECRET = "canary-5c1f0b"
@@ -88,6 +88,7 @@ TEST = [
     "-e", "-f", "a.txt", "-v", "-R", "'a[$(mark)]'", "-eq", "1", "=", "==", "!=", "]", "!", "-a", "-o", "-t", "-n",
     "x", "\\(", "\\)", "\\>", ">", "<", "'x[0]'", "-nt", "-z",
 ]  # fmt: skip
+VARIABLES = ["f", "f", "f", "line", "F", "PATH", "IFS", "BASH_ENV", "HOME"]
 PRINTF = [
     "-v", "-vx", "'a[$(mark)]'", "%s", "'%(%s)T'", "%b", "x", "--", "'%*d'", "1", "%d", "'a[0]=1'", "%n",
 ]  # fmt: skip
@@ -258,10 +259,39 @@ class Lines:
 
     def _line(self) -> str:
         choose = self._random.choice
-        line = self._command()
+        line = self._command() if choose((True, True, False)) else self._block()
         for _ in range(choose((0, 0, 0, 1, 2))):
             line += choose((" | ", " && ", " || ", "; ", "\n", " > /dev/null; ", " 2>&1 | ")) + self._command()
         return line
+
+    def _block(self) -> str:
+        """A loop, a group, a here-document, or a command that runs another, with a command or two inside."""
+        choose = self._random.choice
+        name, inside = choose(VARIABLES), f"{self._command()}{choose(('', f'; {self._command()}'))}"
+        for _ in range(choose((1, 1, 2))):
+            used = choose([f"${name}", f'"${name}"', f'"x/${name}"', f"${{{name}}}x", "{}", '"$(echo one)"'])
+            at = choose([at for at, char in enumerate(inside) if char == " "] or [0])
+            inside = f"{inside[:at]} {used}{inside[at:]}"
+        first = inside.partition(";")[0]
+        words = " ".join(self._some([*PATHS, *VALUES, "-o", "mark", "touch", "'a b'"], 4))
+        end = choose(("", "", f" < {choose(PATHS)}", f" | {self._command()}", " > /dev/null"))
+        find = " ".join(["find", choose((".", "src", "link", "src/deep", "src/deep")), *self._some(FIND, 2)])
+        names = choose([find, find, "rg -l y src/deep", "rg --files src/deep", "git ls-files", "ls", "cat names"])
+        names += choose(("", " | head", " | sort -r", " | grep -v x"))
+        separator, read = choose(("; ", "\n")), choose(("read", "IFS= read -r", "read -r"))
+        return choose([
+            f"for {name} in {words}{separator}do {inside}; done{end}",
+            f"for {name} in {words}{separator}do {inside}; done{end}",
+            f"while {read} {name}; do {inside}; done{end or ' < names'}",
+            f"{names} | while {read} {name}; do {inside}; done",
+            f"if {self._command()}; then {inside}; {choose(('', f'else {self._command()}; '))}fi{end}",
+            f"if [[ {' '.join(self._some(TEST, 3))} ]]; then {inside}; fi",
+            f"({inside}){end}",
+            f"{{ {inside}; }}{end}",
+            f"{first} <<{choose(('A', repr('A'), '-A'))}{choose(('', end))}\n$(mark)\nx\nA\n{inside}",
+            f"{find} -exec {first} {choose(('{} +', '+', chr(92) + ';', '{} ' + chr(92) + ';'))}",
+            f"{names} | xargs {choose(('', '-0 ', '-n1 ', '-I{} '))}{first}",
+        ])  # fmt: skip
 
     def _command(self) -> str:
         choose, roll = self._random.choice, self._random.random()
@@ -295,7 +325,7 @@ class Lines:
 
     def _git(self) -> str:
         choose = self._random.choice
-        subcommand = choose([*GIT_READS, *GIT_LISTS])
+        subcommand = choose([*GIT_READS, *(name[4:] for name in LISTS if name.startswith("git "))])
         words = ["git", *self._some(["--no-pager", "-C src", "-C ..", "-p", "-c core.pager=mark"], 1, 0.1), subcommand]
         for _ in range(choose((0, 1, 1, 2, 3))):
             words.append(choose([

@@ -35,6 +35,7 @@ class Defence(NamedTuple):
     tests: str
 
 
+LOOPS = "test_x6_loops_and_names.py"
 SHELL, MEMORY, SESSIONS = "ouro/safety/shell", "ouro/memory/long_term", "ouro/memory/sessions"
 DEFENCES = (
     # sessions
@@ -143,8 +144,17 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/parse.py", 'self._opaque(f"it uses `{operator}`")', "pass", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/reading.py", ' and not re.match(r"-[^\\d]", rest[0].text)', "", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/reading.py", "and not has_no_pattern", "", "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/parse.py", 'return not word.text.startswith("~") and ', "return ", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "if patterns := [", "if False and [", LOOPS),
+    Defence("X6", f"{SHELL}/reading.py", '== ["{}", "+"]', '[-1:] == ["+"]', LOOPS),
+    Defence("X6", f"{SHELL}/wrappers.py", "if cuts or reading(command) != ():", "if False:", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "if is_split and ODD_NAME.search(entry.name):", "if False:", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "self.tracked(lister, _ODD_PATH)", "\"\"", LOOPS),
+    Defence("X6", f"{SHELL}/rules.py", " or _unknown(line)", "", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", '".." if re.fullmatch(', '"" if re.fullmatch(', "test_x6_battery.py"),
-    Defence("X6", f"{SHELL}/reading.py", " and (number or word.glob)", " and False", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/reading.py", "(number or word.glob or word.under)", "False", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/reading.py", "if letter not in row.letters:", "if False:", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/tables.py", 're.compile(r"(?!-v).*", re.DOTALL)', 're.compile(r".*", re.DOTALL)',
             "test_x6_shell_judge.py"),

@@ -83,8 +83,8 @@ def test_lines_that_only_read_the_workspace_are_free_in_every_mode(root, line):
         "curl https://example.invalid",
         "echo 1 > /tmp/x",
         "source .venv/bin/activate && pytest",
-        "for x in a b; do echo $x; done",
-        "cat <<'EOF' >> notes.md\nx\nEOF",
+        "for x in a b; do rm $x; done",
+        "git commit -F - <<'EOF'\nx\nEOF",
     ],
 )
 def test_lines_that_do_more_are_asked_denied_in_plan_mode_and_free_in_auto(root, line):

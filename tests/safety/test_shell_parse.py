@@ -50,6 +50,13 @@ def test_each_command_of_a_line_is_found(line, found):
     assert parse_line(line).hidden == "" or "()" in line
 
 
+def test_a_loop_over_words_is_read_once_for_each():
+    assert commands('for x in 1 2; do a "$x"; for y in *.c z; do b $y; done; done | c; d') == [
+        *("a 1", "echo *.c", "b *.c", "b z", "a 2", "echo *.c", "b *.c", "b z", "c", "d")
+    ]
+    assert commands('while read -r x; do a "$x"; done < y') == ["a $x"]
+
+
 @pytest.mark.parametrize(
     "line", ["sudo a b", "npx a b", "uv run a b", "ssh host a b", "ssh host 'a b'", "docker run i a b"]
 )
@@ -128,6 +135,12 @@ def test_redirections_are_told_apart():
 
 def test_a_variable_set_on_the_line_is_followed_so_that_deny_rules_see_it():
     assert commands("x=rm; $x -rf y") == ["rm -rf y"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from("for x in 1 2 ; do done while read -r if then fi { } ( ) [[ ]] $x a ! time".split())))
+def test_no_order_of_keywords_breaks_the_parser(words):
+    parse_line(" ".join(words))
 
 
 @settings(max_examples=100, deadline=None)

@@ -22,10 +22,14 @@ class Word(msgspec.Struct, frozen=True):
     """It holds an unquoted `*`, `?` or `[`."""
     raw: str = ""
     """As it was written."""
+    under: tuple[str, ...] = ()
+    """It stands for files below these folders, as `{}` of `find -exec` does."""
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The parts that may be a path: `x`, `of=x`, `--file=x`, `-f/x`."""
+        if self.under:
+            return self.under
         whole = () if self.text.startswith("-") else (self.text,)
         if "=" in self.text:
             return (*whole, self.text.partition("=")[2])
@@ -64,6 +68,8 @@ class Command(msgspec.Struct, frozen=True):
     assignments: tuple[Assignment, ...] = ()
     piped: bool = False
     """Its input comes from another command."""
+    source: Command | None = None
+    """The command that its input comes from, where it is one."""
     stdin: str | None = None
     """The text of its here-document."""
     kind: Literal["plain", "wrapper", "guess"] = "plain"
@@ -86,6 +92,11 @@ class Command(msgspec.Struct, frozen=True):
     @property
     def arguments(self) -> tuple[Word, ...]:
         return self.words[1:]
+
+    @property
+    def computed(self) -> Word | None:
+        """A word that bash computes from what is not known."""
+        return next((word for word in self.words if not (word.exact or word.glob)), None)
 
     @property
     def settings(self) -> tuple[Assignment, ...]:

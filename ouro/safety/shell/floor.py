@@ -209,8 +209,10 @@ def _paths(command: Command, places: Places) -> str:
 
 def reads_all_below(command: Command) -> bool:
     is_recursive = any(re.match(r"-[a-zA-Z]*[rRa]|--(recursive|archive)", word.text) for word in command.arguments)
-    return command.program in ("rg", "tar", "zip", "rsync") or (
-        command.program in ("grep", "egrep", "fgrep", "cp", "scp") and is_recursive
+    return (
+        any(word.under for word in command.arguments)
+        or command.program in ("rg", "tar", "zip", "rsync")
+        or (command.program in ("grep", "egrep", "fgrep", "cp", "scp") and is_recursive)
     )
 
 

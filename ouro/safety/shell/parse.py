@@ -1,9 +1,10 @@
 """Parse a shell line into commands and redirections.
 
-Only a small part of bash is understood: plain and quoted words, `$HOME`, `$?`, `"$(cat <<'EOF' …)"`, pipes, `&&`, `||`,
-`;`, newlines and redirections. Anything else makes the line *opaque*: it is asked about. Its commands are still
-collected, as well as they can be, for deny rules and the hard floor. Where even that fails, the line is *hidden*: it is
-asked in every mode.
+Only a part of bash is understood: plain and quoted words, here-documents with a quoted end, pipes, `&&`, `||`, `;`,
+newlines, redirections, `if`, `while`, groups, and `for` over words, which is read once for each of them. What a quoted
+variable or substitution gives is a word that is not exact. Anything else makes the line *opaque*: it is asked about.
+Its commands are still collected, as well as they can be, for deny rules and the hard floor. Where even that fails, the
+line is *hidden*: it is asked in every mode.
 """
 
 from __future__ import annotations
@@ -12,22 +13,23 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.safety.shell.command import Assignment, Command, Redirect, Word
 from ouro.safety.shell.tables import names
-from ouro.safety.shell.wrappers import inner_commands
+from ouro.safety.shell.wrappers import folders_of_names, inner_commands
 
 MAX_CHARACTERS = 10_000
 MAX_COMMANDS = 50
+_MAX_UNROLLED = 40
+"""Commands of a line whose loops are read for each word."""
 _MAX_DEPTH = 30
-_KEYWORDS = names(
-    """
-    if then elif else fi for while until do done case esac in select function time coproc { } ! [[
-    """
-)
+_LOOPS = names("for while until")
+_UNDERSTOOD_KEYWORDS = names("if then elif else fi do done time { } !") | _LOOPS
+_KEYWORDS = _UNDERSTOOD_KEYWORDS | names("case esac in select function coproc [[")
 _CHANGES_SHELL = names(
     "export declare typeset local readonly unset shopt let mapfile readarray read getopts enable hash"
 )
@@ -41,9 +43,17 @@ _SINGLE_QUOTES = re.compile(r"'([^']*)'")
 _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
+_SIMPLE_INSIDE = re.compile(r"""\$\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)""")
+"""A substitution that every bash ends where it is ended here."""
+_REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
+"""Behind a here-document: no quote or substitution goes on in the next line."""
 _TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
 """`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0 `EO\\`, `F`."""
-_BRACES = re.compile(r"(?<!@)\{|\{[^}]*(,|\.\.)")  # in `HEAD@{1}` they are text
+_BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")  # in `{}`, `{` and `HEAD@{1}` they are text
+_LOOP_VARIABLE = re.compile(r"[a-z]\w*|[A-Z]")  # none that bash or a program obeys
+_READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
+_UNSPLIT = re.compile(r"[\w./@%+=:,*?\[\]-]+")
+_TESTS = names("-e -f -d -r -w -x -s -L -h -z -n")
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
 _WORD_ENDS = " \t\n;&|()<>"
 
@@ -83,11 +93,15 @@ class _Found:
         self.opaque = ""
         self.hidden = ""
         self.variables: dict[str, str] = {}
+        self.values: dict[str, Word] = {}
+        """The variables of the loops around a word; one that is read has a value that is not exact."""
+        self.rounds = 0
         self.bodies: list[str] = []
         """The here-documents."""
 
     def add(self, command: Command, depth: int) -> None:
         if len(self.commands) > MAX_COMMANDS * 4:
+            self.hidden = self.hidden or f"it runs more than {MAX_COMMANDS} commands"
             return
         if not command.words[0].exact:
             self.hidden = self.hidden or "the command is computed"
@@ -115,6 +129,18 @@ class _Draft:
         self.exact = True
 
 
+class _Loop:
+    def __init__(
+        self, variables: Sequence[str] = (), values: Sequence[Word] = (), start: int = 0, first: int = 0
+    ) -> None:
+        self.variables = variables
+        self.values = [*values]
+        """Those for which the body has not been read."""
+        self.start = start
+        self.first = first
+        """The number of commands before the body."""
+
+
 class _Lexer:
     """Reads one script: a line, or what a command of it runs."""
 
@@ -126,12 +152,23 @@ class _Lexer:
         self._words: list[Word] = []
         self._stdin: str | None = None
         self._piped = False
+        self._source: Command | None = None
+        self._loops: list[_Loop] = []
         self._after_heredocs = 0
         """Where the text goes on behind the here-documents of this line."""
 
     def script(self, end: str = "") -> None:
         """Read commands up to `end`, the `)` of a substitution, or to the end of the text."""
         self._depth += 1
+        is_read = False
+        while not is_read:
+            self._commands(end)
+            at = self._at
+            self._finish()
+            is_read = self._at >= at  # else a loop begins again
+        self._depth -= 1
+
+    def _commands(self, end: str) -> None:
         while self._at < len(self._text) and self._depth <= _MAX_DEPTH:
             char = self._text[self._at]
             if char in " \t":
@@ -157,8 +194,6 @@ class _Lexer:
         else:
             if end or self._depth > _MAX_DEPTH:
                 self._hide("it cannot be parsed")
-        self._finish()
-        self._depth -= 1
 
     def _opaque(self, reason: str) -> None:
         self._found.opaque = self._found.opaque or reason
@@ -167,7 +202,8 @@ class _Lexer:
         self._found.hidden = self._found.hidden or reason
 
     def _group(self, char: str) -> None:
-        self._opaque("it groups commands")
+        if char == ")" or self._words or self._text.startswith("(", self._at):
+            self._opaque("it groups commands")
         if char == "(" and self._words and re.match(r"\s*\)", self._text[self._at :]):
             self._hide("it defines a function")
         self._finish()
@@ -175,27 +211,35 @@ class _Lexer:
             self.script(")")
 
     def _operator(self, operator: str) -> None:
-        if operator not in _UNDERSTOOD_OPERATORS or (operator != "\n" and not self._words):
+        if operator not in _UNDERSTOOD_OPERATORS:
             self._opaque(f"it uses `{operator}`")
-        self._finish()
+        finished = self._finish()
         self._piped = operator in ("|", "|&")
+        self._source = finished if self._piped else None
         if operator == "\n":
             self._at = max(self._at, self._after_heredocs)
         elif operator in ("&&", "||", "|", "|&") and not self._text[self._at :].strip():
             self._hide("it cannot be parsed")
 
-    def _finish(self) -> None:
-        """The end of a command."""
+    def _finish(self) -> Command | None:
+        """The end of a command; returns it where it is a simple one."""
         words, self._words = self._words, []
         stdin, self._stdin = self._stdin, None
         piped, self._piped = self._piped, False
+        source, self._source = self._source, None
+        is_simple = bool(words) and words[0].raw not in _KEYWORDS
         while words and words[0].raw in _KEYWORDS:
             keyword = words.pop(0).raw
-            self._opaque(f"it uses `{keyword}`")
+            if keyword == "done":
+                self._end_loop()
+            elif keyword in _LOOPS:
+                words = self._begin_loop(keyword, words, source)
+            elif keyword not in _UNDERSTOOD_KEYWORDS and not (keyword == "[[" and _is_plain_test(words)):
+                self._opaque(f"it uses `{keyword}`")
             if keyword == "function":
                 self._hide("it defines a function")
                 del words[:1]
-            elif keyword in ("[[", "for", "case", "select"):
+            elif keyword in ("[[", "case", "select"):
                 words = []
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
@@ -206,26 +250,65 @@ class _Lexer:
         if words:
             if words[0].text in _CHANGES_SHELL:
                 self._opaque(f"{words[0].text} changes the shell")
-            command = Command(tuple(words), tuple(assignments), piped, stdin)
+            command = Command(tuple(words), tuple(assignments), piped, source, stdin)
             self._found.add(command, self._depth)
             if any("{" in word.raw and not word.exact for word in words):
                 pieces = re.sub(r"[{},]+", " ", command.text).split()
                 self._found.commands += [Command(tuple(map(Word, pieces)), kind="guess")] if pieces else []
-        elif assignments:
+            return command if is_simple else None
+        if assignments:
             self._opaque("it sets a variable")
             self._found.variables |= {assignment.name: assignment.value.text for assignment in assignments}
+        return None
+
+    def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
+        """The words of the condition that is a command."""
+        read = _READ.fullmatch(" ".join(word.raw for word in words)) if keyword == "while" else None
+        if keyword != "for" and not read:
+            self._loops.append(_Loop())
+            return words
+        variables = read[1].split() if read else [word.raw for word in words[:1]]
+        values = [Word("", exact=False, under=folders_of_names(source))] if read else words[2:]
+        is_in = self._after_heredocs <= self._at and (read or (len(words) > len(("x", "in")) and words[1].raw == "in"))
+        for name in variables:
+            if not _LOOP_VARIABLE.fullmatch(name) or name in {*os.environ, *self._found.values, *self._found.variables}:
+                is_in = False
+        if not is_in or not (read or all(map(_is_loop_value, values))):
+            self._opaque(f"it uses `{keyword}`")
+            variables, values = [], values[:1]
+        if patterns := [word for word in values if word.glob]:
+            self._found.add(Command((Word("echo"), *patterns)), self._depth)  # bash lists what they match
+        self._found.values |= dict.fromkeys(variables, *values[:1])
+        self._loops.append(_Loop(variables, values[1:], self._at, len(self._found.commands)))
+        return []
+
+    def _end_loop(self) -> None:
+        """At `done`: read the body again for the next value."""
+        loop, found = self._loops.pop() if self._loops else _Loop(), self._found
+        size, found.rounds = len(found.commands), found.rounds + 1
+        if loop.variables and loop.values and 2 * size - loop.first <= _MAX_UNROLLED and found.rounds <= _MAX_UNROLLED:
+            found.values[loop.variables[0]] = loop.values.pop(0)
+            self._at, loop.first = loop.start, size
+            self._loops.append(loop)
+            return
+        if loop.values:
+            self._opaque("a loop in it is long")
+        for name in loop.variables:
+            del found.values[name]
 
     def _redirect(self, operator: str) -> None:
         while self._text[self._at : self._at + 1] in (" ", "\t"):
             self._at += 1
         word = self._word()
+        if operator.startswith("<"):
+            self._source = None
         if not word.raw:
             self._hide("it cannot be parsed")
         elif operator in ("<<", "<<-"):
-            self._opaque("it holds a here-document")
             self._read_heredoc(word, strips_tabs=operator == "<<-")
         elif operator == "<<<":
-            self._opaque("it uses `<<<`")
+            if not word.exact:
+                self._opaque("it uses `<<<`")
             self._stdin = word.text
         else:
             redirect = Redirect(operator, word)
@@ -234,6 +317,7 @@ class _Lexer:
                 self._opaque("the target of a redirection is computed")
 
     def _read_heredoc(self, delimiter: Word, *, strips_tabs: bool) -> None:
+        is_understood = _REST_OF_LINE.match(self._text, self._at)
         end_of_line = self._text.find("\n", self._at)
         at = max(len(self._text) if end_of_line < 0 else end_of_line + 1, self._after_heredocs)
         lines: list[str] = []
@@ -242,6 +326,10 @@ class _Lexer:
             if (line.lstrip("\t") if strips_tabs else line) == delimiter.text:
                 break
             lines.append(line)
+        else:
+            is_understood = None
+        if strips_tabs or not is_understood or not re.fullmatch(r"""(['"])\w+\1""", delimiter.raw):
+            self._opaque("it holds a here-document")
         self._after_heredocs = min(at, len(self._text))
         self._stdin = "\n".join(lines)
         self._found.bodies.append(self._stdin)
@@ -260,7 +348,10 @@ class _Lexer:
         if _BRACES.search(draft.bare):
             self._opaque("it may make several words of one")
             draft.exact = False
-        return Word(draft.text, draft.exact and not glob, glob, self._text[start : self._at])
+        raw = self._text[start : self._at]
+        whole = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
+        under = self._found.values[whole[1]].under if whole and whole[1] in self._found.values else ()
+        return Word(draft.text, draft.exact and not glob, glob, raw, under)
 
     def _read(self, draft: _Draft, ends: str, *, quoted: bool = False) -> None:
         """Read characters up to one of `ends`, quoted pieces and expansions among them."""
@@ -306,14 +397,15 @@ class _Lexer:
             self._at = match.end()
             draft.text += match[3].rstrip("\n")
         elif text.startswith("$(", at):
-            self._opaque("it uses the output of a command")
+            if not (quoted and _SIMPLE_INSIDE.match(text, at)):
+                self._opaque("it uses the output of a command")
             self._substitute(draft)
         elif text.startswith("$'", at) and not quoted:
             self._opaque("it uses $'…'")
             draft.text += _ANSI_ESCAPE.sub(_unescaped, self._closed(_ANSI_QUOTES))
         elif match := _VARIABLE.match(text, at):
             self._at = match.end()
-            self._variable(draft, match[1] or match[2], match[0])
+            self._variable(draft, match[1] or match[2], match[0], quoted=quoted)
         elif text.startswith("${", at):
             self._opaque("it computes with variables")
             draft.exact = False
@@ -331,14 +423,18 @@ class _Lexer:
             draft.text += "$"
             self._at += 1
 
-    def _variable(self, draft: _Draft, name: str, raw: str) -> None:
-        home = os.environ.get("HOME", "")
+    def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
+        home, value = os.environ.get("HOME", ""), self._found.values.get(name)
         if name == "HOME" and "HOME" not in self._found.variables and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
         elif name == "?":
             draft.text += "0"
+        elif value and (value.exact or value.glob) and (quoted or _UNSPLIT.fullmatch(value.text)):
+            draft.text += value.text
+            draft.bare += value.text if value.glob else ""
         else:
-            self._opaque(f"the value of {raw} is not known")
+            if not (quoted or _UNSPLIT.fullmatch(os.environ.get(name, ""))) or (value and not quoted):
+                self._opaque(f"the value of {raw} is not known")
             draft.exact = False
             draft.text += " " if name == "IFS" else self._found.variables.get(name, raw)
 
@@ -360,6 +456,18 @@ class _Lexer:
         inside = match[1] if match else self._text[self._at + 1 :]
         self._at = match.end() if match else len(self._text)
         return inside
+
+
+def _is_loop_value(word: Word) -> bool:
+    return not word.text.startswith("~") and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
+
+
+def _is_plain_test(words: Sequence[Word]) -> bool:
+    """Whether `[[` only looks at one file or compares two texts."""
+    raws = [word.raw for word in words[words[0].raw == "!" :]] if words else []
+    has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _TESTS
+    has_two = len(raws) == len(("x", "=", "y", "]]")) and raws[1] in ("=", "==", "!=")
+    return (has_one or has_two) and raws[-1] == "]]"
 
 
 def _is_only_text(text: str, rest: str) -> bool:

@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.tables import names
+from ouro.safety.shell.wrappers import ODD_NAME
 from ouro.safety.workspace import Workspace
 from ouro.utils.git import Git, GitError, find_root
 
 _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
+_MAX_BELOW = 100_000
+_ODD_PATH = re.compile(r""".*(/[-@]|[\s'"\\]).*""", re.DOTALL)
 _GIT_TIMEOUT = 1.0
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
 _WRITTEN_OPERANDS = {  # which operands are written
@@ -83,14 +87,42 @@ class Places:
                 yield from self.of_word(Word(above, exact=False, glob=True))  # bash lists these folders
 
     def strange_match(self, word: Word) -> str:
-        """Why what a file pattern matches cannot be judged: a name like an option, or too many; else empty."""
+        """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""
+        for path in (path for folder in word.under for path in self.named(folder)):
+            if strange := self._strange_below(path, is_split=word.text != "{}"):
+                return strange
         for start in self.named(before_pattern(word.text)) if word.glob else ():
             matches = list(self._matches(start, word))
             if len(matches) >= _MAX_MATCHES:
                 return f"{word.text} matches too many files"
             if "/" not in word.text and any(os.path.basename(name).startswith("-") for name in matches):  # noqa: PTH119
                 return f"{word.text} matches a file that is named like an option"
+            if re.match(r"[^'\"]*\$", word.raw) and any(re.search(r"[\s*?[]", name) for name in matches):
+                return f"{word.text} matches a file whose name bash splits"
         return ""
+
+    def odd_name(self, command: Command) -> str:
+        """A name in git's index that `xargs` would split, where a command gets its words from git; else empty."""
+        lister = command.source
+        while lister is not None and lister.source is not None:
+            lister = lister.source
+        is_split = any(word.under and word.text != "{}" for word in command.words)
+        return self.tracked(lister, _ODD_PATH) if lister and is_split and lister.name == "git" else ""
+
+    def _strange_below(self, start: Path, *, is_split: bool) -> str:
+        if self.workspace.closed_below(start):
+            return f"keys are kept below {start}"
+        folders, seen = [str(start)], 0
+        while folders and seen < _MAX_BELOW:
+            with suppress(OSError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if is_split and ODD_NAME.search(entry.name):
+                        return f"the name of {entry.name} may become something else"
+                    if entry.is_symlink() and self.is_outside(Path(os.path.realpath(entry.path))):
+                        return f"{entry.path} leads out of the workspace"
+                    folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+        return f"there are too many files below {start}" if folders else ""
 
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
         if not self.workspace.is_inside(start):

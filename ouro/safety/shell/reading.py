@@ -9,12 +9,11 @@ from itertools import takewhile
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.tables import (
     FIND_EXPRESSION,
-    GIT_LISTS,
     GIT_READER,
     GIT_READS,
+    LISTS,
     PATTERNS_FIRST,
     SCRIPTS,
-    VERSIONED,
     Reader,
     names,
     readers,
@@ -27,14 +26,17 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 def reading(command: Command) -> tuple[Word, ...] | str | None:
     """The words that name what `command` reads; the first word that is not listed for it; None if it is not listed."""
     name, words = command.name, command.arguments
-    if [word.text for word in words] in ([option] for option in VERSIONED.get(name, ())):
-        return ()
+    texts = [word.text for word in words]
+    if _lists(name, texts) and all(word.exact for word in words):
+        return tuple(words)
     if name == "git":
         return _git(words)
     if name == "find":
         return _find(words)
     if name not in readers():
         return None
+    if texts in (["--help"], ["--version"]):
+        return ()
     row = readers()[name]
     parsed = parse_options(words, row)
     if isinstance(parsed, str):
@@ -43,20 +45,23 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
     if row.operands == "changes":
         return ""
     script = SCRIPTS.get(name)
-    texts: list[Word] = []
+    checked: list[Word] = []
     has_no_pattern = {"e", "f", "regexp", "file"} & values.keys() or any(word.text == "--files" for word in words)
     if row.operands == "text":
-        texts, operands = operands, []
+        checked, operands = operands, []
     elif row.operands == "pattern" and not has_no_pattern:
-        texts, operands = operands[:1], operands[1:]
+        checked, operands = operands[:1], operands[1:]
     elif row.operands == "script":
-        texts = [*values.get("e", []), *values.get("expression", [])] or [operands.pop(0) for _ in operands[:1]]
-    for word in texts:
-        is_listed = word.exact or (row.operands == "text" and name in PATTERNS_FIRST and _is_path(word, True))
+        checked = [*values.get("e", []), *values.get("expression", [])] or [operands.pop(0) for _ in operands[:1]]
+    if name in ("test", "["):
+        checked = _test_operators(checked)
+    for word in checked:
+        is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
+        is_listed = word.exact or (row.operands == "text" and (is_pattern or not (script or word.glob)))
         if not is_listed or (script and not script.fullmatch(word.text)):
             return word.text
     for number, word in enumerate(operands):
-        is_second = row.operands == "file" and (number or word.glob)
+        is_second = row.operands == "file" and (number or word.glob or word.under)
         if not _is_path(word, name in PATTERNS_FIRST) or word.text.startswith("@") or is_second:
             return word.text
     if name == "cd":
@@ -79,7 +84,7 @@ def parse_options(words: Sequence[Word], row: Reader) -> tuple[list[Word], dict[
         word = rest.pop(0)
         if "*" in row.letters or not word.text.startswith("-") or word.text == "-":
             operands.append(word)
-        elif word.text == "--":
+        elif word.text == "--" and not (operands and row.operands == "file"):  # it may be a file that xxd writes
             return [*operands, *rest], values
         else:
             name, value = _option(word, row)
@@ -116,15 +121,25 @@ def _option(word: Word, row: Reader) -> tuple[str | None, Word | None]:
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
-    """An exact word, or a file pattern that no option comes out of."""
-    if word.exact:
+    """An exact word, a found file, or a file pattern that no option comes out of."""
+    if word.exact or word.under:
         return True
     return word.glob and not re.search(r"[$`{<>]", word.text) and (may_begin_with_pattern or word.text[0] not in "*?[")
 
 
 def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
-    """The paths of `find`: `-` and `(x` are such, too."""
-    return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[()!,]", word.text, re.DOTALL), words))
+    """The paths of `find`: `-`, `(x`, `)` and `,` are such, too."""
+    return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[(!]", word.text, re.DOTALL), words))
+
+
+def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
+    """Where in the words of `find` the commands begin and end that it runs; one without an end goes to the last."""
+    texts, found = [word.text for word in words], []
+    for begin, text in enumerate(texts, 1):
+        if text in ("-exec", "-execdir", "-ok", "-okdir"):
+            ends = (at for at in range(begin, len(texts)) if texts[at] == ";" or texts[at - 1 : at + 1] == ["{}", "+"])
+            found.append((begin, next(ends, len(texts))))
+    return found
 
 
 def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
@@ -132,7 +147,11 @@ def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
     for word in starts:
         if not _is_path(word):
             return word.text
-    for word in words[len(starts) :]:
+    rest = [*words]
+    for begin, end in reversed(find_runs(words)):
+        if words[begin - 1].text == "-exec" and end < len(words):
+            del rest[begin - 1 : end + 1]  # each is judged by itself
+    for word in rest[len(starts) :]:
         if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text)):
             return word.text
     return starts
@@ -156,9 +175,20 @@ def git_subcommand(texts: Sequence[str]) -> tuple[int, str]:
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
     """Whether a subcommand that lists or changes something only lists."""
-    if subcommand not in GIT_LISTS or re.search(r"\s", "".join(rest)):
-        return False
-    return bool(re.fullmatch(GIT_LISTS[subcommand], "".join(f" {text}" for text in rest)))
+    return _lists(f"git {subcommand}", rest)
+
+
+def _lists(command: str, rest: Sequence[str]) -> bool:
+    is_listed = command in LISTS and not re.search(r"\s", "".join(rest))
+    return is_listed and bool(re.fullmatch(LISTS[command], "".join(f" {text}" for text in rest)))
+
+
+def _test_operators(words: list[Word]) -> list[Word]:
+    """The words of `test` that are not operands: with two or three it is known which."""
+    words = words[:-1] if words and words[-1].text == "]" else words
+    words = words[1:] if len(words) > len("-f") and words[0].text == "!" else words
+    has_two = len(words) == len(("x", "=", "y"))
+    return words[1:2] if has_two else words[:1] if len(words) == len(("-f", "x")) else words
 
 
 def _git(words: Sequence[Word]) -> tuple[Word, ...] | str | None:
@@ -166,7 +196,9 @@ def _git(words: Sequence[Word]) -> tuple[Word, ...] | str | None:
     at, strange = git_subcommand(texts)
     if strange or at >= len(texts):
         return strange or None
-    computed = next((word.text for word in words if not _is_path(word)), "")
+    computed = next(
+        (word.text for number, word in enumerate(words) if not (word.exact or (number > at and _is_path(word)))), ""
+    )
     if texts[at] not in GIT_READS:
         return tuple(words) if git_lists(texts[at], texts[at + 1 :]) and not computed else None
     parsed = computed or parse_options(words[at + 1 :], GIT_READER)

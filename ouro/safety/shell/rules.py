@@ -75,7 +75,7 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     line = parse_line(text)
     places = Places(policy.workspace, line)
     needs = tuple(dict.fromkeys(_needs(line, places)))
-    opaque = line.opaque or places.lost
+    opaque = line.opaque or places.lost or _unknown(line)
     if denied := _ruled(policy, "deny", tool, line, places):
         rule, shown = denied
         retry = "" if shown else " Do not retry it in another form; ask the user."
@@ -112,6 +112,14 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in missing])
         return Ask(f"{opaque or _reason(missing)}{why}", offered)
     return Allow(_limits(policy, needs))
+
+
+def _unknown(line: ShellLine) -> str:
+    """Why what a command of the line does is not known: it may do harm, and bash computes a word of it; else empty."""
+    for command in line.commands:
+        if command.kind == "plain" and (word := command.computed) and not isinstance(reading(command), tuple):
+            return f"what {command.program} gets as {word.raw or word.text} is not known"
+    return ""
 
 
 def _is_local_git(need: Need) -> bool:
@@ -158,7 +166,7 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
         yield Need("command", command.text, command, created)
     elif command.program == "git" and (setting := places.program_of_git(command)):
         yield Need("command", f"git with the repository's {setting[:30]}", command)
-    elif strange := next(filter(None, map(places.strange_match, command.words)), ""):
+    elif strange := next(filter(None, map(places.strange_match, command.words)), "") or places.odd_name(command):
         yield Need("command", f"{command.name}: {strange}", command)
     elif command.name == "diff" and any(path.is_dir() for word in found for path in places.of_word(word)):
         yield Need("command", command.text, command)  # it compares folders and follows links

@@ -42,7 +42,9 @@ cut | ns | complement only-delimited zero-terminated | b c d f delimiter fields 
 paste | sz | serial | d delimiters | files
 comm | 123z | nocheck-order check-order total | | files
 join | i | ignore-case header nocheck-order | 1 2 a e j o t v | files
-strings | an | all | n t min-len | files
+strings | an | all | n t min-len | file
+base64 | di | decode | w wrap | file
+zcat | | | | files
 od | bcdox | | A t N j | files
 hexdump | Cbcdox | | n s | files
 xxd | bCEipu | | c g l s | file
@@ -76,7 +78,7 @@ jq | acCeMnrRsSj | compact-output color-output exit-status monochrome-output nul
     join-output tab | indent | script
 date | uIR | utc iso-8601 rfc-email universal | d date iso-8601 rfc-3339 | text
 echo expr tr basename dirname seq sleep which type true false : groups id printenv pwd whoami uname nproc uptime
-    locale getconf env test [ printf set exit | * | | | text
+    locale getconf env test [ printf set exit break continue ulimit tty free lscpu whereis | * | | | text
 command | vV | | | text
 hostname | | | | text
 cd | LPe@ | | | file
@@ -94,7 +96,8 @@ _AWK = re.compile(
 )
 SCRIPTS = {
     "date": re.compile(r"\+.*"),
-    "exit": re.compile(r"\d+"),
+    **dict.fromkeys(("exit", "break", "continue"), re.compile(r"\d+")),
+    "ulimit": re.compile(r"-[acdfHlmnpsStuv]+"),
     "hostname": re.compile(r"(?!)"),  # one with a name sets it
     "printf": re.compile(r"(?!-v).*", re.DOTALL),
     "set": re.compile(r"[-+][euxo]+|pipefail"),
@@ -114,7 +117,7 @@ SCRIPTS = {
 PATTERNS_FIRST = names(
     """
     cat head tail wc ls stat df du nl tac rev fold expand unexpand cut paste grep egrep fgrep strings md5sum
-    sha256sum echo printf
+    sha256sum echo printf basename dirname
     """
 )
 """Commands whose words may be patterns that start with `*`: an option that a file name becomes does not matter."""
@@ -123,15 +126,6 @@ FIND_EXPRESSION = re.compile(
     r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
     r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
 )
-VERSIONED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(names("gcc clang make cmake java uv mypy docker git bash deno bun"), ("--version",)),
-    **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), ("--version", "-V")),
-    **dict.fromkeys(names("node ruby perl npm"), ("--version", "-v")),
-}
-"""Commands that may be asked for their version, and how. Some others then run what the folder names: pytest its
-conftest.py, yarn, poetry and rustup a program. `python version` runs a file of that name.
-"""
-
 GIT_READS = names(
     """
     status log diff show blame shortlog rev-parse ls-files ls-tree describe rev-list cat-file grep merge-base
@@ -168,18 +162,31 @@ _GIT_VALUED = """
     stat stat-count stat-graph-width stat-width submodule tags unified until untracked-files word-diff
     word-diff-regex ws-error-highlight
 """
-GIT_LISTS = {
-    "branch": r"( (-[arv]+|--all|--remotes|--show-current|--sort=\S+))*"
+LISTS = {
+    **dict.fromkeys(names("gcc clang make cmake java javac uv mypy docker git bash deno bun gh"), " --?version"),
+    **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), " (--version|-V)"),
+    **dict.fromkeys(names("node npm ruby perl php"), " (--version|-v)"),
+    "tar": r" -?t[zjJv]*f [^-\s:][^\s:]*",
+    "unzip": r" -l [^-\s]\S*",
+    "git bisect": " log",
+    "git notes": " list",
+    "git branch": r"( (-[arv]+|--all|--remotes|--show-current|--sort=\S+))*"
     r"( (--list|--contains|--merged|--no-merged)( [^-\s]\S*)?)?",
-    "tag": r"( (-n\d*|--sort=\S+))*( (-l|--list|--contains|--points-at)( [^-\s]\S*)?)?",
-    "config": r"( --(global|local|system|show-origin|show-scope|name-only))*"
+    "git tag": r"( (-n\d*|--sort=\S+))*( (-l|--list|--contains|--points-at)( [^-\s]\S*)?)?",
+    "git config": r"( --(global|local|system|show-origin|show-scope|name-only))*"
     r"( (--get|--get-all|--get-regexp|get) [^-\s]\S*| (--list|-l|list)| [\w-]+\.[\w./-]+)",
-    "remote": r"( (-v|--verbose|get-url [^-\s]\S*))?",
-    "stash": r" (list|show)( (-p|--patch|--stat|-\d+))*( [^-\s]\S*)?",
-    "worktree": r" list( --porcelain)?",
-    "reflog": r"( show( [^-\s]\S*)?)?( -\d+)?",
+    "git remote": r"( (-v|--verbose|get-url [^-\s]\S*))?",
+    "git stash": r" (list|show)( (-p|--patch|--stat|-\d+))*( [^-\s]\S*)?",
+    "git worktree": r" list( --porcelain)?",
+    "git symbolic-ref": r"( --short| -q)* HEAD",
+    "git reflog": r"( show( [^-\s]\S*)?)?( -\d+)?",
 }
-"""What follows subcommands that list or change something, where they only list."""
+"""What follows commands that may do more, where they only list something or print their version.
+
+Some run what the folder names even then: pytest its conftest.py, yarn, poetry and rustup (cargo, rustc) a program,
+`pip list` the .pth files of its environment. `python version` runs a file of that name. npm writes logs and asks the
+registry. docker and ps would see nothing in the sandbox.
+"""
 
 
 class Reader(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.safety.shell.command import Assignment, Command, Word
+from ouro.safety.shell.reading import find_runs, find_starts, reading
 from ouro.safety.shell.tables import names
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
@@ -27,6 +28,7 @@ _UNDERSTOOD = {
     "timeout": re.compile(r"\d+(\.\d+)?[smhd]?"),
     "nice": re.compile(r"-n|-?\d+|-n-?\d+"),
     "env": re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL),
+    "xargs": re.compile(r"-[0rt]+|-[nPLId]|(-[nPL])?\d+|(-I)?\{\}|\\n"),
 }
 """The arguments with which a wrapper is judged by what it runs; with any other the line is opaque."""
 _RUNNERS = names(
@@ -43,6 +45,23 @@ _RUNNING_SUBCOMMANDS = {
     **dict.fromkeys(("bundle", "direnv", "mise", "asdf"), ("exec", "x")),
     "nix": ("run", "shell", "develop"),
 }
+_NAME_FILTERS = names("head tail sort uniq grep egrep fgrep")
+_NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
+    "find": re.compile(r"(?!.* -(printf|ls|exec)).*"),
+    "rg": re.compile(
+        r"(?=.*( -\w*l| --files))"
+        r"( -[liwFPSsu0]+| -[gte]| --(files(-with-matches)?|hidden|(glob|type)(=\S*)?)| [^-\s]\S*)*"
+    ),
+    "grep": re.compile(r"(?=.* -\w*l)( -[rlniIEFPwsh]+| -e| --(include|exclude|exclude-dir)=\S*| [^-\s]\S*)*"),
+    "git": re.compile(
+        r" (diff --name-only|(ls-files( -[cmoz]+| --(others|cached|modified|exclude-standard))*"
+        r"|grep -[inIEFw]*l[inIEFw]*)( --)?( [^-\s]\S*)*)"
+    ),
+    "ls": re.compile(r"( -[1aA]+)*( [^-\s]\S*)*"),
+}
+"""The arguments with which a command prints nothing but names of files below the folders that it is given."""
+ODD_NAME = re.compile(r"""^[-@]|/-|[\s'"\\]""")
+"""A name out of which `xargs`, or the command that it runs, may make something else."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -97,12 +116,38 @@ def _shell(command: Command) -> Inner:
 
 def _find(words: Sequence[Word]) -> Inner | None:
     found: list[Command] = []
-    for number, word in enumerate(words):
-        if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next((at for at in range(number + 1, len(words)) if words[at].text in (";", "+")), len(words))
-            inside = [replace(word, exact=False) if "{}" in word.text else word for word in words[number + 1 : end]]
-            found += [Command(tuple(inside), piped=True)] if inside else []
-    return Inner(tuple(found), opaque="find runs a command") if found else None
+    starts = find_starts(words)
+    for begin, end in find_runs(words):
+        inside = _with_names(words[begin:end], tuple(word.text for word in starts) or (".",))
+        inside = tuple(replace(word, under=()) for word in inside) if not all(word.exact for word in starts) else inside
+        found += [Command(inside, piped=True)] if inside else []
+    return Inner(tuple(found)) if found else None
+
+
+def _with_names(words: Sequence[Word], folders: tuple[str, ...]) -> tuple[Word, ...]:
+    """The words, with each `{}` for a file below the folders; one in which it is a part may be anything."""
+    return tuple(
+        replace(word, exact=False, under=folders if word.text == "{}" else ()) if "{}" in word.text else word
+        for word in words
+    )
+
+
+def folders_of_names(command: Command | None) -> tuple[str, ...]:
+    """The folders below which are the files whose names a command prints; empty where it may print other text."""
+    while command is not None and command.program in _NAME_FILTERS and command.source is not None:
+        cuts = any(re.match(r"-[a-zA-Z]*[oc]|--[ocb]", word.text) for word in command.arguments)
+        if cuts or reading(command) != ():
+            return ()
+        command = command.source
+    found = reading(command) if command is not None else None
+    if command is None or not isinstance(found, tuple) or command.assignments:
+        return ()
+    text = "".join(f" {word.text}" for word in command.arguments)
+    exact = all(word.exact and (command.name == "git" or not ODD_NAME.search(word.text)) for word in found)
+    if command.name not in _NAME_LISTERS or not exact or not _NAME_LISTERS[command.name].fullmatch(text):
+        return ()
+    folders = tuple(word.text for word in found) if command.name != "git" else ()
+    return folders if folders and command.name != "ls" else (*folders, ".")
 
 
 def _wrapped(command: Command) -> Inner | None:
@@ -123,7 +168,8 @@ def _wrapped(command: Command) -> Inner | None:
     if not words:
         return None if name == "env" and not own else Inner(opaque=f"{name} is not understood")
     if name == "xargs":
-        words.append(Word("…", exact=False))
+        folders = folders_of_names(command.source)
+        words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
     plain = _UNDERSTOOD.get(command.name)
     is_understood = plain and all(word.exact and plain.fullmatch(word.text) for word in own)
     inner = replace(command, words=tuple(words), assignments=tuple(assignments), piped=command.piped or name == "xargs")

@@ -190,6 +190,8 @@ def normalized(line: str) -> str:
     commands = [command for command in commands if command.name != "cd"]
     if parsed.opaque or len(commands) != 1 or commands[0].program in _NOT_KEPT:
         return ""
+    if commands[0].computed or commands[0].stdin is not None:
+        return ""
     words = [word.text for word in commands[0].words]
     name = commands[0].program if words[0].startswith("/") else words[0]
     is_script = name in _INTERPRETERS

@@ -1,0 +1,262 @@
+"""X6: loops, conditions, here-documents and commands on found files run unasked where all in them is harmless."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+
+HARMLESS = [
+    "cat <<'EOF'\nIt's $(touch made)\nEOF",
+    "grep one <<< 'one two'",
+    "cat <<'EOF' | wc -l\nx\nEOF",
+    'for f in a.txt src/x.py; do wc -l "$f"; done',
+    'for f in a.txt src/x.py\ndo\n  echo "== ${f}"\n  head -3 $f\ndone | head -50',
+    'for f in *.txt; do [ -f "$f" ] && tail -1 "$f" || echo "no $f"; done',
+    'for d in src; do for f in x.py y.py; do cat "$d/$f"; done; done',
+    'for f in a.txt; do if [[ -f "$f" ]]; then cat "$f"; else continue; fi; done',
+    'while read -r l; do echo "- $l"; done < a.txt',
+    'git ls-files | while IFS= read -r f; do wc -l "$f"; done',
+    "if [ -f a.txt ]; then cat a.txt; elif ! grep -q one a.txt; then ls; fi",
+    "(cd src && ls); { ls; pwd; }",
+    "time ls",
+    "find . -name '*.py' -exec grep -n foo {} +",
+    "find src -type f -exec head -2 {} \\;",
+    "find . -name '*.py' | head -5 | xargs wc -l",
+    "find . -print0 | xargs -0 grep -l import",
+    "rg -l import | sort | xargs -n1 head -3",
+    "grep -rl import src | xargs -I{} wc -l {}",
+    "git ls-files '*.py' | xargs wc -l | tail -1",
+    "seq 1 4 | xargs -n 2 echo",
+    'echo "lines: $(wc -l < a.txt), on $(git branch --show-current)"',
+    'echo "$PATH" $HOME',
+    "ls --help",
+    "tar tzf a.tgz",
+    "unzip -l a.zip",
+    "git symbolic-ref --short HEAD",
+    "base64 a.txt",
+]
+HOSTILE = {
+    "a here-document": [
+        "cat <<EOF\n$(touch made)\nEOF",
+        "cat <<EOF\n$HOME\nEOF",
+        "bash <<'EOF'\ntouch made\nEOF",
+        "cat <<'EOF' | sh\ntouch made\nEOF",
+        "cat <<'EOF' > made\nx\nEOF",
+        "cat <<'EOF'\nx\nEOF\ntouch made",
+        "cat <<'EOF' \"a\nEOF\n\"\ntouch made",
+        "cat <<'EOF' \\\nx\nEOF\ntouch made",
+        "cat <<-'EOF'\n\ttouch made\n\tEOF\ntouch made",
+        "cat <<'EOF'\nno end",
+        "cat <<'E'OF\nx\nE\ntouch made",
+        "xargs cat <<'EOF'\n../outside/key.txt\nEOF",
+        "git commit -F - <<'EOF'\nx\nEOF",
+        "for f in a.txt ../key; do cat <<'EOF'; cat \"$f\"\nx\nEOF\ndone",
+        "cat <<'A'; for f in a.txt ../key; do cat \"$f\"\ntext\nA\ndone",
+    ],
+    "a loop over words": [
+        'for f in a b; do rm "$f"; done',
+        "for f in -o; do sort $f made a.txt; done",
+        "for f in touch; do $f made; done",
+        'for f in a.txt; do eval "cat $f"; done',
+        'for f in a.txt; do bash -c "cat $f"; done',
+        "for PATH in ./bin; do ls; done",
+        "for IFS in /; do ls; done",
+        "for BASH_ENV in x; do ls; done",
+        'for f in a.txt; do cat "$f"; done > made',
+        "for f in a.txt; do cat; done < ../key",
+        'for f in a.txt; do echo "$f"; done | sh',
+        "for f in a.txt ../key; do cat $f; done",
+        "for f in a.txt ../key; do cat $f; done; ls",
+        "(for f in a.txt ../key; do cat $f; done)",
+        'for f in ~/.ssh/id_rsa; do cat "$f"; done',
+        'for f in "a.txt ../key"; do cat $f; done',
+        'for f in ""; do jq $f \'import "x" as x; .\' data.json; done',
+        'for f in ..; do cat "$f/key"; done',
+        "for f in *; do sort $f; done",
+        'for f in link*; do cat "$f"; done',
+        "for f in $(cat a.txt); do cat $f; done",
+        'for f in a; do for f in ../key; do ls; done; cat "$f"; done',
+        'for f in ../key a.txt; do break; done; cat "$f"',
+        'for f in a.txt; do cat "$f"; f=../key; done',
+        'for f in a.txt; do read f; cat "$f"; done < a.txt',
+        "for f in 1; do ls() { touch made; }; ls; done",
+        "for f in 1; do alias ls=touch; done",
+        "for f; do ls; done",
+        "for ((i=0;i<3;i++)); do ls; done",
+        "select f in a b; do ls; done",
+    ],
+    "a loop over lines": [
+        'while read -r l; do cat "$l"; done < a.txt',
+        "while read -r l; do $l; done < a.txt",
+        "while read -r l; do echo $l; done < a.txt",
+        "while read PATH; do ls; done < a.txt",
+        "while IFS= read -r IFS; do ls; done < a.txt",
+        'while read -r l; do echo x > "$l"; done < a.txt',
+        "while read -r l; do echo x; done < ../key",
+        'while read -r l; do git log "$l"; done < a.txt',
+        'while read -r l; do [ "$l" ] && test "$l" x; done < a.txt',
+        "while read -r l; do [ $l = x ]; done < a.txt",
+        'while read -r l; do printf "$l" x; done < a.txt',
+        'while read -r l; do sed -n "$l" a.txt; done < a.txt',
+        'echo ../key | while read -r l; do cat "$l"; done',
+        'find . -printf ../key | while read -r l; do cat "$l"; done',
+        "while touch made; do break; done",
+    ],
+    "a condition or a group": [
+        "if touch made; then ls; fi",
+        "if true; then ls; else touch made; fi",
+        "if ls; then ls; fi > made",
+        "! touch made",
+        "[[ -v 'a[$(touch made)]' ]]",
+        "[[ x -eq 'a[$(touch made)]' ]]",
+        "[[ a > made ]]",
+        '[[ -n "$(touch made)" ]]',
+        "((x=1))",
+        "(touch made)",
+        "{ ls; } > made",
+        "case x in x) ls;; esac",
+    ],
+    "a command that find runs": [
+        "find . -exec sh -c ls \\;",
+        "find . -exec rm {} +",
+        "find . -exec cat {} \\; -delete",
+        "find . -exec cat {}/../../key \\;",
+        "find . -exec sort + -o made \\;",
+        "find . -exec sort {} -o made \\;",
+        "find . -exec {} \\;",
+        "find . -execdir cat {} \\;",
+        "find . -ok cat {} \\;",
+        "find .. -exec cat {} \\;",
+        "find . -exec sed -n {} a.txt \\;",
+        "find . -exec awk {} a.txt \\;",
+        "find . -exec uniq {} +",
+        "find . -exec find {} -delete \\;",
+        "find . -exec git -C {} log \\;",
+        "find . -exec env touch {} \\;",
+        "find -L . -exec cat {} \\;",
+        "find $X -exec cat {} \\;",
+        "find . -exec cat {} \\; > made",
+    ],
+    "a command that xargs runs": [
+        "find . | xargs rm",
+        "find . | xargs sh -c 'cat \"$@\"'",
+        "find . | xargs uniq",
+        "find . | xargs cat < a.txt",
+        "find . | sort < a.txt | xargs cat",
+        "cat a.txt | xargs cat",
+        "echo ../key | xargs cat",
+        "(echo ../key; find .) | xargs cat",
+        "{ echo ../key; find .; } | xargs cat",
+        "if true; then find .; fi | xargs cat",
+        "find . -printf ../key | xargs cat",
+        "find . -ls | xargs cat",
+        "rg -tlua one | xargs cat",
+        "rg one | xargs cat",
+        "find . | grep -o x | xargs cat",
+        "find . | head -c 3 | xargs cat",
+        "find . | sed s/a/b/ | xargs cat",
+        "find . | xargs -a a.txt cat",
+        "find . | xargs -I% cat %",
+        "find . | xargs -I{} cat {}/../../key",
+        "find .. | xargs cat",
+        "git log --name-only | xargs cat",
+        "git diff --name-only HEAD | xargs cat",
+    ],
+    "the output of a command": [
+        'echo "$(touch made)"',
+        'cat "$(cat a.txt)"',
+        'sort "$(echo -o)" made a.txt',
+        '"$(echo touch)" made',
+        'ls > "$(echo made)"',
+        'LC_ALL="$(touch made)" ls',
+        'git log "$(echo --output=made)"',
+        'printf "$(echo -v)" x',
+        "[ \"$(echo -v)\" 'a[0]' ]",
+        "echo $(cat a.txt)",
+    ],
+}
+
+
+def decision(root: Path, line: str, mode: str = "ask", **rules):
+    return Permissions(Workspace(root), mode, **rules).decide("shell", Effect.RUN, [line])
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path, home) -> Path:
+    root = tmp_path / "app"
+    (root / "src").mkdir(parents=True)
+    (root / "a.txt").write_text("one\ntwo\n")
+    (root / "src" / "x.py").write_text("import os\n")
+    (tmp_path / "key").write_text("secret\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    return root
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_x6_a_line_of_harmless_commands_runs_unasked_also_in_plan_mode(repository, line):
+    assert isinstance(decision(repository, line), Allow)
+    assert isinstance(decision(repository, line, "plan"), Allow)
+
+
+@pytest.mark.parametrize(("form", "line"), [(form, line) for form, lines in HOSTILE.items() for line in lines])
+def test_x6_a_form_that_hides_something_is_asked(repository, form, line):
+    (repository / "linked").symlink_to("../key")
+    decided = decision(repository, line)
+    assert isinstance(decided, Ask), form
+    assert isinstance(decision(repository, line, "plan"), Ask | Deny)
+    (repository / "linked").unlink()
+    assert isinstance(decision(repository, line), Ask) or "link*" in line
+
+
+def test_x6_found_files_are_judged_by_what_lies_there(repository):
+    for_find, for_xargs = "find . -exec cat {} +", "git ls-files | xargs wc -l"
+    assert isinstance(decision(repository, for_xargs), Allow)
+    odd = repository / "src" / "a -o"
+    odd.write_text("")
+    assert isinstance(decision(repository, for_find), Allow)
+    assert isinstance(decision(repository, for_xargs), Ask)
+    odd.rename(repository / "-R.txt")
+    assert isinstance(decision(repository, for_xargs), Ask)
+    (repository / "-R.txt").unlink()
+    assert isinstance(decision(repository, for_xargs), Allow)
+    git(
+        repository, "update-index", "--add", "--cacheinfo", "100644", "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "a -o"
+    )
+    assert isinstance(decision(repository, for_xargs), Ask)  # only in the index
+    (repository / "out").symlink_to("..")
+    assert isinstance(decision(repository, for_find), Ask)
+
+
+def test_x6_a_name_that_bash_splits_is_asked(repository):
+    line, quoted = "for f in *.txt; do wc -l $f; done", 'for f in *.txt; do wc -l "$f"; done'
+    (repository / "a b.txt").write_text("")
+    assert isinstance(decision(repository, line), Ask)
+    assert isinstance(decision(repository, quoted), Allow)
+
+
+def test_x6_loops_in_loops_end(repository):
+    words = " ".join("abcdefgh")
+    line = "".join(f"for {name} in {words}; do " for name in "abcdefgh") + "ls; " + "done; " * 8
+    assert isinstance(decision(repository, line), Ask)
+    assert isinstance(decision(repository, line.replace("ls; ", "")), Ask | Allow)
+    assert isinstance(decision(repository, line, "auto"), Allow)
+
+
+def test_x6_rules_hold_in_a_loop_for_each_of_its_words(repository):
+    line = 'for c in status push; do git "$c"; done'
+    assert isinstance(decision(repository, line, "auto", deny=["shell(git push *)"]), Deny)
+    assert isinstance(decision(repository, 'for f in a .env; do cat "$f"; done', deny=["read(.env)"]), Deny)
+    assert isinstance(decision(repository, 'for t in a b; do make "$t"; done', allow=["shell(make *)"]), Allow)
+    unknown = 'while read -r t; do make "$t"; done < a.txt'
+    assert isinstance(decision(repository, unknown, allow=["shell(make *)"]), Ask)
+    commit = "git commit -F - <<'EOF'\nIt's done: $(x)\nEOF"
+    assert isinstance(decision(repository, commit, allow=["shell(git commit *)"]), Allow)
+    assert decision(repository, commit, "auto") == Allow("repository")
+    assert isinstance(decision(repository, "cat > src/n.py <<'EOF'\nx\nEOF", "edit"), Allow)
