@@ -40,7 +40,7 @@ from ouro.settings import SubagentSettings
 from ouro.tools.subagent import AgentSpec, Subagent, SubagentArgs
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.log import log
-from ouro.utils.text import plural
+from ouro.utils.text import dollars, plural
 
 MAX_REPORT = 40_000
 """Characters of a report that go to the model; the transcript has all of it."""
@@ -335,8 +335,7 @@ class Subagents:
             raise LimitReached(f"Stopped after {plural(calls_made, 'model call')}.", "That is its limit (max_turns).")
         cost = child.usage.cost or 0.0
         if settings.max_cost is not None and cost >= settings.max_cost:
-            digits = 2 if settings.max_cost >= 0.01 else 4
-            spent = f"${cost:.{digits}f} of ${settings.max_cost:.{digits}f}"
+            spent = f"{dollars(cost)} of {dollars(settings.max_cost)}"
             raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
 
     async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> Answer:

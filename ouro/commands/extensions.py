@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +96,7 @@ async def skill(front_end: FrontEnd, argument: str) -> None:
 
 
 async def add_plugin(context: ShellContext, source: str, path: str, ref: str, yes: bool) -> Answer:
-    async with _fetched(source, ref, path) as (name, folder, plugin):
+    with fetched(source, ref, path) as (name, folder, plugin):
         if name in installed_plugins():
             raise UsageError(f"The plugin {name} is installed.", f"Update it: ouro plugin update {name}")
         return await _install(context, name, folder, plugin, assume_yes=yes)
@@ -126,16 +123,14 @@ async def remove_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
         raise UsageError(f"There is no plugin {name}.", "`ouro plugin list` shows them.")
     if not await confirm(context, f"Remove the plugin {name}?", "Remove", assume_yes=yes):
         return Answer({"removed": None}, [line("Nothing was removed.")])
-    await asyncio.to_thread(remove, name)
+    remove(name)
     return Answer({"removed": name}, [line(f"Removed {name}.")])
 
 
 async def _update(context: ShellContext, name: str, plugin: Plugin, *, assume_yes: bool) -> str:
-    async with _fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
+    with fetched(plugin.source, plugin.ref, plugin.path) as (_name, folder, new):
         current = plugin_folder(name)
-        changes = (
-            await asyncio.to_thread(changed_files, current, folder) if current.is_dir() else ["all files are gone"]
-        )
+        changes = changed_files(current, folder) if current.is_dir() else ["all files are gone"]
         if not changes:
             return "is up to date"
         for change in changes:
@@ -154,14 +149,8 @@ async def _install(context: ShellContext, name: str, folder: Path, plugin: Plugi
     value = {"name": name, "commit": plugin.commit, "brings": brings, "installed": False}
     if not await confirm(context, f"Trust {name}, and install it?", "Install", assume_yes=assume_yes):
         return Answer(value, [line("Nothing was installed.")])
-    await asyncio.to_thread(install, name, folder, plugin)
+    install(name, folder, plugin)
     return Answer({**value, "installed": True}, [line(f"Installed {name}: new sessions use it.")])
-
-
-@asynccontextmanager
-async def _fetched(source: str, ref: str, path: str) -> AsyncIterator[tuple[str, Path, Plugin]]:
-    with ExitStack() as stack:
-        yield await asyncio.to_thread(stack.enter_context, fetched(source, ref, path))
 
 
 def _place(plugin: Plugin) -> str:

@@ -325,13 +325,7 @@ class ModelCall:
         """The call of the next step, where it is not the next tool that the model is asked for."""
         step, usage = next_step(self._messages, self._tools), None
         if isinstance(step, Asked):
-            if isinstance(model, Constrainable):
-                model = model.constrained(step.schema)
-            builder = ReplyBuilder(model.spec.name)  # nobody is to see half of it
-            async with aclosing(model.stream(step.messages)) as chunks:
-                async for chunk in chunks:
-                    builder.add(chunk)
-            answer = builder.finish()
+            answer = await ask([model], step.messages, attempts=1, schema=step.schema)  # nobody is to see half of it
             step, usage = step.call(answer.text), answer.usage
             self._usage_before = None if step else usage
             self._has_asked_alone = True  # if it cannot be used, another attempt would get the same answer

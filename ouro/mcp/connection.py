@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import mcp_types as types
+from anyio.abc import ObjectReceiveStream
 from mcp import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.sse import sse_client
@@ -360,32 +361,22 @@ class Connection:
         self._emit({"log": text[:500]})
 
 
-class _ValidLists:
+class _ValidLists(ObjectReceiveStream[Any]):
     """A stream of messages of a server, whose lists `check` has changed to what is valid."""
 
-    def __init__(self, incoming: Any, check: Callable[[Line], None]) -> None:
+    def __init__(self, incoming: ObjectReceiveStream[Any], check: Callable[[Line], None]) -> None:
         self._incoming = incoming
         self._check = check
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._incoming, name)
-
-    async def __aenter__(self) -> _ValidLists:
-        await self._incoming.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._incoming.__aexit__(*error)
-
-    def __aiter__(self) -> _ValidLists:
-        return self
-
-    async def __anext__(self) -> Any:
-        item = await anext(self._incoming)
+    async def receive(self) -> Any:
+        item = await self._incoming.receive()
         result = getattr(getattr(item, "message", None), "result", None)
         if isinstance(result, dict):
             self._check(result)
         return item
+
+    async def aclose(self) -> None:
+        await self._incoming.aclose()
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:

@@ -153,12 +153,6 @@ class McpCall(Tool[McpCallArgs]):
         self._servers = servers
         self._outputs = outputs
 
-    def parse(self, arguments: Mapping[str, Any]) -> McpCallArgs:
-        given = dict(arguments)
-        if isinstance(given.get("arguments"), str):  # some models send JSON in a string
-            given["arguments"] = msgspec.json.decode(given["arguments"])
-        return msgspec.convert(given, McpCallArgs)
-
     def title(self, args: McpCallArgs) -> str:
         return args.tool
 
