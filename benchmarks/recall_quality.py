@@ -15,8 +15,7 @@ from fakes import recall_cases, recall_cases_elsewhere, recall_cases_unseen
 from ouro.memory.index import Index, MemoryFolder, Search, SearchFilter, Sources, local_embedder, vectors_for
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.recall.recall import Recall, Situation
-from ouro.memory.long_term.recall.relevance import features
+from ouro.memory.long_term.recall.recall import Recall, Situation, features
 from ouro.memory.long_term.store import GitMemoryStore
 
 SETS = (

@@ -9,8 +9,7 @@ from fakes.tool_context import call
 from ouro.errors import SecretInMemory, ToolError
 from ouro.memory.long_term.git.values import FileEdit, SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import TurnApproval
-from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.memory.long_term.trust.provenance import Provenance, TurnApproval
 from ouro.messages import user
 from ouro.safety import GuardedMemory, SecretMask, Workspace
 from ouro.tools.apply_patch import ApplyPatch

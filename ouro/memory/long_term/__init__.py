@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.forget.everywhere import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
     from ouro.memory.long_term.forget.text import ForgetReport
     from ouro.memory.long_term.git.folders import repo_folder
-    from ouro.memory.long_term.git.undo import UndoPlan, describe_commits
+    from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources

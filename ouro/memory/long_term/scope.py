@@ -22,7 +22,6 @@ from ouro.memory.long_term.git.values import (
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
-from ouro.memory.long_term.trust.approval import MemoryChange, TurnApproval
 from ouro.memory.long_term.trust.proposals import (
     MAX_SHOWN,
     MAX_SOURCES,
@@ -35,9 +34,8 @@ from ouro.memory.long_term.trust.proposals import (
     outside_id,
     subject_of,
 )
-from ouro.memory.long_term.trust.provenance import Provenance
-from ouro.memory.long_term.trust.tool_writes import PATIENCE, ToolWrites
-from ouro.memory.long_term.trust.turn_changes import TurnChanges, written_in_turn
+from ouro.memory.long_term.trust.provenance import MemoryChange, Provenance, TurnApproval
+from ouro.memory.long_term.trust.turn_changes import PATIENCE, ToolWrites, TurnChanges, written_in_turn
 from ouro.memory.long_term.trust.turn_marks import TURNS, is_turn_running
 from ouro.memory.tokens import estimate
 

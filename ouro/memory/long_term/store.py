@@ -11,9 +11,9 @@ from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE, UNREADABLE, FileRefused, MemoryFiles, blob_id, visible_text
 from ouro.memory.long_term.git.folders import claim, find_state_dir, is_history_misplaced, move_history, repo_folder
+from ouro.memory.long_term.git.history import plan_undo
 from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.undo import plan_undo
 from ouro.memory.long_term.git.values import (
     CORE,
     ORIGIN,

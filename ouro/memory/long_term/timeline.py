@@ -14,7 +14,7 @@ from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
+from ouro.memory.long_term.git.history import UndoPlan, in_same_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.notes.note import ids_named, is_note_name, parse_note
 from ouro.memory.long_term.scope import ScopeMemory

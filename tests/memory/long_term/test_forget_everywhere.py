@@ -15,10 +15,9 @@ from fakes.waiting import wait
 from ouro.errors import UsageError
 from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
 from ouro.memory.long_term.forget.text import ForgottenText
-from ouro.memory.long_term.merge import SyncFailed
 from ouro.memory.long_term.remember import remember_text
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
-from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.sync import SyncFailed, synchronise
 from ouro.memory.long_term.transfer import export_to_agent
 from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore

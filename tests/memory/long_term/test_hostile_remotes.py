@@ -10,7 +10,7 @@ import pytest
 from fakes.shells import until
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term import merge as sync_merge
+from ouro.memory.long_term import sync as sync_merge
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import SyncFailed, synchronise

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.merge import MergedFile, merge_file, merge_lines
 from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
+from ouro.memory.long_term.sync import MergedFile, merge_file, merge_lines
 
 BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
 

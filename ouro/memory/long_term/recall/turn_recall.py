@@ -130,7 +130,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     def embed(self, text: str) -> bool:
         """Make the vectors of a message; False without vectors, or when the model does not answer."""
         from ouro.memory.index import question_of
-        from ouro.memory.long_term.recall.relevance import questions_in
+        from ouro.memory.long_term.recall.recall import questions_in
 
         vectors = self.lookup.search().vectors
         try:
@@ -170,8 +170,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def judge(self, notes: Sequence[Remembered], turn: Sequence[Message]) -> None:
         """Count which of the notes of a turn were of use in it."""
-        from ouro.memory.long_term.recall.recall import ABOUT_FILE
-        from ouro.memory.long_term.recall.relevance import is_used
+        from ouro.memory.long_term.recall.recall import ABOUT_FILE, is_used
 
         prompt, answers = turn[0].text, [message for message in turn if message.role == "assistant"]
         given = [str(value) for answer in answers for call in answer.tool_calls for value in call.arguments.values()]

@@ -9,9 +9,8 @@ from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks, sent_versions
-from ouro.memory.long_term.recall.recall import Recall, Situation
+from ouro.memory.long_term.recall.recall import Recall, Situation, is_used
 from ouro.memory.long_term.recall.recall_log import RecallLog
-from ouro.memory.long_term.recall.relevance import is_used
 from ouro.memory.long_term.recall.turn_recall import hypotheses_request
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.settings import MemorySettings
