@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ouro.safety import protected
@@ -35,6 +37,8 @@ MAX_RULES = 3
 """Rules that one answer may add."""
 _MAX_UNREADABLE = 500
 _MAX_SEEN = 1_000_000
+_SETTLED = 2_000_000_000
+"""Nanoseconds after which a change of a folder has a later time than the one before."""
 _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 """In an address: longer than a hash. Words of a title have hyphens or underscores between them."""
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
@@ -44,6 +48,12 @@ def joined_rules(rules: Sequence[str]) -> str:
     """Several rules as one text; empty if one of them cannot be saved or there are too many."""
     unique = list(dict.fromkeys(rules))
     return ", ".join(unique) if all(unique) and len(unique) <= MAX_RULES else ""
+
+
+class _FolderNames(NamedTuple):
+    number: int
+    unreadable: Sequence[str]
+    folders: Sequence[str]
 
 
 class Permissions:
@@ -82,6 +92,7 @@ class Permissions:
         self.saved = saved
         self._matched: dict[str, str] = {}
         """Allow rules that the decision at hand rests on, and what they allow."""
+        self._listed: dict[tuple[str, str], tuple[tuple[int, ...], _FolderNames]] = {}
 
     @property
     def mode(self) -> Mode:
@@ -215,17 +226,31 @@ class Permissions:
             if folder in looked_at:
                 continue
             looked_at.add(folder)
-            with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(folder) as entries:
-                for entry in entries:
-                    seen += 1
-                    if unreadable.fullmatch(entry.path):
-                        found.append(Path(entry.path).resolve())
-                    elif entry.is_dir(follow_symlinks=False) and not entry.path.endswith("/.git/objects"):
-                        inside = f"{entry.path}/"
-                        folders += [entry.path] if any(inside.startswith(start) for start in starts) else []
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                names = self._names_in(folder, unreadable)
+                seen += names.number
+                found += map(Path, map(os.path.realpath, names.unreadable))
+                folders += [inner for inner in names.folders if f"{inner}/".startswith(tuple(starts))]
             if len(found) > _MAX_UNREADABLE or seen > _MAX_SEEN:
                 raise OSError("the files that rules deny to read are too many to hide, or to find")
         return [path for path in dict.fromkeys(found) if path.exists()]
+
+    def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
+        """What is in a folder, which is read again where it has changed: no program can set the time of that change."""
+        status = os.stat(folder)  # noqa: PTH116 - for many folders
+        seen = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
+        known = self._listed.get((folder, unreadable.pattern))
+        if known is not None and known[0] == seen:
+            return known[1]
+        with os.scandir(folder) as scan:
+            entries = [*scan]
+        hidden = [entry.path for entry in entries if unreadable.fullmatch(entry.path)]
+        inner = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        shown = [path for path in inner if path not in hidden and not path.endswith("/.git/objects")]
+        names = _FolderNames(len(entries), hidden, shown)
+        if time.time_ns() - status.st_ctime_ns > _SETTLED:
+            self._listed[folder, unreadable.pattern] = seen, names
+        return names
 
     def keeps_back(self, path: Path) -> bool:
         """Whether a rule denies or asks about reading a file: a search of its folder leaves it out."""

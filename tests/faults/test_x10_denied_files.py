@@ -1,6 +1,8 @@
 """X10: what a rule denies to read is not printed by a shell line that does not name it."""
 
+import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,45 @@ def test_x10_too_many_files_to_hide_let_no_command_run(root, home, monkeypatch):
     with pytest.raises(OSError, match="too many"):
         confinement.wrap(["ls"], "read")
     assert confinement.wrap(["ls"], "off") == ["ls"]
+
+
+def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
+    permissions, read, scan = permissions_of(root), [], os.scandir
+    monkeypatch.setattr("os.scandir", lambda folder: read.append(Path(folder)) or scan(folder))
+    first = permissions.unreadable_files()
+    assert permissions.unreadable_files() == first
+    assert read.count(root / "src") == 2  # one that was changed a moment ago may change again in the same tick
+    monkeypatch.setattr("ouro.safety.permissions._SETTLED", 0)
+    permissions.unreadable_files()
+    read.clear()
+    assert permissions.unreadable_files() == first
+    assert read == []
+
+    monkeypatch.setattr("ouro.safety.permissions._SETTLED", 2_000_000_000)
+    time.sleep(0.05)
+    before = (root / "src").stat()
+    (root / "src" / "new").mkdir()
+    (root / "src" / "new" / ".env").write_text(HIDDEN)
+    os.utime(root / "src", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (root / ".env").unlink()
+    assert {*permissions.unreadable_files()} == {*first, root / "src/new/.env"} - {root / ".env"}
+    child = permissions.narrowed("ask", Workspace(root), deny=["read(aenv)"])
+    (root / "aenv").write_text(HIDDEN)
+    assert root / "aenv" in child.unreadable_files()
+    assert root / "aenv" not in permissions.unreadable_files()
+
+
+@pytest.mark.skipif(not abi(), reason="the kernel has no Landlock")
+def test_x10_landlock_says_where_nothing_can_be_made(root, home):
+    (home / "sandbox").mkdir()
+    confinement = Confinement(root, home / "sandbox", unreadable=permissions_of(root).unreadable_files)
+    confinement._chosen = ChosenSandbox(Landlock(home / "sandbox"))
+    argv = confinement.wrap(["bash", "-c", "touch src/made"], "workspace")
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
+    assert f"beside a file that a rule denies to read: in {home / 'letters'}, {root}, {root / 'src'}." in (
+        confinement.denial(done.stderr)
+    )
+    confinement.close()
 
 
 def test_x10_only_folders_that_may_hold_such_files_are_looked_at(root, home, monkeypatch):

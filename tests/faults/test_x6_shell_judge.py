@@ -357,6 +357,7 @@ def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, argumen
         "od -w ../x",
         "find \\) ..",
         "xxd a.txt --",
+        "xxd - -p",
     ],
 )
 def test_x6_a_line_that_the_fuzzer_found_is_asked(root, line):

@@ -36,6 +36,7 @@ _DENIALS = (
 _BOUNDED = '{ ulimit -n "$1"; ulimit -d "$2"; ulimit -u "$3" || ulimit -p "$3"; } 2>&-; shift 3; '
 """Sets the limits of a command inside its sandbox; `-d` counts what a process has for itself, not what it reserves."""
 _OUT_OF_MEMORY = re.compile(r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM")
+_MAX_NAMED = 5
 _ON_THIS_MACHINE = re.compile(r"(localhost|127\.0\.0\.1):\d+")
 _RELAY, _PYTHON = Path(os.path.realpath(relay.__file__)), Path(os.path.realpath(sys.executable))
 _choose = cache(choose_sandbox)
@@ -174,7 +175,13 @@ class Confinement:
             return hosts
         lines = (line.strip() for line in reversed(output.splitlines()[-200:]))
         lines = (line for line in lines if not any(path.name in line for path in self._kept_back))
-        return next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")
+        line = next((line[:200] for line in lines if any(sign in line for sign in _DENIALS)), "")
+        if line and self._kept_back and self.known_tier == "landlock":
+            folders = ", ".join(sorted({str(path.parent) for path in self._kept_back})[:_MAX_NAMED])
+            line += (
+                f"\nLandlock lets nothing be made or removed beside a file that a rule denies to read: in {folders}."
+            )
+        return line
 
     def close(self) -> None:
         """Delete the /tmp of the commands, and end their way to the network."""

@@ -82,9 +82,10 @@ def parse_options(words: Sequence[Word], row: Reader) -> tuple[list[Word], dict[
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if "*" in row.letters or not word.text.startswith("-") or word.text == "-":
+        is_late = row.operands == "file" and operands  # for xxd what looks like an option then is a file
+        if "*" in row.letters or not word.text.startswith("-") or word.text == "-" or is_late:
             operands.append(word)
-        elif word.text == "--" and not (operands and row.operands == "file"):  # it may be a file that xxd writes
+        elif word.text == "--":
             return [*operands, *rest], values
         else:
             name, value = _option(word, row)
