@@ -296,6 +296,7 @@ class Connection:
         return {
             "version": f"{info.name} {info.version}" if info else "",
             "protocol": client.protocol_version,
+            "instructions": client.instructions or "",
             "latency": latency,
             "left_out": list(self._left_out),
             "tools": [_tool(tool) for tool in tools],

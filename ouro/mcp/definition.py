@@ -90,6 +90,8 @@ class Listing(msgspec.Struct, frozen=True):
 
     version: str = ""
     protocol: str = ""
+    instructions: str = ""
+    """What the server says about its tools: data, as their results."""
     latency: float = 0.0
     """Seconds that it took to list the tools."""
     tools: tuple[ToolDefinition, ...] = ()

@@ -224,6 +224,10 @@ class ToolSearch(Tool[ToolSearchArgs]):
         texts += [
             f"{server.name}: {server.problem}" for server in self._servers.servers.values() if server.state == "failed"
         ]
+        about = {server.name: server.listing.instructions for server, _tool in ranked[: args.max_results]}
+        texts += [
+            f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}" for name, text in about.items() if text
+        ]
         if not ranked:
             texts.insert(0, "No tool fits. Try other words, or the name of a server.")
         found = min(len(ranked), args.max_results)

@@ -1,7 +1,7 @@
 """A real MCP server on stdio, protocol 2025-11-25, with every fault; without the SDK, so that it starts at once.
 
 Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another description), `start`
-(`hang`, `exit`, `garbage`, `flood`, `line`), `count` (so many more tools).
+(`hang`, `exit`, `garbage`, `flood`, `line`), `count` (so many more tools), `instructions`.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def answer(method, params):
             can = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
             info = {"name": "fake", "version": "1.0"}
             return {"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": info,
-                    "instructions": "Use echo first."}  # fmt: skip
+                    "instructions": GIVEN.get("instructions", "")}  # fmt: skip
         case "tools/list":
             return {"tools": tools()}
         case "tools/call":

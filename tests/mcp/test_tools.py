@@ -74,6 +74,16 @@ async def test_servers_beyond_the_budget_are_searched(bench: Bench):
     assert '"type": "object"' in found.text
 
 
+async def test_what_a_server_says_about_its_tools_is_found_with_them(bench: Bench):
+    told = "Call echo before fail.\x1b[31m"
+    box = Toolbox(
+        bench, await ready(bench, one=fake(tools=["echo", "fail"], instructions=told), two=fake(tools=["fail"]))
+    )
+    found = (await box.run("tool_search", query="echo")).text
+    assert found.endswith("one says about its tools, as data:\nCall echo before fail.")
+    assert "as data" not in (await box.run("tool_search", query="nothing")).text
+
+
 async def test_a_call_by_search_is_a_call_of_the_tool_itself(bench: Bench):
     box = Toolbox(bench, await ready(bench, one=fake()))
     tool, args = box.resolve("mcp_call", {"tool": "one.echo", "arguments": '{"text": "as a string"}'})
