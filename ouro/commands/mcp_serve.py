@@ -45,7 +45,12 @@ class MemoryServer(MCPServer):
 
     def __init__(self, context: ShellContext) -> None:
         super().__init__(
-            "ouro-memory", title="ouro's memory", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR"
+            "ouro-memory",
+            title="ouro's memory",
+            instructions=INSTRUCTIONS,
+            version=__version__,
+            log_level="ERROR",
+            subscriptions=False,  # it tells of no change
         )
         self._context = context
         for tool in (self.memory_search, self.memory_read, self.memory_remember):

@@ -44,6 +44,9 @@ async def test_memory_is_searched_and_read(remembers):
         assert "caches by content hash" in await ask(client, "memory_read", entry=note)
         assert "Answer in German." in await ask(client, "memory_read", entry="user/preferences.md")
         assert "There is no entry mem_nothing" in await ask(client, "memory_read", is_error=True, entry="mem_nothing")
+        can = client.server_capabilities
+        assert can.resources is not None
+        assert (can.resources.subscribe, can.resources.list_changed) == (False, False)  # it tells of no change
         listed = {str(item.uri) for item in (await client.list_resources()).resources}
         assert listed == {"memory://user/preferences.md", f"memory://{note}"}
         (content,) = (await client.read_resource("memory://user/preferences.md")).contents
