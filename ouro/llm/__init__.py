@@ -35,5 +35,6 @@ if TYPE_CHECKING:
     from ouro.llm.providers import HOSTED, PROVIDERS, LocalServer, Provider, ServerModels, models_at
     from ouro.llm.reply import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder, Retry, ask
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
+    from ouro.llm.small_steps import is_step
 
 __getattr__ = lazy_exports(__name__)

@@ -300,5 +300,10 @@ def _is_unique(lines: Sequence[str], part: Sequence[str]) -> bool:
     return bool(text.strip()) and "\n".join(lines).count(text) == 1
 
 
+def is_step(call: ToolCall) -> bool:
+    """Whether the call may come of a request of its own, which held nothing else of the conversation."""
+    return call.id.startswith((_TO_CHANGE, _CHANGED, _FAULT, _AGAIN))
+
+
 def _id(prefix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex[:20]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from ouro.llm import is_step
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 
 CHARACTERS_A_TOKEN = 3.5
@@ -20,9 +21,11 @@ def estimate_messages(messages: Iterable[Message]) -> int:
 
 
 def reported_tokens(message: Message) -> int:
-    """The provider's token count of the request and this answer; 0 if unknown."""
+    """The provider's token count of the request and this answer; 0 if unknown, or not of the conversation."""
     usage = message.usage
-    return usage.input + usage.output if message.role == "assistant" and usage is not None and usage.input else 0
+    if message.role != "assistant" or usage is None or not usage.input or any(map(is_step, message.tool_calls)):
+        return 0
+    return usage.input + usage.output
 
 
 class TokenCount:

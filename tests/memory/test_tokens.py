@@ -27,3 +27,10 @@ def test_the_provider_s_figure_is_trusted_and_only_what_is_newer_is_estimated():
 
 def test_without_a_figure_all_is_estimated():
     assert count([user("x" * 700), assistant("x" * 350)]) == 300
+
+
+def test_a_request_for_the_text_of_one_file_is_not_the_size_of_the_conversation():
+    answer = Message("assistant", (Text("x" * 9999),), Usage(input=1000, output=50))
+    step = Message("assistant", (ToolCall("changed_1", "edit", {"path": "x" * 335}),), Usage(input=108, output=28))
+
+    assert count([answer, step]) == 1150
