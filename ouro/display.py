@@ -38,14 +38,14 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
 
     changes: tuple[FileChange, ...]
 
-    def lines(self) -> list[str]:
+    def lines(self, before_prefix: str = "a/", after_prefix: str = "b/") -> list[str]:
         """The lines of a unified diff of all files."""
         found: list[str] = []
         for change in self.changes:
-            before = f"a/{change.path}" if change.before is not None else NO_FILE
-            after = f"b/{change.moved_to or change.path}" if change.after is not None else NO_FILE
-            is_moved = before[2:] != after[2:]
-            found += [*unified(change, before, after)] or ([f"--- {before}", f"+++ {after}"] if is_moved else [])
+            before = f"{before_prefix}{change.path}" if change.before is not None else NO_FILE
+            after = f"{after_prefix}{change.moved_to or change.path}" if change.after is not None else NO_FILE
+            is_moved = change.moved_to or NO_FILE in (before, after)
+            found += [*_unified(change, before, after)] or ([f"--- {before}", f"+++ {after}"] if is_moved else [])
         return found
 
 
@@ -106,7 +106,7 @@ class Choice(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-def unified(change: FileChange, source: str, target: str) -> Iterator[str]:
+def _unified(change: FileChange, source: str, target: str) -> Iterator[str]:
     """The lines of a unified diff of one file, with these names; none where nothing changed."""
     old, new = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
     names = [f"--- {source}", f"+++ {target}"]

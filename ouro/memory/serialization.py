@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ouro.display import NO_FILE, CommandOutput, Diff, Display, Picture, Plain, Todo, Todos, unified
 from ouro.display import Body as DisplayBody
+from ouro.display import CommandOutput, Diff, Display, Picture, Plain, Todo, Todos
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord, Record, SessionHeader
 from ouro.memory.record_fields import (
     BadRecordError,
@@ -333,7 +333,8 @@ class _Writer:
             case Plain(text, language):
                 return {"kind": "plain"} | self._unless_output(text, output) | _present(language=language)
             case Diff():
-                return {"kind": "plain", "language": "diff", "text": self._mask(unified_text(body))}
+                text = "".join(f"{line}\n" for line in body.lines("", ""))
+                return {"kind": "plain", "language": "diff", "text": self._mask(text)}
             case CommandOutput(command, text, exit_code):
                 data = {"kind": "command", "command": self._mask(command), "exit_code": exit_code}
                 return data | self._unless_output(text, output)
@@ -389,12 +390,3 @@ def _is_writable(value: Any, depth: int = 0) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return not isinstance(value, int) or abs(value) < 1 << 63
-
-
-def unified_text(diff: Diff) -> str:
-    """A diff as the text that `diff -u` would give."""
-    lines: list[str] = []
-    for change in diff.changes:
-        source = NO_FILE if change.before is None else change.path
-        lines += unified(change, source, NO_FILE if change.after is None else change.moved_to or change.path)
-    return "".join(f"{line}\n" for line in lines)

@@ -21,7 +21,7 @@ from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.wire import usage_of
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
-from ouro.memory.serialization import ReadRecord, record_data, record_from, unified_text
+from ouro.memory.serialization import ReadRecord, record_data, record_from
 from ouro.memory.sessions.yaml_text import cleaned, dump, load
 from ouro.messages import (
     Context,
@@ -173,7 +173,7 @@ def messages(role):
 def shown_as_text(part):
     """A tool result as it is read again: a diff is the text of one by then."""
     if isinstance(part, ToolReply) and part.display and isinstance(part.display.body, Diff):
-        text = Plain(unified_text(part.display.body), "diff")
+        text = Plain("".join(f"{line}\n" for line in part.display.body.lines("", "")), "diff")
         return msgspec.structs.replace(part, display=Display(part.display.summary, text))
     return part
 

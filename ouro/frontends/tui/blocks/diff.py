@@ -11,36 +11,40 @@ from itertools import groupby, zip_longest
 from rich.segment import Segment
 from rich.style import Style
 
-from ouro.display import FileChange
+from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import highlight, language_of
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.utils.text import LineChange, line_hunks
 
 TWO_COLUMNS = 160
 """Cells from which on before and after stand side by side."""
 _Side = dict[int, list[Run]]
 
 
-def diff_lines(change: FileChange, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """The change of one file, line by line: only what is taken is drawn."""
-    parts = hunks(tidy(change.before or ""), tidy(change.after or ""))
-    yield _head(change, count(parts), width, palette)
-    two_columns = width >= TWO_COLUMNS and change.before is not None and change.after is not None
-    for number, part in enumerate(parts):
+def diff_lines(rows: Iterable[str], width: int, palette: Palette) -> Iterator[StyledLine]:
+    """A unified diff of files, line by line: only what is taken is drawn. Raises ValueError if it is no such diff."""
+    return (line for file in file_diffs(rows) for line in _file_lines(file, width, palette))
+
+
+def _file_lines(file: FileDiff, width: int, palette: Palette) -> Iterator[StyledLine]:
+    yield _head(file, width, palette)
+    two_columns = width >= TWO_COLUMNS and NO_FILE not in (file.before, file.after)
+    language = language_of(file.before if file.after == NO_FILE else file.after)
+    for number, part in enumerate(file.hunks):
         if number:
             yield StyledLine([Segment("⋮", palette.muted)])
-        yield from (_two_columns if two_columns else _one_column)(part, language_of(change.path), width, palette)
+        yield from (_two_columns if two_columns else _one_column)(part, language, width, palette)
 
 
-def _head(change: FileChange, counted: tuple[int, int], width: int, palette: Palette) -> StyledLine:
-    name = tidy(change.path) + (f" → {tidy(change.moved_to)}" if change.moved_to else "")
-    what = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
-    added, removed = counted
+def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
+    names = [tidy(name) for name in dict.fromkeys((file.before, file.after)) if name != NO_FILE]
+    what = " (new)" if file.before == NO_FILE else " (deleted)" if file.after == NO_FILE else ""
+    changed = [pair for part in file.hunks for pair in part if not pair.is_same]
+    added, removed = sum(pair.new is not None for pair in changed), sum(pair.old is not None for pair in changed)
     room = max(1, width - len(f"{what}  +{added} −{removed}"))
     return StyledLine(
         [
-            Segment(crop(name, room), palette.strong),
+            Segment(crop(" → ".join(names), room), palette.strong),
             Segment(f"{what}  ", palette.muted),
             Segment(f"+{added}", palette.success),
             Segment(f" −{removed}", palette.error),
@@ -129,14 +133,14 @@ def _digits(part: Sequence[Pair]) -> int:
     return len(str(max(max(pair.old_number, pair.new_number) for pair in part)))
 
 
-CONTEXT = 3
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_NO_NEWLINE = "\\"
+"""Begins the note that a file ends without a newline."""
 _WORDS = re.compile(r"\w+|\s+|.")
 MAX_COMPARED_LINE = 500
 MIN_SIMILARITY = 0.4
 
 Span = tuple[int, int]
-_Change = tuple[int, int, int, int]
-"""(start, end) in the old lines and (start, end) in the new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +157,47 @@ class Pair:
         return self.old == self.new
 
 
-def hunks(before: str, after: str) -> list[list[Pair]]:
-    """The changes with the lines around them; those that are near each other are one."""
-    old, new = before.splitlines(), after.splitlines()
-    return [list(_pairs(window, group, old, new)) for window, group in line_hunks(old, new, CONTEXT)]
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    before: str
+    """The name of the file before the change, and after it: NO_FILE where there is none."""
+    after: str
+    hunks: list[list[Pair]]
+
+
+def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
+    """The files of a unified diff. Raises ValueError if it is no such diff."""
+    files: list[FileDiff] = []
+    reader = iter(rows)
+    for row in reader:
+        if row.startswith("--- ") and (target := next(reader, "")).startswith("+++ "):
+            files.append(FileDiff(row[4:], target[4:], []))
+        elif files and (found := _HUNK.match(row)):
+            files[-1].hunks.append(_hunk(reader, *(int(number or 1) for number in found.groups())))
+        elif not row.startswith(_NO_NEWLINE):
+            raise ValueError(f"not part of a unified diff: {row}")
+    return files
+
+
+def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
+    at, new_at = at + (not olds), new_at + (not news)  # of no lines, the number is that of the line before
+    signed: list[tuple[str, str]] = []
+    while olds > 0 or news > 0:
+        row = next(reader, "")
+        sign = row[:1]
+        if sign not in (" ", "-", "+", _NO_NEWLINE):
+            raise ValueError(f"not part of a hunk: {row}")
+        if sign != _NO_NEWLINE:
+            signed.append((sign, tidy(row[1:])))
+        olds, news = olds - (sign in (" ", "-")), news - (sign in (" ", "+"))
+    pairs: list[Pair] = []
+    for is_same, run in groupby(signed, key=lambda line: line[0] == " "):
+        lines = list(run)
+        old_lines, new_lines = ([text for sign, text in lines if is_same or sign == side] for side in "-+")
+        for old, new in zip_longest(old_lines, new_lines):
+            pairs.append(Pair(old, new, 0 if old is None else at, 0 if new is None else new_at))
+            at, new_at = at + (old is not None), new_at + (new is not None)
+    return pairs
 
 
 def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
@@ -177,25 +218,6 @@ def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
 def _count_words(words: Iterable[str]) -> int:
     """Without spaces: each line has some."""
     return sum(not word.isspace() for word in words)
-
-
-def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:
-    pairs = [pair for part in parts for pair in part if not pair.is_same]
-    return sum(pair.new is not None for pair in pairs), sum(pair.old is not None for pair in pairs)
-
-
-def _pairs(window: LineChange, group: Sequence[LineChange], old: Sequence[str], new: Sequence[str]) -> Iterator[Pair]:
-    at, end, new_at, new_end = window
-    for first, last, new_first, new_last in [*group, (end, end, new_end, new_end)]:
-        same = zip(range(at, first), range(new_at, new_first), strict=True)
-        for left, right in [*same, *zip_longest(range(first, last), range(new_first, new_last))]:
-            yield Pair(
-                None if left is None else old[left],
-                None if right is None else new[right],
-                0 if left is None else left + 1,
-                0 if right is None else right + 1,
-            )
-        at, new_at = last, new_last
 
 
 def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:

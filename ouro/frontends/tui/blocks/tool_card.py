@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from time import monotonic
 from typing import Literal
@@ -26,10 +27,14 @@ MAX_LINES = 2_000
 
 def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
     match body:
+        case Plain(language="diff"):
+            with suppress(ValueError):  # one that a session file keeps; or a diff of another kind
+                return diff_lines(body.text.splitlines(), width, palette)
+            return _plain(body, width, palette)
         case Plain():
             return _plain(body, width, palette)
         case Diff():
-            return (line for change in body.changes for line in diff_lines(change, width, palette))
+            return diff_lines(body.lines("", ""), width, palette)
         case CommandOutput():
             return _command(body, width, palette)
         case Picture():

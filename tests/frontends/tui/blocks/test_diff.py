@@ -1,17 +1,27 @@
 """Diffs as lines."""
 
-from ouro.display import FileChange
-from ouro.frontends.tui.blocks.diff import changed_words, diff_lines, hunks
+import pytest
+
+from ouro.display import Diff, Display, FileChange, Plain
+from ouro.frontends.tui.blocks.diff import changed_words, file_diffs
 from ouro.frontends.tui.blocks.lines import copied
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.tool_card import body_lines
+from ouro.memory.serialization import deserialize_message, serialize_message
+from ouro.messages import Message, ToolReply
+from ouro.tools.changes import change_of
 
 PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))
 AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 18\n", "")
 
 
+def drawn(change, width):
+    return list(body_lines(Diff((change,)), width, PALETTE))
+
+
 def texts(change, width):
-    return [line.text.rstrip() for line in diff_lines(change, width, PALETTE)]
+    return [line.text.rstrip() for line in drawn(change, width)]
 
 
 def test_a_narrow_diff_has_one_column_with_numbers_and_signs():
@@ -46,7 +56,7 @@ def test_below_160_columns_a_diff_has_one():
 
 def test_a_long_line_of_a_diff_breaks_between_words_and_is_copied_whole():
     code = "total = sum(prices)  * (1 - discount) + shipping_costs_of_the_whole_basket"
-    lines = list(diff_lines(FileChange("a.txt", None, f"{code}\n"), 32, PALETTE))[1:]
+    lines = drawn(FileChange("a.txt", None, f"{code}\n"), 32)[1:]
     assert [line.text.rstrip() for line in lines] == [
         "1 + total = sum(prices)  * (1 -", "    discount) + shipping_costs_o", "    f_the_whole_basket",
     ]  # fmt: skip
@@ -54,7 +64,7 @@ def test_a_long_line_of_a_diff_breaks_between_words_and_is_copied_whole():
 
 
 def test_copying_a_diff_gives_the_text_without_numbers():
-    lines = list(diff_lines(FileChange("a.txt", "x = 1\n", "x = 2\n"), 160, PALETTE))[1:]
+    lines = drawn(FileChange("a.txt", "x = 1\n", "x = 2\n"), 160)[1:]
     assert copied(lines) == "x = 2"
 
 
@@ -71,8 +81,37 @@ def test_the_words_that_changed_are_marked():
     assert changed_words("    result = 0", "    # the sum") == ([], [])  # they share only spaces
 
 
-def test_a_change_in_a_huge_file_is_found_at_once():
-    before = "".join(f"line {n}\n" for n in range(100_000))
-    (part,) = hunks(before, before.replace("line 50000\n", "changed\n"))
-    assert [pair.new for pair in part if not pair.is_same] == ["changed"]
-    assert part[0].new_number == 49_998
+def test_a_change_in_a_huge_file_is_found_at_once_and_has_the_numbers_of_the_file():
+    before = "".join(f"line {n}\n" for n in range(1, 100_001))
+    change = change_of("a.txt", before, before.replace("line 50000\n", "changed\n"))
+    assert texts(change, 40)[3:6] == ["49999   line 49999", "50000 - line 50000", "50000 + changed"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        FileChange("a.py", BEFORE, AFTER),
+        FileChange("a.py", BEFORE, AFTER.removesuffix("\n"), moved_to="b/c.py"),
+        FileChange("a.py", None, "-- x\n\n++ y\n"),
+        FileChange("a.py", "-- x\n\tz\n", None),
+        FileChange("a.py", None, ""),
+        FileChange("a.py", "x\n", "x\n", moved_to="b.py"),
+    ],
+)
+@pytest.mark.parametrize("width", [40, 160])
+def test_a_diff_of_a_saved_session_looks_as_it_did(change, width):
+    reply = ToolReply("1", "edit", "done", display=Display("", Diff((change,))))
+    saved = deserialize_message(serialize_message(Message("tool", (reply,))))
+    [back] = saved.parts_of(ToolReply)
+    assert isinstance(back.display.body, Plain)
+    again = body_lines(back.display.body, width, PALETTE)
+    assert [line.segments for line in again] == [line.segments for line in drawn(change, width)]
+
+
+@pytest.mark.parametrize(
+    "text", ["*** Begin Patch\n-x", "--- a\n+++ a\n@@ -1,2 +1 @@\n-x", "diff --git a b\n--- a\n+++ b"]
+)
+def test_what_is_no_unified_diff_is_shown_as_it_is(text):
+    with pytest.raises(ValueError, match="not part of"):
+        file_diffs(text.splitlines())
+    assert [line.text for line in body_lines(Plain(text, "diff"), 40, PALETTE)] == text.splitlines()
