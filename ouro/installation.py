@@ -262,8 +262,8 @@ def _models(folder: Path) -> Iterator[Finding]:
     catalog = Catalog.from_files()
     for notice in catalog.notices:
         yield "note", notice
-    for server in catalog.servers():
-        yield "good", f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
+    for provider, server in catalog.servers().items():
+        yield "good", f"{provider.title} answers at {server.url}: {len(server.models)} to choose"
     name = catalog.resolve(_settings_of(folder).model or catalog.default())
     catalog.fallbacks(name)  # a wrong one keeps sessions from opening
     if reason := catalog.unusable(name):

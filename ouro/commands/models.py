@@ -18,7 +18,6 @@ from ouro.llm import (
     PROVIDERS,
     Catalog,
     Effort,
-    LocalServer,
     ModelEntry,
     Provider,
     ServerModels,
@@ -140,10 +139,10 @@ async def set_up(asker: Asker) -> str:
     """
     catalog = Catalog.from_files()
     servers = await asyncio.to_thread(catalog.servers)
-    local = {server.provider.name: server for server in servers if server.models}
+    local = {provider.name: provider for provider, server in servers.items() if server.models}
     places = [
-        Choice(name, server.provider.title, f"on this machine, {plural(len(server.models), 'model')}")
-        for name, server in local.items()
+        Choice(name, provider.title, f"on this machine, {plural(len(servers[provider].models), 'model')}")
+        for name, provider in local.items()
     ]
     for provider in HOSTED:
         variable = _variable_with_key(provider)
@@ -154,7 +153,7 @@ async def set_up(asker: Asker) -> str:
         if chosen == OTHER:
             name = await _other_server(asker)
         elif chosen in local:
-            name = await _local_model(asker, local[chosen])
+            name = await _model_at(asker, servers[local[chosen]], local=local[chosen])
         else:
             name = await _hosted_model(asker, PROVIDERS[chosen])
         if name:
@@ -175,17 +174,6 @@ async def _hosted_model(asker: Asker, provider: Provider) -> str:
     return _written(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
 
 
-async def _local_model(asker: Asker, server: LocalServer) -> str:
-    choices = [Choice(model.name, model.name, _window(model.window)) for model in server.models]
-    name = await asker.choose(f"Which model of {server.provider.title}?", choices)
-    if not name:
-        return ""
-    window = next((model.window for model in server.models if model.name == name), None)
-    if window is None:
-        asker.say(f"{server.provider.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}")
-    return _written(asker, name, ModelEntry(window=window), name)
-
-
 async def _other_server(asker: Asker) -> str:
     """Ask for an address until a server answers there, or the user keeps one that does not."""
     problem = address = key = ""
@@ -199,22 +187,27 @@ async def _other_server(asker: Asker) -> str:
                 return ""
             answer = await asyncio.to_thread(models_at, address, key)
         if not answer.problem or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep":
-            return await _model_at(asker, answer, key)
+            return await _model_at(asker, answer, key=key)
         problem = f"{answer.url}: {answer.problem}.\n"
     return ""
 
 
-async def _model_at(asker: Asker, server: ServerModels, key: str) -> str:
+async def _model_at(asker: Asker, server: ServerModels, *, key: str = "", local: Provider | None = None) -> str:
     if server.models:
-        choices = [Choice(model.name, model.name.partition("/")[2], _window(model.window)) for model in server.models]
-        name = await asker.choose(f"Which model of {server.url}?", choices)
+        choices = [
+            Choice(name, name if local else name.partition("/")[2], _window(window))
+            for name, window in server.models.items()
+        ]
+        name = await asker.choose(f"Which model of {local.title if local else server.url}?", choices)
     else:
         named = (await asker.ask("The name of the model there")).strip()
         name = f"openai/{named}" if named else None
     if not name:
         return ""
-    window = next((model.window for model in server.models if model.name == name), None)
-    return _written(asker, name, ModelEntry(api_base=server.url, api_key=key, window=window), name)
+    window = server.models.get(name)
+    if local and window is None:
+        asker.say(f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}")
+    return _written(asker, name, ModelEntry(api_base="" if local else server.url, api_key=key, window=window), name)
 
 
 async def _ask_key(asker: Asker, title: str) -> str:

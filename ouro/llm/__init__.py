@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.llm.catalog import Catalog, Role, Route
+    from ouro.llm.catalog import Catalog, Role
     from ouro.llm.embeddings import Embedded, EmbeddingModel
     from ouro.llm.known_models import KNOWN
     from ouro.llm.model import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ouro.llm.model_source import ModelSource
     from ouro.llm.models_file import HEADER, ModelEntry, ModelsFile, read_models_file, write_models_file
     from ouro.llm.provider_errors import reason_of
-    from ouro.llm.providers import HOSTED, PROVIDERS, LocalServer, Provider, ServerModels, models_at
+    from ouro.llm.providers import HOSTED, PROVIDERS, Provider, ServerModels, models_at
     from ouro.llm.reply import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder, Retry, ask
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.small_steps import is_step

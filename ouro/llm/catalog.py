@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
@@ -20,9 +19,8 @@ from ouro.llm.providers import (
     HOSTED,
     LOCAL,
     PROVIDERS,
-    LocalModel,
-    LocalServer,
     Provider,
+    ServerModels,
     WireName,
     base_url,
     is_address,
@@ -43,11 +41,6 @@ COMMAND_TIMEOUT = 30.0
 """Seconds: a password manager may have to ask for a fingerprint."""
 
 
-class Route(msgspec.Struct, frozen=True):
-    wire: WireName
-    endpoint: Endpoint
-
-
 class Catalog:
     """All models that this user has, by their litellm names."""
 
@@ -55,7 +48,7 @@ class Catalog:
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
         self._keys = _Keys(self._environ)
-        self._servers: tuple[LocalServer, ...] | None = None
+        self._servers: Mapping[Provider, ServerModels] | None = None
         self.notices: tuple[str, ...] = ()
         """Warnings from reading the file."""
 
@@ -79,7 +72,7 @@ class Catalog:
             return self._resolved(self._file.default, "default")
         found = next((name for name in self._written() if not self.unusable(name)), "")
         found = found or next((provider.first_model for provider in self._with_key()), "")
-        found = found or next((model.name for model in self._local()), "")
+        found = found or next(iter(self._local()), "")
         if found:
             return found
         raise NoModelError(
@@ -95,7 +88,7 @@ class Catalog:
 
     def choices(self) -> tuple[ModelChoice, ...]:
         """All models, usable ones first. Asks the local servers: up to 0.6 s."""
-        names = [*self._written(), *self._known_with_key(), *(model.name for model in self._local())]
+        names = [*self._written(), *self._known_with_key(), *self._local()]
         with_key = self._with_key()
         without = [provider.first_model for provider in HOSTED if provider not in with_key]
         listed = [
@@ -104,7 +97,7 @@ class Catalog:
         ]
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
 
-    def servers(self) -> tuple[LocalServer, ...]:
+    def servers(self) -> Mapping[Provider, ServerModels]:
         """The local model servers that answer; asked once."""
         if self._servers is None:
             self._servers = look_around(self._environ)
@@ -112,8 +105,8 @@ class Catalog:
 
     def silent(self) -> tuple[tuple[str, str], ...]:
         """The local servers that did not answer: name and URL."""
-        found = [server.provider for server in self.servers()]
-        return tuple((provider.title, base_url(provider, self._environ)) for provider in LOCAL if provider not in found)
+        silent = (provider for provider in LOCAL if provider not in self.servers())
+        return tuple((provider.title, base_url(provider, self._environ)) for provider in silent)
 
     def resolve(self, name: str) -> str:
         """The full name of what `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
@@ -126,7 +119,7 @@ class Catalog:
         own = [self._written(), self._known_with_key()]
         if found := find_model(name, own):
             return found
-        others = [[model.name for model in self._local()], [spec.name for spec in KNOWN.values()]]
+        others = [[*self._local()], [spec.name for spec in KNOWN.values()]]
         if found := find_model(name, others):
             return found
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
@@ -147,7 +140,7 @@ class Catalog:
         name = self.resolve(name)
         entry = self._entry(name)
         provider = provider_of(name)
-        spec = entry.applied(known_spec(name) or _guess(name, provider, self._local() if self._servers else ()))
+        spec = entry.applied(known_spec(name) or _guess(name, provider, self._local() if self._servers else {}))
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
@@ -169,12 +162,12 @@ class Catalog:
         if self._wire(name) == "litellm" and find_spec("litellm") is None:
             return "needs the package litellm, which is not installed"
         is_listed = provider and provider.local and name not in self._file.models and is_for_chat(name)
-        if provider and is_listed and self._servers is not None and name not in [model.name for model in self._local()]:
+        if provider and is_listed and self._servers is not None and name not in self._local():
             return f"{provider.title} does not offer it"
         return ""
 
-    def route(self, name: str) -> Route:
-        """The endpoint of a model (full name); fetches its key.
+    def route(self, name: str) -> tuple[WireName, Endpoint]:
+        """The wire and the endpoint of a model (full name); fetches its key.
 
         Raises:
             NoModelError: its key is missing or could not be fetched.
@@ -186,36 +179,36 @@ class Catalog:
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows it
         key, source = self._keys.find(name, entry, provider)
-        return Route(wire, Endpoint(url.rstrip("/"), key, key_source=source))
+        return wire, Endpoint(url.rstrip("/"), key, key_source=source)
 
     def make(self, name: str, effort: Effort = "off") -> Model:
         """Construct a model. Opens no connection, imports no litellm. Raises as `resolve` and `route`."""
         name = self.resolve(name)
-        route, spec = self.route(name), self.spec(name)
-        if route.wire == "anthropic":
+        (wire, endpoint), spec = self.route(name), self.spec(name)
+        if wire == "anthropic":
             from ouro.llm.anthropic import AnthropicWire
 
-            return AnthropicWire(spec, route.endpoint, effort=effort)
-        if route.wire == "openai":
+            return AnthropicWire(spec, endpoint, effort=effort)
+        if wire == "openai":
             from ouro.llm.openai import OpenAIWire
 
-            return OpenAIWire(spec, route.endpoint, effort=effort)
+            return OpenAIWire(spec, endpoint, effort=effort)
         from ouro.llm.litellm_model import LiteLLMModel
 
-        return LiteLLMModel(spec, route.endpoint, model=_litellm_name(name), effort=effort)
+        return LiteLLMModel(spec, endpoint, model=_litellm_name(name), effort=effort)
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve` and `route`."""
         name = self.resolve(name)
-        route, spec = self.route(name), self.spec(name)
-        if route.wire == "openai":
+        (wire, endpoint), spec = self.route(name), self.spec(name)
+        if wire == "openai":
             from ouro.llm.embeddings import EmbeddingWire
 
-            return EmbeddingWire(spec, route.endpoint, name.partition("/")[2] or name)
-        if route.wire == "litellm":
+            return EmbeddingWire(spec, endpoint, name.partition("/")[2] or name)
+        if wire == "litellm":
             from ouro.llm.litellm_model import LiteLLMEmbeddings
 
-            return LiteLLMEmbeddings(spec, route.endpoint, _litellm_name(name))
+            return LiteLLMEmbeddings(spec, endpoint, _litellm_name(name))
         raise NoModelError(f"{name} cannot give vectors: its provider has none.", "Name another embedding model.")
 
     def key_values(self) -> tuple[str, ...]:
@@ -253,8 +246,9 @@ class Catalog:
         known = [spec.name for provider in usable for spec in KNOWN.values() if provider_of(spec.name) == provider]
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
-    def _local(self) -> Sequence[LocalModel]:
-        return [model for server in self.servers() for model in server.models]
+    def _local(self) -> Mapping[str, int | None]:
+        """The models of the local servers, with their windows."""
+        return {name: window for server in self.servers().values() for name, window in server.models.items()}
 
     def _origin(self, name: str) -> str:
         if name in self._file.models:
@@ -334,11 +328,11 @@ def _output(name: str, command: str) -> str:
     return key.splitlines()[0].strip()
 
 
-def _guess(name: str, provider: Provider | None, local: Iterable[LocalModel]) -> ModelSpec:
+def _guess(name: str, provider: Provider | None, local: Mapping[str, int | None]) -> ModelSpec:
     """Conservative values for an unknown model; only a local model has a known price, zero."""
     if provider is None or not provider.local:
         return ModelSpec(name)
-    window = next((model.window for model in local if model.name == name), None) or LOCAL_WINDOW
+    window = local.get(name) or LOCAL_WINDOW
     return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))
 
 

@@ -65,17 +65,16 @@ def is_litellm_provider(name: str) -> bool:
     return name in Path(__file__).with_name("litellm_providers.txt").read_text(encoding="utf-8").splitlines()
 
 
-class LocalModel(msgspec.Struct, frozen=True):
-    name: str
-    """By the litellm name: `ollama_chat/qwen3-coder:30b`."""
-    window: int | None = None
-    """Tokens, where the server says."""
+class ServerModels(msgspec.Struct, frozen=True):
+    """What a server says about its models."""
 
-
-class LocalServer(msgspec.Struct, frozen=True):
-    provider: Provider
-    base_url: str
-    models: tuple[LocalModel, ...]
+    url: str
+    models: Mapping[str, int | None] = {}
+    """By their litellm names (`ollama_chat/qwen3-coder:30b`) with their windows in tokens, where the server says."""
+    problem: str = ""
+    """Why it lists none: `nothing answers (Connection refused)`."""
+    needs_key: bool = False
+    """It refused the request without a key, or with this one."""
 
 
 def is_address(url: str) -> bool:
@@ -95,15 +94,15 @@ def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     return _local_url(moved, provider) if provider.local else moved.rstrip("/")
 
 
-def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[LocalServer, ...]:
+def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> dict[Provider, ServerModels]:
     """Ask all default ports in parallel; returns the servers that answered within `timeout` seconds."""
     deadline = time.monotonic() + timeout
-    found: dict[str, LocalServer] = {}
+    found: dict[Provider, ServerModels] = {}
 
     def ask(provider: Provider, url: str) -> None:
         models = _models(_fetch(url + "/models", timeout)[0], provider.name)
         if models is not None:
-            found[provider.name] = LocalServer(provider, url, models)
+            found[provider] = ServerModels(url, models)
 
     # Daemon threads: a server that never ends its answer must not block the exit of the program.
     threads = [
@@ -114,18 +113,7 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     answered = dict(found)
-    return tuple(answered[provider.name] for provider in LOCAL if provider.name in answered)
-
-
-class ServerModels(msgspec.Struct, frozen=True):
-    """What a server says about its models."""
-
-    url: str
-    models: tuple[LocalModel, ...] = ()
-    problem: str = ""
-    """Why it lists none: `nothing answers (Connection refused)`."""
-    needs_key: bool = False
-    """It refused the request without a key, or with this one."""
+    return {provider: answered[provider] for provider in LOCAL if provider in answered}
 
 
 def models_at(address: str, key: str = "") -> ServerModels:
@@ -142,7 +130,7 @@ def models_at(address: str, key: str = "") -> ServerModels:
         if models is not None:
             return ServerModels(url, models, "" if models else "it lists no models")
         needs_key = problem in ("HTTP 401", "HTTP 403")
-        answers.append(ServerModels(url, (), problem or "the answer is not a list of models", needs_key))
+        answers.append(ServerModels(url, {}, problem or "the answer is not a list of models", needs_key))
         if needs_key or (problem and not problem.startswith("HTTP")):
             break
     return next((answer for answer in answers if answer.needs_key), answers[0])
@@ -198,16 +186,16 @@ def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
         return None, ""
 
 
-def _models(answer: Any, prefix: str) -> tuple[LocalModel, ...] | None:
+def _models(answer: Any, prefix: str) -> dict[str, int | None] | None:
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         return None
-    found = []
+    found: dict[str, int | None] = {}
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
         if isinstance(name, str) and name.isprintable() and is_for_chat(name):
-            found.append(LocalModel(f"{prefix}/{name}", _window(row)))
-    return tuple(found)
+            found[f"{prefix}/{name}"] = _window(row)
+    return found
 
 
 def _window(row: Mapping[str, Any]) -> int | None:

@@ -111,6 +111,6 @@ def test_f2_keys_are_never_sent_to_an_address_from_the_folder(repository, monkey
             (repository / name).write_text(text)
         monkeypatch.chdir(repository)
         catalog = Catalog.from_files()
-        assert catalog.route("openai/gpt-5").endpoint.base_url == "https://api.openai.com/v1"
+        assert catalog.route("openai/gpt-5")[1].base_url == "https://api.openai.com/v1"
         catalog.choices()
     assert evil.requests == []

@@ -8,7 +8,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.errors import ConfigError, NoModelError
-from ouro.llm import Catalog, Endpoint, ModelChoice, ModelSpec, Prices, Route, providers
+from ouro.llm import Catalog, Endpoint, ModelChoice, ModelSpec, Prices, providers
 
 NO_SERVERS = {
     "OLLAMA_HOST": "127.0.0.1:1",
@@ -133,36 +133,37 @@ class TestNames:
 class TestRoutes:
     def test_a_key_of_the_environment_goes_to_its_provider(self, monkeypatch):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-a")
-        assert Catalog().route("anthropic/claude-sonnet-5") == Route(
-            "anthropic", Endpoint("https://api.anthropic.com", "sk-a", key_source="ANTHROPIC_API_KEY")
+        assert Catalog().route("anthropic/claude-sonnet-5") == (
+            "anthropic",
+            Endpoint("https://api.anthropic.com", "sk-a", key_source="ANTHROPIC_API_KEY"),
         )
 
     def test_a_variable_moves_a_provider_to_another_url(self, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
-        assert Catalog().route("openai/gpt-5").endpoint == Endpoint(
+        assert Catalog().route("openai/gpt-5")[1] == Endpoint(
             "http://127.0.0.1:9/v1", "sk-o", key_source="OPENAI_API_KEY"
         )
 
     def test_an_entry_with_its_own_url_is_never_given_the_providers_key(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         text = "models:\n  openai/*: {api_key: sk-common}\n  openai/mine: {api_base: 'http://127.0.0.1:9/v1'}\n"
-        assert catalog(models_file, text).route("openai/mine").endpoint == Endpoint("http://127.0.0.1:9/v1")
+        assert catalog(models_file, text).route("openai/mine")[1] == Endpoint("http://127.0.0.1:9/v1")
 
     def test_what_is_said_of_a_provider_holds_for_all_its_models(self, models_file):
         found = catalog(models_file, "models:\n  anthropic/*: {api_key: sk-1}\n  anthropic/a: {window: 5}\n")
-        assert found.route("anthropic/a").endpoint.api_key == "sk-1"
-        assert found.route("anthropic/b").endpoint.api_key == "sk-1"
+        assert found.route("anthropic/a")[1].api_key == "sk-1"
+        assert found.route("anthropic/b")[1].api_key == "sk-1"
         assert found.default() == "anthropic/a"
 
     def test_a_server_on_this_machine_needs_no_key(self):
-        assert Catalog(environ={}).route("ollama_chat/x") == Route("openai", Endpoint("http://127.0.0.1:11434/v1"))
+        assert Catalog(environ={}).route("ollama_chat/x") == ("openai", Endpoint("http://127.0.0.1:11434/v1"))
 
     def test_every_other_provider_and_what_is_no_chat_completion_goes_through_litellm(self, models_file, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
         found = catalog(models_file, "models:\n  openai/gpt-5: {via: litellm}\n")
         wires = {
-            name: found.route(name).wire
+            name: found.route(name)[0]
             for name in ("bedrock/x", "openai/gpt-5", "openai/gpt-5.3-codex", "openai/gpt-4.1")
         }
         assert wires == {
@@ -184,7 +185,7 @@ class TestRoutes:
     )
     def test_a_server_of_no_provider_speaks_openais_protocol(self, models_file, name, via, wire):
         found = catalog(models_file, f"models:\n  {name}: {{{via}api_base: 'https://h/v1', api_key: k}}\n")
-        assert found.route(name) == Route(wire, Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"))
+        assert found.route(name) == (wire, Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml"))
 
     @pytest.mark.parametrize("url", ["foo", "http://", "http://[::1", "http://host:port/v1", "http://h:99999/v1"])
     def test_an_address_that_is_none_is_named(self, models_file, url):
@@ -208,12 +209,12 @@ class TestRoutes:
         found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: {script}}}\n")
         assert found.default() == "openai/gpt-6.1-sol"
         assert (found.key_values(), (tmp_path / "runs").exists()) == ((), False)
-        assert [found.route("openai/gpt-5").endpoint.api_key for _ in range(2)] == ["sk-from-command"] * 2
+        assert [found.route("openai/gpt-5")[1].api_key for _ in range(2)] == ["sk-from-command"] * 2
         assert (found.key_values(), (tmp_path / "runs").read_text()) == (("sk-from-command",), "run\n")
 
     def test_a_command_is_not_given_to_a_shell(self, models_file, tmp_path):
         found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: 'echo k; touch {tmp_path}/x'}}\n")
-        assert found.route("openai/gpt-5").endpoint.api_key == f"k; touch {tmp_path}/x"
+        assert found.route("openai/gpt-5")[1].api_key == f"k; touch {tmp_path}/x"
         assert not (tmp_path / "x").exists()
 
     @pytest.mark.parametrize(

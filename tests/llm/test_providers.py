@@ -4,8 +4,8 @@ from contextlib import ExitStack
 import pytest
 from fakes.local_servers import local_server, models
 
-from ouro.llm import PROVIDERS, LocalServer
-from ouro.llm.providers import LocalModel, base_url, look_around
+from ouro.llm import PROVIDERS, ServerModels
+from ouro.llm.providers import base_url, look_around
 
 VARIABLES = {
     "ollama_chat": "OLLAMA_HOST",
@@ -38,16 +38,15 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
         environ = {VARIABLES[name]: f"http://{server.address}/v1" for name, server in servers.items()}
         found = look_around({**environ, "OLLAMA_HOST": servers["ollama_chat"].address}, timeout=20)
 
-    def expected(name: str, model: str, window: int | None) -> LocalServer:
-        url = f"http://{servers[name].address}/v1"
-        return LocalServer(PROVIDERS[name], url, (LocalModel(f"{name}/{model}", window),))
+    def expected(name: str, model: str, window: int | None) -> ServerModels:
+        return ServerModels(f"http://{servers[name].address}/v1", {f"{name}/{model}": window})
 
-    assert found == (
-        expected("ollama_chat", "qwen3-coder:30b", None),
-        expected("lm_studio", "openai/gpt-oss-20b", None),
-        expected("llama_cpp", "gemma.gguf", 8192),
-        expected("hosted_vllm", "Qwen/Qwen3-32B", 40960),
-    )
+    assert found == {
+        PROVIDERS["ollama_chat"]: expected("ollama_chat", "qwen3-coder:30b", None),
+        PROVIDERS["lm_studio"]: expected("lm_studio", "openai/gpt-oss-20b", None),
+        PROVIDERS["llama_cpp"]: expected("llama_cpp", "gemma.gguf", 8192),
+        PROVIDERS["hosted_vllm"]: expected("hosted_vllm", "Qwen/Qwen3-32B", 40960),
+    }
     assert [path for path, _ in servers["hosted_vllm"].requests] == ["/v1/models"]
 
 
@@ -65,12 +64,12 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
 def test_another_kind_of_server_on_the_port_offers_nothing(answer):
     with local_server(answer) as server:
         found = look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
-    assert [model for each in found for model in each.models] == []
+    assert [model for each in found.values() for model in each.models] == []
 
 
 def test_a_server_that_refuses_offers_nothing():
     with local_server(models("a"), status=401) as server:
-        assert look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20) == ()
+        assert look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20) == {}
 
 
 def test_a_silent_server_does_not_hold_up_those_that_answer():
@@ -78,18 +77,18 @@ def test_a_silent_server_does_not_hold_up_those_that_answer():
         found = look_around(
             {**nowhere(), "OLLAMA_HOST": silent.address, "LM_STUDIO_API_BASE": quick.address}, timeout=0.5
         )
-    assert [server.provider.name for server in found] == ["lm_studio"]
+    assert [provider.name for provider in found] == ["lm_studio"]
 
 
 def test_nobody_there_is_no_error():
-    assert look_around(nowhere(), timeout=20) == ()
+    assert look_around(nowhere(), timeout=20) == {}
 
 
 def test_no_proxy_is_asked_about_this_machine(monkeypatch):
     with local_server(models("wrong")) as proxy, local_server(models("right")) as server:
         monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
         found = look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
-    assert found[0].models == (LocalModel("ollama_chat/right"),)
+    assert next(iter(found.values())).models == {"ollama_chat/right": None}
     assert proxy.requests == []
 
 
