@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
+import contextlib
 import functools
 import gc
+import importlib
 import itertools
 import logging
 import os
@@ -26,6 +29,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy with two threads too
 sys.dont_write_bytecode = False
 """Test modules with rewritten asserts are kept from run to run: compiling them takes five seconds."""
 
+ROOT = Path(__file__).parents[1]
 _numbers = itertools.count()
 
 KEPT_VARIABLES = {
@@ -43,11 +47,29 @@ KEPT_VARIABLES = {
 }
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile ouro once: workers that start together would each compile all of it."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        for folder in ("ouro", "tests/fakes"):
+            compileall.compile_dir(ROOT / folder, quiet=1, workers=0)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker begins with other test modules, and finds the rest compiled: their asserts are rewritten once."""
+    gc.disable()
+    if worker := getattr(session.config, "workerinput", None):
+        files = [file for folder in session.config.args for file in sorted(Path(folder).rglob("test_*.py"))]
+        for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+            with contextlib.suppress(Exception):  # reported where it is collected
+                importlib.import_module(".".join(file.resolve().relative_to(ROOT).with_suffix("").parts))
+
+
 def pytest_collection_finish() -> None:
     """Collecting garbage as often as Python does by itself takes a fifth of the time of tests on screens."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:
