@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import compileall
 import contextlib
-import functools
 import gc
 import importlib
 import itertools
@@ -78,13 +77,6 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
-@functools.cache
-def sandbox_works() -> bool:
-    """Whether commands can be confined on this machine; without it `auto` would ask in every test."""
-    with tempfile.TemporaryDirectory() as folder:
-        return choose_sandbox(Path(folder)).sandbox.tier != "none"
-
-
 @pytest.fixture
 def tmp_path(request, tmp_path_factory) -> Path:
     """A folder for the test. pytest's own lists all folders of earlier tests to find the next number."""
@@ -94,21 +86,25 @@ def tmp_path(request, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch) -> Path:
-    """A home that is empty, an environment without keys, UTC."""
-    folder = tmp_path_factory.getbasetemp() / f"home{next(_numbers)}"
-    folder.mkdir(mode=0o700)
+@pytest.fixture(scope="session", autouse=True)
+def environment_of_all_tests() -> None:
+    """An environment without keys, UTC."""
     for name in list(os.environ):
         if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
-            monkeypatch.delenv(name)
+            del os.environ[name]
+    os.environ |= {"TZ": "UTC", "PYTHONUTF8": "1", "GIT_CONFIG_NOSYSTEM": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        if choose_sandbox(Path(folder)).sandbox.tier == "none":
+            os.environ["OURO_SANDBOX_ENABLED"] = "false"  # without it `auto` would ask in every test
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory, monkeypatch) -> Path:
+    """A home that is empty."""
+    folder = tmp_path_factory.getbasetemp() / f"home{next(_numbers)}"
+    folder.mkdir(mode=0o700)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("OURO_HOME", str(folder / ".ouro"))
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setenv("PYTHONUTF8", "1")
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    if not sandbox_works():
-        monkeypatch.setenv("OURO_SANDBOX_ENABLED", "false")
     (folder / ".gitconfig").write_text(
         "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
@@ -194,8 +190,8 @@ def no_log_of_another_test() -> Iterator[None]:
     ouro_log._own_handlers.clear()
 
 
-@pytest.fixture(autouse=True)
-def only_loopback(monkeypatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback():
     """Refuse every connection that would leave this machine."""
     connect = socket.socket.connect
 
@@ -204,11 +200,13 @@ def only_loopback(monkeypatch) -> None:
             raise AssertionError(f"a test tried to reach {address}")
         return connect(self, address)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
 
 
-@pytest.fixture(autouse=True)
-def no_rest(monkeypatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def no_rest():
     """A model that fails is asked again at once; who starts is told at once what was open last time.
 
     The process that makes vectors of the transcript 5 s after a turn is not waited for.
@@ -217,10 +215,12 @@ def no_rest(monkeypatch) -> None:
     async def not_now(_lookup):
         pass
 
-    monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 0.0)
-    monkeypatch.setattr("ouro.memory.index.lookup.IDLE_SECONDS", 0.0)
-    monkeypatch.setattr("ouro.memory.index.lookup.Lookup._fill_apart", not_now)
-    monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ouro.llm.reply.FIRST_WAIT", 0.0)
+        patch.setattr("ouro.memory.index.lookup.IDLE_SECONDS", 0.0)
+        patch.setattr("ouro.memory.index.lookup.Lookup._fill_apart", not_now)
+        patch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")
