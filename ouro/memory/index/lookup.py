@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -61,7 +62,7 @@ class Lookup:
 
     async def find(self, query: str, k: int = 5, wanted: SearchFilter | None = None) -> list[MemoryHit]:
         """The `k` best hits, after an update from the files. Raises SearchUnavailable."""
-        await asyncio.to_thread(self._follow, PATIENCE_SECONDS)
+        await asyncio.to_thread(lambda: self.follow(self._sources(), PATIENCE_SECONDS))
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
     def note_turn(self) -> None:
@@ -76,7 +77,7 @@ class Lookup:
         async with self._keeping_up:
             while self._is_asked_again and not self._stopped.is_set():
                 self._is_asked_again = False
-                await asyncio.to_thread(self._follow, None)
+                await asyncio.to_thread(lambda: self.follow(self._sources(), pause=_PAUSE_SECONDS))
                 await self._fill()
 
     def search(self) -> Search:
@@ -90,10 +91,32 @@ class Lookup:
                 self._search = Search(index, vectors_for(index, embedder) if embedder else None)
         return self._search
 
-    def fill_notes(self) -> None:
-        """Make the vectors of notes that have none yet. Blocks; raises as `Vectors.fill`."""
+    def follow(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:
+        """Index changed files for this time at most; returns whether none is left for the next time. Blocks.
+
+        Args:
+            pause: seconds between two files.
+        """
+        deadline = time.monotonic() + seconds
+
+        def check(_done: int, _all: int) -> None:
+            if self._stopped.is_set() or time.monotonic() > deadline:
+                raise _StoppedError
+            time.sleep(pause)
+
+        try:
+            self.search().index.follow(sources, check)
+        except _StoppedError:
+            return False
+        except SearchUnavailable as error:
+            log.warning("the index is not up to date: %s", error)
+            return False
+        return True
+
+    def fill_notes(self, seconds: float = math.inf, most: float = math.inf) -> None:
+        """Make the vectors of notes that have none yet. Blocks; arguments and errors as of `Vectors.fill_all`."""
         if vectors := self.search().vectors:
-            vectors.fill_all(("notes",))
+            vectors.fill_all(("notes",), seconds, most)
 
     async def close(self) -> None:
         """Make the vectors of new notes, stop after the file that is being read, and close the index."""
@@ -114,26 +137,9 @@ class Lookup:
             search = self.search()
             if search.vectors:
                 search.index.follow(replace(self._sources(), sessions=None))
-                search.vectors.fill_all(("notes",), CLOSE_SECONDS, CLOSE_NOTES)
+                self.fill_notes(CLOSE_SECONDS, CLOSE_NOTES)
         except (ModelError, SearchUnavailable) as error:
             log.warning("vectors of notes are made in the next session: %s", error)
-
-    def _follow(self, seconds: float | None) -> None:
-        """Index changed files for this time at most; the rest is indexed the next time."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-
-        def check(_done: int, _all: int) -> None:
-            if self._stopped.is_set() or (deadline is not None and time.monotonic() > deadline):
-                raise _StoppedError
-            if deadline is None:
-                time.sleep(_PAUSE_SECONDS)
-
-        try:
-            self.search().index.follow(self._sources(), check)
-        except _StoppedError:
-            return
-        except SearchUnavailable as error:
-            log.warning("the index is not up to date: %s", error)
 
     async def _fill(self) -> None:
         if self._search and self._search.vectors and isinstance(self._search.vectors.embedder, LocalEmbedder):

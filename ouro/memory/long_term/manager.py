@@ -245,7 +245,7 @@ class LongTermMemoryManager:
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
     ) -> None:
         """Write whole files (None: remove them) for the user, and commit them. Raises as `ScopeMemory.write`."""
-        found = self._scope(scope)
+        found = MemoryEditor(self._scopes).scope(scope)
         await self._run(lambda: (None, found.write(changes, subject, self._now, origin)))
 
     async def alone(self, act: Callable[[], _Done]) -> _Done:
@@ -261,7 +261,7 @@ class LongTermMemoryManager:
 
         Raises UsageError where that scope is not in use here, or changed meanwhile.
         """
-        found = self._scope(scope)
+        found = MemoryEditor(self._scopes).scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
         tried = digest(found.texts)
         outcome = await self._consolidator.consolidate(dict(found.texts))
@@ -298,12 +298,6 @@ class LongTermMemoryManager:
     @property
     def _now(self) -> TurnRef:
         return TurnRef(self._marks.session, self._turn, self._message)
-
-    def _scope(self, name: Scope) -> ScopeMemory:
-        found = next((scope for scope in self._scopes if scope.scope == name), None)
-        if found is None:
-            raise UsageError(f"There is no {name} memory in use here.")
-        return found
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
         """Finds it when it is called, as that reads all messages: after most tool calls nothing was written."""

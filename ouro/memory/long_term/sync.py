@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ouro.errors import LongTermMemoryError, MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged, Event, Said
+from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
 from ouro.memory.long_term.git.history import note_sync
 from ouro.memory.long_term.git.process import remote_failure, remote_hint, without_password
@@ -108,9 +109,7 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
         loop.call_soon_threadsafe(steps.put_nowait, what)
 
     def work(scopes: tuple[ScopeMemory, ...], _at: TurnRef) -> tuple[SyncReport, Sequence[CoreChanged]]:
-        found = next((one for one in scopes if one.scope == scope), None)
-        if found is None:
-            raise UsageError(f"There is no {scope} memory in use here.")
+        found = MemoryEditor(scopes).scope(scope)
         store = found.store
         before, base = store.get_current_head(), store.accepted
         report = synchronise(store, remote_of(store, remote), progress)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
@@ -47,7 +46,6 @@ VECTOR_TIMEOUT = 0.2
 """Of these, after that, for the vector of the message; then recall uses words only."""
 FILL_TIMEOUT = 0.15
 """And after that, for the vectors of notes that have none yet."""
-_FILL_BATCH = 8
 FOLLOW_TIMEOUT = 0.4
 """Seconds of a turn for the index to read changed notes; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
@@ -99,32 +97,19 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """Whether there are any notes, as the scopes were last read."""
         return any(scope.loaded.notes for scope in self.scopes)
 
-    def follow(self, seconds: float = FOLLOW_TIMEOUT) -> None:
+    def follow(self) -> None:
         """Bring the index up to date with the notes, as the scopes were read when the turn began.
 
         When nothing changed since the last call, no file is read.
         """
         from ouro.memory.index import Sources
 
-        deadline = monotonic() + seconds
-
-        def check(_done: int, _all: int) -> None:
-            if monotonic() > deadline:
-                raise TimeoutError
-
-        index = self.lookup.search().index
-        made, loaded = index.made(), tuple(scope.loaded for scope in self.scopes)
+        made, loaded = self.lookup.search().index.made(), tuple(scope.loaded for scope in self.scopes)
         if self._followed is not None and self._followed[0] == made:
             pairs = zip(self._followed[1], loaded, strict=True)  # a scope that was read again is another object
             if all(before is now for before, now in pairs):
                 return
-        try:
-            index.follow(Sources.of_notes(scope.store for scope in self.scopes), check)
-        except TimeoutError:
-            log.info("recall: not all notes are in the index yet")
-        except SearchUnavailable as error:
-            log.warning("recall: the index is not up to date: %s", error)
-        else:
+        if self.lookup.follow(Sources.of_notes(scope.store for scope in self.scopes), FOLLOW_TIMEOUT):
             self._followed = made, loaded
 
     def embed(self, text: str) -> bool:
@@ -138,12 +123,10 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         except ModelError:
             return False  # the embedder has logged it
 
-    def fill(self, seconds: float = FILL_TIMEOUT) -> None:
+    def fill(self) -> None:
         """Make the vectors of the newest notes that have none: in a session with one turn nothing else has done so."""
-        vectors, deadline = self.lookup.search().vectors, monotonic() + seconds
         try:
-            while vectors and monotonic() < deadline and vectors.fill(_FILL_BATCH, ("notes",)):
-                pass
+            self.lookup.fill_notes(FILL_TIMEOUT)
         except (ModelError, SearchUnavailable) as error:
             log.info("recall: some notes have no vector yet: %s", error)
 
