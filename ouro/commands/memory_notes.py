@@ -288,24 +288,29 @@ def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, on
     return Answer(value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")])
 
 
-async def _change_note(name: str, done: str, context: ActionContext, note: str) -> Answer:
-    """`name` is that of the function, looked up here: `memory list` imports nothing that changes notes."""
-
+async def _change_note(done: str, context: ActionContext, note: str) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
         entry = long_term.find_entry(memory.editor, note)
         if entry.kind == "core":
             commands = [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"]
             raise UsageError(f"{entry.id} is a core line, not a note.", "A core line is always in use.", commands)
-        undo: str = getattr(long_term, name)(memory.editor, entry)
+        if done == "restored" and not entry.archived:
+            raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
+        if done == "archived" and entry.archived:
+            raise UsageError(f"{entry.id} is in the archive already.")
+        book = memory.editor.notebook
+        undo = (
+            book.archive([entry.id], "person")[0] if done == "archived" else book.confirm(entry.id, "person")
+        ).commit
         what = line(f"{entry.id[:12]} is {done}: {one_line(entry.text, 80)}")
         return Answer({"id": entry.id, "scope": entry.scope, "undo": undo}, [what, *undo_hint(context, undo)])
 
     return await context.memory(work)
 
 
-confirm = partial(_change_note, "confirm_note", "confirmed")
-archive = partial(_change_note, "archive_note", "archived")
-restore = partial(_change_note, "restore_note", "restored")
+confirm = partial(_change_note, "confirmed")
+archive = partial(_change_note, "archived")
+restore = partial(_change_note, "restored")
 
 
 async def _switch(on: bool, context: ActionContext) -> Answer:

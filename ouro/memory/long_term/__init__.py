@@ -53,13 +53,10 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import HypothesisModel, NoteFinder, TurnRecall
     from ouro.memory.long_term.remember import (
-        archive_note,
-        confirm_note,
         find_to_forget,
         forget_entries,
         open_file,
         remember_text,
-        restore_note,
         save_file,
     )
     from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, open_scopes, switch

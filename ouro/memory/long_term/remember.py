@@ -96,7 +96,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     if known is not None and known.scope == chosen.scope:
         if known.kind == "core":
             return RememberResult("confirmed", known)
-        commit = confirm_note(editor, known)
+        commit = editor.notebook.confirm(known.id, "person").commit
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
     in_use = [entry for entry in entries if _NOT_IN_USE.isdisjoint(entry.badges)]
@@ -265,26 +265,6 @@ def note_of(editor: MemoryEditor, chosen: Placement) -> Note:
 def appended(text: str, lines: Sequence[str]) -> str:
     new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
-
-
-def confirm_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
-    """Record that the user confirmed a note; an archived one is restored. Returns the commit."""
-    return editor.notebook.confirm(entry.id, "person").commit
-
-
-def restore_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
-    """Restore a note from the archive; returns the commit. Raises UsageError: it is not archived."""
-    if not entry.archived:
-        raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
-    return confirm_note(editor, entry)
-
-
-def archive_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
-    """Exclude a note from recall; returns the commit. Raises UsageError: it is archived already."""
-    done = editor.notebook.archive([entry.id], "person")
-    if not done:
-        raise UsageError(f"{entry.id} is in the archive already.")
-    return done[0].commit
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:

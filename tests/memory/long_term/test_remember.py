@@ -7,11 +7,11 @@ import pytest
 from fakes.memory_editors import editor_of
 
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term.entries import all_entries, find_entry, provenance
+from ouro.memory.long_term.entries import all_entries, provenance
 from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.remember import archive_note, remember_text
+from ouro.memory.long_term.remember import remember_text
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_differs_in_a_sign_is_another_statement(editor, one, other):
 
 def test_what_lies_in_the_archive_comes_back(editor):
     note = remember_text(editor, "Look at api.py first")
-    archive_note(editor, find_entry(editor, note.entry.id))
+    editor.notebook.archive([note.entry.id], "person")
     assert all_entries(editor) == []
     assert remember_text(editor, "Look at api.py first").state == "restored"
     [entry] = all_entries(editor)
