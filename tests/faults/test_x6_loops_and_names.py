@@ -75,6 +75,8 @@ HOSTILE = {
         'for f in ""; do jq $f \'import "x" as x; .\' data.json; done',
         'for f in ..; do cat "$f/key"; done',
         "for f in *; do sort $f; done",
+        "for f in '*'; do sort $f; done",
+        "for f in '.?/key'; do cat $f; done",
         'for f in link*; do cat "$f"; done',
         "for f in $(cat a.txt); do cat $f; done",
         'for f in a; do for f in ../key; do ls; done; cat "$f"; done',

@@ -52,7 +52,8 @@ _TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n
 _BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")  # in `{}`, `{` and `HEAD@{1}` they are text
 _LOOP_VARIABLE = re.compile(r"[a-z]\w*|[A-Z]")  # none that bash or a program obeys
 _READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
-_UNSPLIT = re.compile(r"[\w./@%+=:,*?\[\]-]+")
+_UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
+_UNSPLIT_GLOB = re.compile(r"[\w./@%+=:,*?\[\]-]+")
 _TESTS = names("-e -f -d -r -w -x -s -L -h -z -n")
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
 _WORD_ENDS = " \t\n;&|()<>"
@@ -425,11 +426,12 @@ class _Lexer:
 
     def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
         home, value = os.environ.get("HOME", ""), self._found.values.get(name)
+        unsplit = _UNSPLIT_GLOB if value and value.glob else _UNSPLIT
         if name == "HOME" and "HOME" not in self._found.variables and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
         elif name == "?":
             draft.text += "0"
-        elif value and (value.exact or value.glob) and (quoted or _UNSPLIT.fullmatch(value.text)):
+        elif value and (value.exact or value.glob) and (quoted or unsplit.fullmatch(value.text)):
             draft.text += value.text
             draft.bare += value.text if value.glob else ""
         else:
