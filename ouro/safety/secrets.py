@@ -121,7 +121,6 @@ SHORTEST_VALUE = 8
 _KINDS_OF_KEYS = ("api", "access", "auth", "private", "signing", "encryption", "account", "master", "shared")
 _NAMES = rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|(?:{'|'.join(_KINDS_OF_KEYS)})[_-]?key)"
 _SECRET_NAME = late_pattern(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
-_LONG_WORD = late_pattern(r"[\w+=.~-]{16,}+", re.ASCII)
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
 _MASKED = late_pattern(r"\[secret:([^:\]]+):")
@@ -333,10 +332,9 @@ def _replace_at(
     return "".join((*done, text[end:])) if done else text
 
 
-def _may_hold_a_token(text: str) -> bool:
-    """Whether there is a long word of letters and digits; one pass, however long the words are."""
-    words = (match[0] for match in _LONG_WORD.finditer(text))
-    return any(_LETTER.search(word) and _DIGIT.search(word) for word in words)
+def _may_hold_a_token(words: str) -> bool:
+    """Whether one of the long words has letters and digits."""
+    return any(_LETTER.search(word) and _DIGIT.search(word) for word in words.split())
 
 
 def may_match(text: str) -> bool:

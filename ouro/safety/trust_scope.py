@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -136,30 +137,16 @@ def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
     endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
     found: list[Path] = []
     seen: set[str] = set()
-
-    def walk(parent: Path, depth: int) -> Iterator[Path]:
-        real = os.path.realpath(parent)
-        if depth > MAX_DEPTH or real in seen:
-            return
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        is_new = (real := os.path.realpath(parent)) not in seen
         seen.add(real)
-        try:
-            entries = sorted(os.scandir(parent), key=lambda entry: entry.name)
-        except OSError:
-            return
-        for entry in entries:
-            path = parent / entry.name
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                yield from walk(path, depth + 1)
-            elif entry.name.endswith(endings) and entry.is_file():
-                yield path
-
-    for path in walk(folder, 0):
-        found.append(path)
-        if len(found) == MAX_FILES:
+        is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
+        folders[:] = sorted(name for name in folders if is_new and not is_deep and not name.startswith("."))
+        names = (name for name in sorted(files) if is_new and name.endswith(endings) and not name.startswith("."))
+        found += [path for name in islice(names, MAX_FILES) if (path := Path(parent, name)).is_file()]
+        if len(found) >= MAX_FILES:
             break
-    return found
+    return found[:MAX_FILES]
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:

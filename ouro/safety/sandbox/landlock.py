@@ -15,7 +15,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ouro.safety.sandbox.policy import SandboxPolicy, Tier
@@ -80,7 +80,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _restrict(plan: dict[str, object], version: int) -> None:
+def _restrict(plan: dict[str, Any], version: int) -> None:
     """Confine this process.
 
     Raises:
@@ -96,10 +96,10 @@ def _restrict(plan: dict[str, object], version: int) -> None:
     size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
     ruleset = _checked(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
     _allow(ruleset, "/", _READ_DIR)
-    for path in (*_all_but("/", _list(plan["hidden"])), *_inside_hidden(plan)):
+    for path in (*_all_but("/", plan["hidden"]), *_inside_hidden(plan)):
         _allow(ruleset, path, _READ & handled)
-    for path in (*_list(plan["writable"]), _SHARED_MEMORY):
-        for place in _all_but(path, _list(plan["hidden"])):  # beside what is hidden nothing can be made or removed
+    for path in (*plan["writable"], _SHARED_MEMORY):
+        for place in _all_but(path, plan["hidden"]):  # beside what is hidden nothing can be made or removed
             _allow(ruleset, place, handled)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
@@ -139,9 +139,9 @@ def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
             yield from _all_but(prefix + name, hidden)
 
 
-def _inside_hidden(plan: dict[str, object]) -> list[str]:
-    hidden = [place + "/" for place in _list(plan["hidden"])]
-    return [path for path in _list(plan["visible"]) if path.startswith(tuple(hidden))]
+def _inside_hidden(plan: dict[str, Any]) -> list[str]:
+    hidden = tuple(f"{place}/" for place in plan["hidden"])
+    return [path for path in plan["visible"] if path.startswith(hidden)]
 
 
 def _filter_calls(path: str) -> None:
@@ -156,10 +156,6 @@ def _checked(result: int) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
-
-
-def _list(value: object) -> list[str]:
-    return list(value) if isinstance(value, list) else []
 
 
 def main(plan_text: str, argv: Sequence[str]) -> int:

@@ -59,46 +59,21 @@ _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u
 _WORD_ENDS = " \t\n;&|()<>"
 
 
-class ShellLine(msgspec.Struct, frozen=True):
-    """A shell line: its commands in order, with nested ones."""
+class ShellLine(msgspec.Struct):
+    """A shell line, as far as it is read: its commands in order, with nested ones."""
 
-    commands: tuple[Command, ...]
-    redirects: tuple[Redirect, ...] = ()
+    commands: list[Command] = []
+    redirects: list[Redirect] = []
     opaque: str = ""
     """Why it cannot be judged; empty where it is understood."""
     hidden: str = ""
     """Why not even its commands are known; then it is opaque, too."""
-
-
-def parse_line(text: str) -> ShellLine:
-    """Parse `text` as bash would. Never raises: `opaque` and `hidden` name what is not understood."""
-    found = _Found()
-    _Lexer(text[: 10 * MAX_CHARACTERS], found).script()
-    for body in found.bodies if found.hidden else ():
-        _Lexer(body, found, 1).script()
-    if len(text) > MAX_CHARACTERS:
-        found.hidden = f"it is longer than {MAX_CHARACTERS:,} characters"
-    elif sum(command.kind != "guess" for command in found.commands) > MAX_COMMANDS:
-        found.hidden = f"it runs more than {MAX_COMMANDS} commands"
-    elif _STRANGE.search(text):
-        found.hidden = "it holds control or invisible characters"
-    return ShellLine(tuple(found.commands), tuple(found.redirects), found.opaque or found.hidden, found.hidden)
-
-
-class _Found:
-    """What the lexers of a line and of its nested scripts have found."""
-
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self.redirects: list[Redirect] = []
-        self.opaque = ""
-        self.hidden = ""
-        self.variables: dict[str, str] = {}
-        self.values: dict[str, Word] = {}
-        """The variables of the loops around a word; one that is read has a value that is not exact."""
-        self.rounds = 0
-        self.bodies: list[str] = []
-        """The here-documents."""
+    variables: dict[str, str] = {}
+    values: dict[str, Word] = {}
+    """The variables of the loops around a word; one that is read has a value that is not exact."""
+    rounds: int = 0
+    bodies: list[str] = []
+    """The here-documents."""
 
     def add(self, command: Command, depth: int) -> None:
         if len(self.commands) > MAX_COMMANDS * 4:
@@ -120,32 +95,44 @@ class _Found:
             _Lexer(inner.script, self, depth + 1).script()
 
 
-class _Draft:
+def parse_line(text: str) -> ShellLine:
+    """Parse `text` as bash would. Never raises: `opaque` and `hidden` name what is not understood."""
+    found = ShellLine()
+    _Lexer(text[: 10 * MAX_CHARACTERS], found).script()
+    for body in [*found.bodies] if found.hidden else ():
+        _Lexer(body, found, 1).script()
+    if len(text) > MAX_CHARACTERS:
+        found.hidden = f"it is longer than {MAX_CHARACTERS:,} characters"
+    elif sum(command.kind != "guess" for command in found.commands) > MAX_COMMANDS:
+        found.hidden = f"it runs more than {MAX_COMMANDS} commands"
+    elif _STRANGE.search(text):
+        found.hidden = "it holds control or invisible characters"
+    found.opaque = found.opaque or found.hidden
+    return found
+
+
+class _Draft(msgspec.Struct):
     """A word that is being read."""
 
-    def __init__(self) -> None:
-        self.text = ""
-        self.bare = ""
-        """Its unquoted characters."""
-        self.exact = True
+    text: str = ""
+    bare: str = ""
+    """Its unquoted characters."""
+    exact: bool = True
 
 
-class _Loop:
-    def __init__(
-        self, variables: Sequence[str] = (), values: Sequence[Word] = (), start: int = 0, first: int = 0
-    ) -> None:
-        self.variables = variables
-        self.values = [*values]
-        """Those for which the body has not been read."""
-        self.start = start
-        self.first = first
-        """The number of commands before the body."""
+class _Loop(msgspec.Struct):
+    variables: Sequence[str] = ()
+    values: list[Word] = []
+    """Those for which the body has not been read."""
+    start: int = 0
+    first: int = 0
+    """The number of commands before the body."""
 
 
 class _Lexer:
     """Reads one script: a line, or what a command of it runs."""
 
-    def __init__(self, text: str, found: _Found, depth: int = 0) -> None:
+    def __init__(self, text: str, found: ShellLine, depth: int = 0) -> None:
         self._text = text
         self._at = 0
         self._found = found

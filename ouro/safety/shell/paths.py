@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -22,7 +22,6 @@ from ouro.utils.git import Git, GitError, find_root
 _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
 _MAX_BELOW = 100_000
-_ODD_PATH = re.compile(r""".*(/[-@]|[\s'"\\]).*""", re.DOTALL)
 _GIT_TIMEOUT = 1.0
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
 _WRITTEN_OPERANDS = {  # which operands are written
@@ -107,7 +106,7 @@ class Places:
         while lister is not None and lister.source is not None:
             lister = lister.source
         is_split = any(word.under and word.text != "{}" for word in command.words)
-        return self.tracked(lister, _ODD_PATH) if lister and is_split and lister.name == "git" else ""
+        return self.tracked(lister, ODD_NAME.search) if lister and is_split and lister.name == "git" else ""
 
     def _strange_below(self, start: Path, *, is_split: bool) -> str:
         if self.workspace.closed_below(start):
@@ -145,15 +144,15 @@ class Places:
                 return found[0]
         return ""
 
-    def tracked(self, command: Command, pattern: re.Pattern[str]) -> str:
-        """What of the repository git may print although the pattern covers it; empty where there is nothing."""
+    def tracked(self, command: Command, test: Callable[[str], object]) -> str:
+        """A file of the repository of which git may print the path, and that passes a test; empty if there is none."""
         for folder in self._folders_of_git(command):
             try:
                 names = Git(folder, _GIT_TIMEOUT).paths("--full-name", "--", ":/") if folder.is_dir() else []
             except GitError:
                 return "what it keeps"
             root = find_root(folder)
-            if found := next((name for name in names if pattern.fullmatch(f"{root}/{name}")), ""):
+            if found := next((name for name in names if test(f"{root}/{name}")), ""):
                 return found
         return ""
 

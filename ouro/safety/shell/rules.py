@@ -23,18 +23,12 @@ from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
 
 _MAX_SHOWN = 60
-_TWO_WORDS = names(
-    """
-    git cargo go docker kubectl gh uv pip pip3 poetry brew apt conda bundle dotnet mvn gradle rustup make just
-    tox nox pnpm yarn npm bun deno helm terraform
-    """
+_PREFIX = re.compile(
+    r"((npm|yarn|pnpm|bun|uv|poetry)\0run|uv\0pip|docker\0compose|python3?\0-m|gh\0(pr|issue)|(bundle|pnpm)\0exec)\0[^\0]+"
+    r"|(git|cargo|go|docker|kubectl|gh|uv|pip3?|poetry|brew|apt|conda|bundle|dotnet|mvn|gradle|rustup|make|just|tox|nox"
+    r"|pnpm|yarn|npm|bun|deno|helm|terraform)\0[^\0]+|[^\0]*"
 )
-_THREE_WORDS = (
-    "npm run", "yarn run", "pnpm run", "bun run", "uv run", "uv pip", "poetry run", "docker compose", "python -m",
-    "python3 -m", "gh pr", "gh issue", "bundle exec", "pnpm exec",
-)  # fmt: skip
-_LEVELS = {**dict.fromkeys(_TWO_WORDS, 2), **dict.fromkeys(_THREE_WORDS, 3)}
-"""How many words name what a command does."""
+"""The words that name what a command does."""
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*")
 _NARROW = names(
     """
@@ -219,7 +213,7 @@ def _spilled(policy: Permissions, tool: str, line: ShellLine, places: Places) ->
             continue
         texts = [word.text for word in command.arguments]
         if command.program == "git" and not _GIT_OF_NAMES.fullmatch("\0".join(texts[git_subcommand(texts)[0] :])):
-            if found := places.tracked(command, unreadable):
+            if found := places.tracked(command, unreadable.fullmatch):
                 return f"git may print {found}, which a rule denies to read"
         elif reads_all_below(command) and not policy.workspace.hides():
             return f"{command.program} may print what a rule denies to read: no sandbox hides it"
@@ -301,8 +295,8 @@ def _pattern(command: Command, words: list[str]) -> str:
     if _INTERPRETERS.fullmatch(command.program) and not (len(words) > 2 and words[1] == "-m"):
         is_script = len(words) > 1 and not words[1].startswith("-")
         return f"{words[0]} {words[1]} *" if is_script else ""
-    levels = (_LEVELS.get(" ".join(words[:length]), 0) for length in (2, 1) if len(words) > length)
-    prefix = " ".join(words[: next(filter(None, levels), 1)])
+    found = _PREFIX.match("\0".join(words))
+    prefix = found[0].replace("\0", " ") if found else ""
     if prefix in _NARROW or command.program in _NARROW or prefix.split()[-1].startswith("-"):
         whole = all(word.exact for word in command.words) and plain(command.text)
         return command.text if whole else ""

@@ -60,7 +60,7 @@ _NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
     "ls": re.compile(r"( -[1aA]+)*( [^-\s]\S*)*"),
 }
 """The arguments with which a command prints nothing but names of files below the folders that it is given."""
-ODD_NAME = re.compile(r"""^[-@]|/-|[\s'"\\]""")
+ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
 """A name out of which `xargs`, or the command that it runs, may make something else."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
