@@ -165,7 +165,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             self.environment,
             self.ground.catalog.key_values(),
             lambda text, level: self.tasks.emit(Said(text, level)),
-            ServerQuestions(self.models, self.transcript, self.tasks).answer,
+            self._answer,
             options.captures,
             lambda argv: self.confinement().wrap(argv, "workspace"),
         )
@@ -223,7 +223,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return "\n\n".join(filter(None, (prompt, self.skills.prompt())))
 
     def found(self) -> SessionExtensions:
-        return SessionExtensions(self.commands, self.servers, self.skills, self.instructions, self.problems)
+        return SessionExtensions(self.commands, self.servers, self.skills, self.instructions)
 
     async def _connect(self, server: str) -> None:
         if server in self.servers.servers:
@@ -238,23 +238,8 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         count = plural(len(acting_files(self.root, self.ground.options.cwd)), "file")
         return [f"The project is not trusted: {count} not obeyed. `ouro doctor` lists them.", *notices]
 
-    def _trusts(self, path: Path) -> bool:
-        return self.ground.trusted and self.ground.trust.is_trusted(self.root, [path])
-
-    def _files(self, kind: FileKind) -> list[ExtensionFile]:
-        files, problems = find_files(kind, self.root, self.ground.trusted)
-        self.problems += problems
-        return files
-
-
-class ServerQuestions(msgspec.Struct, frozen=True):
-    """Answers what MCP servers ask: the user, and the model if the user agrees."""
-
-    models: Callable[[], ModelSource]
-    transcript: MemoryManager
-    tasks: SessionTasks
-
-    async def answer(self, server: str, kind: str, about: Line) -> Line:
+    async def _answer(self, server: str, kind: str, about: Line) -> Line:
+        """The answer to what an MCP server asks: of the user, or of the model if the user agrees."""
         try:
             return await (self._sample(server, about) if kind == "sample" else elicitation(server, about, self._ask))
         except OuroError as error:
@@ -280,6 +265,14 @@ class ServerQuestions(msgspec.Struct, frozen=True):
         messages += [(user if item["role"] == "user" else assistant)(item["text"]) for item in about["messages"]]
         text = await ask_in_background(models, self.transcript, "compact", "mcp")(messages)
         return {"text": text, "model": models.current()[0].spec.name}
+
+    def _trusts(self, path: Path) -> bool:
+        return self.ground.trusted and self.ground.trust.is_trusted(self.root, [path])
+
+    def _files(self, kind: FileKind) -> list[ExtensionFile]:
+        files, problems = find_files(kind, self.root, self.ground.trusted)
+        self.problems += problems
+        return files
 
 
 def prompt_commands(servers: McpServers) -> list[CustomCommand]:

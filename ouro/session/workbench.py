@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,6 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     servers: McpServers
     skills: Skills
     instructions: ProjectInstructions
-    problems: Sequence[str] = ()
-    """A line for each extension file that is not used."""
 
 
 class Workbench(msgspec.Struct, frozen=True):

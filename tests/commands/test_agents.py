@@ -37,5 +37,5 @@ async def test_kinds_files_and_what_one_did_are_shown(repository, home):
     assert [(task.id, task.is_running) for task in session.tasks()] == [("tester-1", False)]
     assert [tool.name for tool in model.requests[1].tools] == ["read", "shell"]
     assert model.requests[1].messages[0].text.startswith("You run tests.")
-    assert any("broken.md is not used: `wild` is not a mode" in line for line in session.workbench.extensions.problems)
+    assert any("broken.md is not used: `wild` is not a mode" in line for line in session.notices)
     await session.close()

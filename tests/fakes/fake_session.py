@@ -136,7 +136,7 @@ class FakeSession:
         instructions = ProjectInstructions(cwd, lambda _path: False)
         self.workbench = SimpleNamespace(
             extensions=SessionExtensions(
-                CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={}), skills, None, instructions
+                CommandRegistry((), COMMAND_NAMES), SimpleNamespace(servers={}), skills, instructions
             ),
             subagents=Subagents((), SimpleNamespace(make_store=DictMemoryStore), SubagentSettings()),
             project=None,
