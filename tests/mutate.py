@@ -227,7 +227,7 @@ DEFENCES = (
             "test_l4_l5_l6_refusals.py"),
     Defence("L5", "ouro/llm/reply.py", "if wait > MAX_WAIT:\n                    break", "pass",
             "../llm/test_retry.py"),
-    Defence("L7", "ouro/llm/http_stream.py", "limit = self.timeouts.idle", "limit = None",
+    Defence("L7", "ouro/llm/http_stream.py", "limit = self._endpoint.timeouts.idle", "limit = None",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),
     Defence("L11", "ouro/llm/wire.py", "    if None in counts:\n        return None\n", "", "test_l11_odd_answers.py"),
     Defence("L11", "ouro/llm/wire.py", "asyncio.timeout_at(deadline)", "asyncio.timeout(None)",

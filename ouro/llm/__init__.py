@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         ToolSpec,
         UsageChunk,
         Warmable,
-        timeouts_for,
     )
     from ouro.llm.model_source import ModelSource
     from ouro.llm.models_file import HEADER, ModelEntry, ModelsFile, read_models_file, write_models_file

@@ -14,7 +14,6 @@ from ouro.llm.model import (
     ModelSpec,
     Reason,
     ThinkingChunk,
-    Timeouts,
     ToolSpec,
     UsageChunk,
 )
@@ -119,10 +118,8 @@ Style = Literal["adaptive", "budget", "none"]
 class AnthropicWire(Wire):
     """A model behind Anthropic's messages API or a compatible server."""
 
-    def __init__(
-        self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off", timeouts: Timeouts | None = None
-    ) -> None:
-        super().__init__(spec, endpoint, effort=effort, timeouts=timeouts)
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
+        super().__init__(spec, endpoint, effort=effort)
         self._styles: list[Style] = _styles(self._model) if effort != "off" and spec.thinking else ["none"]
         self._sends_thinking = True
         self._contents = PerMessage(self._content)

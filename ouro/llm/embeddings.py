@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.errors import ModelError
 from ouro.llm.http_stream import decoder_for, http_errors, new_client
-from ouro.llm.model import Endpoint, ModelSpec, timeouts_for_vectors
+from ouro.llm.model import Endpoint, ModelSpec
 from ouro.llm.openai import usage_from_openai
 from ouro.llm.provider_errors import error_from_status
 from ouro.messages import Usage
@@ -66,7 +66,7 @@ class EmbeddingWire:
         """`model` as the server calls it."""
         self._spec = spec
         self._model = model
-        self._endpoint = endpoint
+        self._endpoint = endpoint.for_vectors()
         self._client: httpx.Client | None = None
         self._making = threading.Lock()
 
@@ -88,14 +88,14 @@ class EmbeddingWire:
             client.close()
 
     def _post(self, body: dict[str, object]) -> tuple[httpx.Response, bytes]:
-        endpoint, limits = self._endpoint, timeouts_for_vectors(self._endpoint)
+        endpoint = self._endpoint
         key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
         headers = {"Content-Type": "application/json", **key}
         url = endpoint.base_url.rstrip("/") + "/embeddings"
         with self._making:
-            self._client = self._client or new_client("Client", endpoint, limits)
+            self._client = self._client or new_client("Client", endpoint)
         with (
-            http_errors(endpoint, limits),
+            http_errors(endpoint),
             self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response,
         ):
             answer, decoded = bytearray(), decoder_for(response, endpoint)

@@ -15,7 +15,7 @@ import msgspec
 
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
-from ouro.llm.model import Endpoint, Timeouts
+from ouro.llm.model import Endpoint
 from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import error_from_status, error_from_stream, reason_of
 
@@ -42,9 +42,8 @@ FAREWELL = 0.1
 class HttpStream:
     """Posts to one endpoint; connections are kept between requests."""
 
-    def __init__(self, endpoint: Endpoint, timeouts: Timeouts) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self.timeouts = timeouts
         self._client: httpx.AsyncClient | None = None
         self._making = asyncio.Lock()
 
@@ -52,7 +51,7 @@ class HttpStream:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
         async with self._making:  # a first request that arrives meanwhile waits for this client
             if self._client is None:
-                self._client = await asyncio.to_thread(new_client, "AsyncClient", self._endpoint, self.timeouts)
+                self._client = await asyncio.to_thread(new_client, "AsyncClient", self._endpoint)
 
     async def post(
         self, path: str, headers: Mapping[str, str], body: Any, is_complete: Callable[[], bool]
@@ -95,7 +94,7 @@ class HttpStream:
         assert self._client is not None
         url = self._endpoint.base_url.rstrip("/") + path
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
-        with http_errors(self._endpoint, self.timeouts):
+        with http_errors(self._endpoint):
             async with self._client.stream("POST", url, content=encoded(body), headers=headers) as response:
                 if not response.is_success:
                     head = await self._head(response)
@@ -114,7 +113,7 @@ class HttpStream:
 
     async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """The bytes of the answer; silence between two of them is an error."""
-        limit = self.timeouts.first
+        limit = self._endpoint.timeouts.first
         pieces, decoded = response.aiter_raw(), decoder_for(response, self._endpoint)
         while True:
             try:
@@ -124,7 +123,7 @@ class HttpStream:
                 raise StreamCut(f"The answer stopped: nothing came for {limit:g} s.") from error
             if data is None:
                 return
-            limit = self.timeouts.idle
+            limit = self._endpoint.timeouts.idle
             for piece in decoded(data):
                 yield piece
 
@@ -243,9 +242,9 @@ def _object_in(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
 
 
 @contextmanager
-def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
+def http_errors(endpoint: Endpoint) -> Iterator[None]:
     """Raise the errors of httpx as ModelErrors, without keys."""
-    httpx = load_httpx()
+    httpx, timeouts = load_httpx(), endpoint.timeouts
     host = endpoint.address or endpoint.base_url
     try:
         yield
@@ -268,12 +267,12 @@ def http_errors(endpoint: Endpoint, timeouts: Timeouts) -> Iterator[None]:
         raise RequestRefused(message, f"It came from {endpoint.key_source or 'the settings'}.") from error
 
 
-def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint, timeouts: Timeouts) -> Any:
+def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> Any:
     """A client of httpx. Raises RequestRefused: the proxy or the certificates of the environment cannot be used."""
     httpx = load_httpx()
     try:
         return getattr(httpx, kind)(
-            timeout=httpx.Timeout(timeouts.first, connect=timeouts.connect),
+            timeout=httpx.Timeout(endpoint.timeouts.first, connect=endpoint.timeouts.connect),
             headers={"User-Agent": f"ouro/{__version__}", "Accept-Encoding": "identity"},
             follow_redirects=False,
             # Loading the certificates takes as long as everything else, and plain http needs none.

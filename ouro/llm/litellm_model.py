@@ -17,10 +17,7 @@ from ouro.llm.model import (
     Endpoint,
     ModelSpec,
     ThinkingChunk,
-    Timeouts,
     ToolSpec,
-    timeouts_for,
-    timeouts_for_vectors,
 )
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
 from ouro.llm.portable import healed_all
@@ -35,21 +32,12 @@ WORKER = ("-m", "ouro.llm.litellm_worker")
 
 
 class LiteLLMModel:
-    def __init__(
-        self,
-        spec: ModelSpec,
-        endpoint: Endpoint,
-        *,
-        model: str = "",
-        effort: Effort = "off",
-        timeouts: Timeouts | None = None,
-    ) -> None:
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, model: str = "", effort: Effort = "off") -> None:
         """`model` is the name for litellm; empty: that of the spec."""
         self.spec = spec
         self._endpoint = endpoint
         self._model = model or spec.name
         self._effort = effort
-        self._timeouts = timeouts or timeouts_for(endpoint)
         self._is_claude = "claude" in self._model
         self._format = OpenAIFormat(spec, longest_id=0)
 
@@ -59,8 +47,8 @@ class LiteLLMModel:
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         reader = _LiteLLMChunks(self.spec)
-        events = events_of(self, "ask", self._request(messages, tools), self._endpoint, self._timeouts)
-        async with aclosing(chunks_from(events, reader, self._timeouts.content)) as chunks:
+        events = events_of(self, "ask", self._request(messages, tools), self._endpoint)
+        async with aclosing(chunks_from(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -68,7 +56,7 @@ class LiteLLMModel:
         leave(self)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
-        request = _arguments(self._model, self._endpoint, self._timeouts)
+        request = _arguments(self._model, self._endpoint)
         request |= {"messages": healed_all(self._messages(messages)), "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
             request["tools"] = tools_as_openai(tools)
@@ -103,7 +91,7 @@ class LiteLLMEmbeddings:
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, model: str) -> None:
         """`model` is the name for litellm."""
         self._spec = spec
-        self._endpoint = endpoint
+        self._endpoint = endpoint.for_vectors()
         self._model = model
 
     def embed(self, texts: Sequence[str]) -> Embedded:
@@ -113,21 +101,20 @@ class LiteLLMEmbeddings:
         leave(self)
 
     async def _embed(self, texts: list[str]) -> Embedded:
-        limits = timeouts_for_vectors(self._endpoint)
-        request = {**_arguments(self._model, self._endpoint, limits), "input": texts}
+        request = {**_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
-        async for event in events_of(self, "embed", request, self._endpoint, limits):
+        async for event in events_of(self, "embed", request, self._endpoint):
             answer = event
         if answer is None:
             raise ModelError(f"{self._model} gave no vectors.")
         return embedded(answer, len(texts), self._spec, self._model)
 
 
-def _arguments(model: str, endpoint: Endpoint, timeouts: Timeouts) -> Line:
+def _arguments(model: str, endpoint: Endpoint) -> Line:
     """The arguments of each call of litellm; URL and key are left out where litellm knows them."""
     given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
     known = {name: value for name, value in given.items() if value}
-    return {"model": model, "first": timeouts.first, "connect": timeouts.connect, **known}
+    return {"model": model, "first": endpoint.timeouts.first, "connect": endpoint.timeouts.connect, **known}
 
 
 def _error_of(error: Line, endpoint: Endpoint, model: str) -> ModelError:
@@ -164,9 +151,7 @@ def _marked(message: Line) -> Line:
     return {**message, "content": marked([{"type": "text", "text": content}] if isinstance(content, str) else content)}
 
 
-async def events_of(
-    user: object, name: str, request: Line, endpoint: Endpoint, timeouts: Timeouts
-) -> AsyncGenerator[Any, None]:
+async def events_of(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
     """What the process of litellm streams in answer to a request; closing the generator cancels the request.
 
     Args:
@@ -179,6 +164,7 @@ async def events_of(
         StreamCut: it died or fell silent in the middle.
         ModelError: the provider refused, or broke off.
     """
+    timeouts = endpoint.timeouts
     try:
         async with aclosing(process_for(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
             async for line in lines:

@@ -169,12 +169,30 @@ class Constrainable(Protocol):
         ...
 
 
+class Timeouts(msgspec.Struct, frozen=True):
+    connect: float = 10
+    first: float = 120
+    """Until the first byte of an answer."""
+    idle: float = 90
+    """Between two bytes of it."""
+    content: float = 600
+    """Without text, thinking or a call, whatever else comes: a reasoning model can be silent for minutes."""
+
+
+LOCAL_TIMEOUTS = Timeouts(first=900, content=1800)
+"""A local model on a CPU reads a long prompt for minutes before its first token."""
+
+VECTORS_SECONDS = 60.0
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     base_url: str = ""
     """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
     api_key: str = ""
     key_source: str = ""
     """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
+    limits: Timeouts | None = None
+    """None: those that fit the place."""
 
     __repr__ = object.__repr__  # a traceback may be logged: it shows no key
 
@@ -196,28 +214,10 @@ class Endpoint(msgspec.Struct, frozen=True):
         except ValueError:
             return False
 
+    @property
+    def timeouts(self) -> Timeouts:
+        return self.limits or (LOCAL_TIMEOUTS if self.is_local else Timeouts())
 
-class Timeouts(msgspec.Struct, frozen=True):
-    connect: float = 10
-    first: float = 120
-    """Until the first byte of an answer."""
-    idle: float = 90
-    """Between two bytes of it."""
-    content: float = 600
-    """Without text, thinking or a call, whatever else comes: a reasoning model can be silent for minutes."""
-
-
-LOCAL_TIMEOUTS = Timeouts(first=900, content=1800)
-"""A local model on a CPU reads a long prompt for minutes before its first token."""
-
-VECTORS_SECONDS = 60.0
-
-
-def timeouts_for(endpoint: Endpoint) -> Timeouts:
-    return LOCAL_TIMEOUTS if endpoint.is_local else Timeouts()
-
-
-def timeouts_for_vectors(endpoint: Endpoint) -> Timeouts:
-    """Timeouts for an embedding model: it answers at once or must be loaded first, and the user waits for it."""
-    limits = timeouts_for(endpoint)
-    return replace(limits, first=min(limits.first, VECTORS_SECONDS))
+    def for_vectors(self) -> Endpoint:
+        """The same for an embedding model: it answers at once or must be loaded first, and the user waits for it."""
+        return replace(self, limits=replace(self.timeouts, first=min(self.timeouts.first, VECTORS_SECONDS)))

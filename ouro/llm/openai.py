@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, Timeouts, ToolSpec, UsageChunk
+from ouro.llm.model import CallChunk, Chunk, Effort, Endpoint, ModelSpec, Reason, ToolSpec, UsageChunk
 from ouro.llm.portable import (
     arguments_of,
     base64_of,
@@ -180,10 +180,8 @@ MIN_EFFORT = ("none", "minimal", "low", None)
 class OpenAIWire(Wire):
     """A model behind an OpenAI-compatible server."""
 
-    def __init__(
-        self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off", timeouts: Timeouts | None = None
-    ) -> None:
-        super().__init__(spec, endpoint, effort=effort, timeouts=timeouts)
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
+        super().__init__(spec, endpoint, effort=effort)
         wants_thinking_back = any(name in endpoint.host for name in WANT_THINKING_BACK)
         self._format = OpenAIFormat(spec, returns_thinking=wants_thinking_back and spec.thinking)
         self._efforts: list[str | None] = list(MIN_EFFORT) if effort == "off" else [effort, None]

@@ -21,10 +21,8 @@ from ouro.llm.model import (
     Reason,
     TextChunk,
     ThinkingChunk,
-    Timeouts,
     ToolSpec,
     UsageChunk,
-    timeouts_for,
 )
 from ouro.llm.portable import SurrogateJoiner
 from ouro.messages import Message, Usage
@@ -116,15 +114,13 @@ def _read(reader: ChunkReader, event: dict[str, Any]) -> Iterator[Chunk]:
 class Wire(ABC):
     """A model behind a server; the subclass knows the protocol."""
 
-    def __init__(
-        self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off", timeouts: Timeouts | None = None
-    ) -> None:
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         self.spec = spec
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
         """Its name on the wire."""
-        self._http = HttpStream(endpoint, timeouts or timeouts_for(endpoint))
+        self._http = HttpStream(endpoint)
 
     async def warm(self) -> None:
         await self._http.warm()
@@ -139,7 +135,7 @@ class Wire(ABC):
             path, headers, body = self._request(messages, tools)
             try:
                 events = self._http.post(path, headers, body, reader.is_complete)
-                async with aclosing(chunks_from(events, reader, self._http.timeouts.content)) as chunks:
+                async with aclosing(chunks_from(events, reader, self._endpoint.timeouts.content)) as chunks:
                     async for chunk in chunks:
                         begun = True
                         yield chunk

@@ -46,7 +46,7 @@ class Wire:
         """A model behind the server, or at another `url`."""
         url = more.pop("url", self.server.url if self.speaks_anthropic else self.server.openai_url)
         make = {"openai": OpenAIWire, "anthropic": AnthropicWire}.get(self.kind, LiteLLMModel)
-        return make(spec or self.spec, Endpoint(url, key, key_source="TEST_KEY"), timeouts=timeouts, **more)
+        return make(spec or self.spec, Endpoint(url, key, key_source="TEST_KEY", limits=timeouts), **more)
 
     async def ask(self, *messages: Message, tools=(READ, SHELL), **more) -> Message:
         """The whole answer, through a model made for it."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.errors import RequestRefused, StreamCut
-from ouro.llm import Endpoint, Timeouts
+from ouro.llm import Endpoint
 from ouro.llm.http_stream import EventDecoder, ServerEvent, new_client
 from ouro.llm.portable import SurrogateJoiner, healed
 
@@ -47,7 +47,7 @@ def test_an_environment_that_cannot_be_used_is_named(monkeypatch, variable, valu
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, value)
     with pytest.raises(RequestRefused, match=message):
-        new_client("Client", Endpoint("https://api.example.com/v1"), Timeouts())
+        new_client("Client", Endpoint("https://api.example.com/v1"))
 
 
 def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():

@@ -73,7 +73,7 @@ async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
     while when != "at once" and process.alive:
         await asyncio.sleep(0.01)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(litellm_model.events_of("tests", "ask", {}, Endpoint(), Timeouts(first=5)))
+        await anext(litellm_model.events_of("tests", "ask", {}, Endpoint(limits=Timeouts(first=5))))
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):

@@ -12,7 +12,7 @@ from ouro.errors import (
     RateLimited,
     RequestRefused,
 )
-from ouro.llm import Endpoint, timeouts_for
+from ouro.llm import Endpoint
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact, retry_after
 
 HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_KEY")
@@ -122,7 +122,7 @@ def test_errors_in_a_stream_are_told_apart(error, kind):
     ],
 )
 def test_a_server_nearby_gets_more_time_for_its_first_word(url, local):
-    assert (Endpoint(url).is_local, timeouts_for(Endpoint(url)).first > 600) == (local, local)
+    assert (Endpoint(url).is_local, Endpoint(url).timeouts.first > 600) == (local, local)
 
 
 def test_an_endpoint_does_not_show_its_key():
