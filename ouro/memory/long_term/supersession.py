@@ -44,9 +44,7 @@ _REPLACES = late_pattern(
     re.IGNORECASE | re.VERBOSE,
 )
 NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
-_PART = late_pattern(r"\W*(?:(?:the|an?)\s+)?\w+\s+(?:of|for|in)\s+(?:(?:the|an?)\s+)?(?P<whole>[\w-]+)", re.IGNORECASE)
-"""A subject that is narrower: `Tests of the API …`."""
-_FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?)\b)[\w+#/-]+(?:\.\w+)*")
+_FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*")
 _BEFORE_VALUE = {"is", "are", "was", "were", "at", "by", "from", "in", "on", "to", "with"}
 _RELATIONS = _BEFORE_VALUE | {
     "must", "should", "may", "can", "will", "has", "have", "need", "needs", "require", "requires", "take", "takes",
@@ -170,9 +168,9 @@ def _is_other_value(text: str, old: str) -> bool:
 def _is_other_aspect(text: str, old: str) -> bool:
     """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages are in German`."""
     begin, rest, other = _common_beginning(text, old)
-    is_tied_differently = bool(_RELATIONS & {*rest[:1], *other[:1]})
-    is_same = bool(subject_words(" ".join({*rest} & {*other})))
-    return is_tied_differently and not is_same and bool(subject_words(" ".join(begin)))
+    starts = {*rest[:1], *other[:1]}
+    is_same = bool(subject_words(" ".join({*rest} & {*other}))) and "of" not in starts
+    return bool(starts & _RELATIONS) and not is_same and bool(subject_words(" ".join(begin)))
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
@@ -202,10 +200,7 @@ def _changes(text: str, old: str) -> bool:
     """
     words, own = _subject(text), _subject(old)
     new, gone = set(words) - set(own), set(own) - set(words)
-    part = _PART.match(_CHANGES.sub("", text))
     if len(set(words) & set(own)) < _MIN_REPLACED * min(len(set(words)), len(set(own))):
-        return False
-    if part and not subject_words(part["whole"]) <= set(own):
         return False
     begins_new = words[0] in new and own[0] in gone and not _OWNS.search(text)
     return words[0] == own[0] or (len(new) == len(gone) == 1 and not begins_new)

@@ -34,11 +34,6 @@ _QUESTION = re.compile(
     r"|^\W*(?:(?:when|where) )?(?:what|how|why|which|who|is|are|do|does|did|was|were|shall|should|can|will) ",
     re.IGNORECASE,
 )
-_SMALL_TALK = re.compile(
-    r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
-    r"|looks good|go on|continue|bye|that works|that is fine)\b.{0,30}$",
-    re.IGNORECASE,
-)
 _TASK = re.compile(
     r"^\W*(?:(?:please|now|then|first|next|also|and|ok|so|let(?:['’]s| us| me)|I want you to|I need you to)\W+)*"
     r"(?:add|build|change|check|clean|commit|continue|convert|create|debug|delete|describe|do|explain|find|fix|format|give"
@@ -88,9 +83,12 @@ _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
 _MOMENT = re.compile(
     r"^\W*(?:I (?:think|guess|see|saw|tried|just|got|get|want|need)|I(?:['’]m| am) \w+ing|maybe|perhaps|it"
     r"|(?:this|that) (?!(?:project|repo|repository|app|service)\b)|there (?:is|are)|looks like"
-    r"|seems)\b",
+    r"|seems)\b"
+    r"|^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
+    r"|looks good|go on|continue|bye|that works|that is fine)\b.{0,30}$",
     re.IGNORECASE,
 )
+"""How it is now, and small talk."""
 _OF_THE_MOMENT = re.compile(
     r"^\W*(?:you (?:\w+ed|forgot|broke|left)|nothing (?:happens|works)|the (?:last|second|first|next) \w+)\b"
     r"|^\W*(?:(?:please )?(?:answer|reply) )?(?:(?:in|with) )?(?:only )?(?:one|a single) (?:short )?"
@@ -174,7 +172,7 @@ def statements_in(text: str) -> Iterator[str]:
             continue
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
             continue
-        passing = (_SMALL_TALK, _TASK, _MOMENT, _OF_THE_MOMENT, _PASSES)
+        passing = (_TASK, _MOMENT, _OF_THE_MOMENT, _PASSES)
         if is_lasting(sentence) or not any(kind.search(rule) for kind in passing):
             yield sentence
 

@@ -19,7 +19,6 @@ GONE = "-"
 """Stands for the content of a file that was removed."""
 APPROVED, _ACCEPTED, _BEFORE = LEDGER_FILES = ("vouched", "accepted", "accepted.before")
 _RECORD = re.compile(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
-_MAX_BYTES = 1 << 20
 
 
 class ApprovalLedger:
@@ -73,13 +72,8 @@ class ApprovalLedger:
 
     def approve(self, contents: Mapping[str, str]) -> None:
         """Approve files by name and blob (GONE: the removal); on disk when this returns."""
-        if not contents:
-            return
-        if self._approved.exists() and self._approved.stat().st_size > _MAX_BYTES:
-            # The older half was committed and accepted long ago.
-            lines = self._approved.read_text().splitlines()
-            write_private(self._approved, "".join(f"{line}\n" for line in lines[len(lines) // 2 :]))
-        append_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in contents.items()))
+        if contents:
+            append_private(self._approved, "".join(f"{blob} {name}\n" for name, blob in contents.items()))
 
     def approved(self) -> frozenset[tuple[str, str]]:
         """All that was approved since the last `settle`, as (name, blob)."""
