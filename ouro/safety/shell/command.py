@@ -30,7 +30,7 @@ class Word(msgspec.Struct, frozen=True):
         """The parts that may be a path: `x`, `of=x`, `--file=x`, `-f/x`."""
         if self.under:
             return self.under
-        whole = () if self.text.startswith("-") else (self.text,)
+        whole = () if self.text.startswith("-") else (self.text, *([self.text[1:]] if self.text[:1] == "@" else []))
         if "=" in self.text:
             return (*whole, self.text.partition("=")[2])
         inside = re.match(r"-[A-Za-z]+([/~.].*)", self.text)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
-from ouro.safety.shell.command import Command, Redirect, Word
+from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
-from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern, written_paths
+from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
 from ouro.safety.shell.reading import find_starts, git_lists, git_subcommand
 from ouro.safety.shell.tables import names
 
@@ -66,31 +67,32 @@ def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
 
 def floor(line: ShellLine, places: Places) -> str:
     """Why the user must be asked in every mode; empty if not."""
-    for redirect in line.redirects:
-        if reason := _redirect(redirect, places):
-            return reason
     for command in line.commands:
-        reasons = (_final(command), _removal(command, places), _paths(command, places))
+        reasons = (_final(command), _removal(command, places))
         if reason := next(filter(None, reasons), ""):
             return f"{command.program} {reason}"
+        for word in command.arguments:
+            if word.glob and any(map(places.is_above_keys, places.named(before_pattern(word.text)))):
+                return f"{command.program} reaches what {word.text} matches, which may hold keys"
+    for path, is_written, opener in places.opened(line):
+        if reason := _opened(path, is_written, opener, places):
+            return reason
     fetches = any(command.program in _FETCHERS for command in line.commands)
     if fetches and (line.opaque or any(_runs_input(command) for command in line.commands)):
         return "it runs what it fetches from the network"
     return ""
 
 
-def _redirect(redirect: Redirect, places: Places) -> str:
-    if redirect.duplicates or redirect.target.text in HARMLESS_DEVICES:
+def _opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
+    shown = places.workspace.shown(path)
+    if command is None and str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES:
+        return f"it opens the device {path}"
+    if command is not None and command.program == "git":
         return ""
-    for path in places.named(redirect.target.text):
-        shown = places.workspace.shown(path)
-        if str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES:
-            return f"it opens the device {path}"
-        if redirect.writes and (reason := places.workspace.protection(path)):
-            return f"it writes to {shown}: {reason}"
-        if places.holds_keys(path):
-            return f"it reads {shown}, which holds keys"
-    return ""
+    if is_written and (reason := places.workspace.protection(path)):
+        return f"it writes to {shown}: {reason}"
+    is_searched = command is not None and reads_all_below(command) and places.is_above_keys(path)
+    return f"it reaches {shown}, which holds keys" if is_searched or places.holds_keys(path) else ""
 
 
 def _final(command: Command) -> str:
@@ -186,24 +188,6 @@ def _find_deletes(words: Sequence[Word], places: Places) -> str:
                 return f"deletes below {word.text}"
         if not is_limited and places.whole(word.text):
             return f"deletes everything below {word.text}"
-    return ""
-
-
-def _paths(command: Command, places: Places) -> str:
-    if command.program == "git":
-        return ""
-    shown = places.workspace.shown
-    for word in written_paths(command):
-        for path in places.named((before_pattern(word.text) or ".") if word.glob else word.text):
-            if reason := places.workspace.protection(path):
-                return f"writes to {shown(path)}: {reason}"
-    for word in command.arguments:
-        if word.glob and any(map(places.is_above_keys, places.named(before_pattern(word.text)))):
-            return f"reaches what {word.text} matches, which may hold keys"
-    for text in (text.lstrip("@") for word in command.arguments for text in word.paths):
-        for path in places.named(text) if "/" in text or text.startswith("~") else ():
-            if places.holds_keys(path) or (places.is_above_keys(path) and reads_all_below(command)):
-                return f"reaches {shown(path)}, which holds keys"
     return ""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
+from ouro.safety.shell.reading import reading
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import ODD_NAME
 from ouro.safety.workspace import Workspace
@@ -84,6 +85,16 @@ class Places:
             above = word.text.rpartition("/")[0]
             if re.search(r"[*?\[]", above):
                 yield from self.of_word(Word(above, exact=False, glob=True))  # bash lists these folders
+
+    def opened(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
+        """The paths that a line may open, whether they are written, and by which command; None for a redirection."""
+        for redirect in line.redirects:
+            if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
+                yield from ((path, redirect.writes, None) for path in self.named(redirect.target.text))
+        for command in line.commands:
+            if not isinstance(reading(command), tuple):
+                yield from ((path, True, command) for word in written_paths(command) for path in self.named(word.text))
+            yield from ((path, False, command) for word in command.arguments for path in self.of_word(word))
 
     def strange_match(self, word: Word) -> str:
         """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""

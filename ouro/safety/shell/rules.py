@@ -95,7 +95,7 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in commands])
         return Ask("it runs outside of the sandbox, with all your rights", offered)
     if policy.mode == "auto" and policy.workspace.confines():
-        for path, is_written in _opened(line, places):
+        for path, is_written, _ in places.opened(line):
             if is_written and places.is_elsewhere(path) and not policy.is_free("write", Effect.WRITE, path):
                 return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
         if not (opaque or missing):
@@ -170,17 +170,6 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
                 yield Need("read", places.workspace.shown(outside), paths=(outside,))
 
 
-def _opened(line: ShellLine, places: Places) -> Iterator[tuple[Path, bool]]:
-    """The paths that words and redirections may name, and whether they are written."""
-    for redirect in line.redirects:
-        if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-            yield from ((path, redirect.writes) for path in places.named(redirect.target.text))
-    for command in line.commands:
-        if not isinstance(reading(command), tuple):
-            yield from ((path, True) for word in written_paths(command) for path in places.named(word.text))
-        yield from ((path, False) for word in command.arguments for path in places.of_word(word))
-
-
 # -- rules
 
 
@@ -191,7 +180,7 @@ def _ruled(
     if rule := policy.first(kind, tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
         return rule, ""
     has_rules = any(policy.first(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
-    for path, is_written in _opened(line, places) if has_rules else ():
+    for path, is_written, _ in places.opened(line) if has_rules else ():
         rule = policy.on_path(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
             rule = policy.on_path(kind, "write", Effect.WRITE, path, path)
