@@ -232,10 +232,8 @@ class Vectors:
     def warm(self) -> None:
         """Load the signs of all vectors, so that the first search does not wait for them."""
         for table in TABLES:
-            stamp, last = -1, -2
-            while stamp != last:
-                with self._index.reading() as database, self._lock:
-                    stamp, last = self._load(database, table, self._length).stamp, stamp
+            with self._index.reading() as database, self._lock:
+                self._load(database, table, self._length)
 
     def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
         """The signs in memory, with newer ones added."""
@@ -245,17 +243,21 @@ class Vectors:
         bits = self._bits.get(table)
         if bits is None or bits.made != made:
             bits = _Bits(np.empty(0, np.int64), np.empty((0, 0), np.uint64), 0, made)
-        rows = database.execute(
+        ids, signs, stamp = [bits.ids], [bits.signs], bits.stamp
+        while rows := database.execute(
             f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
             " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
             " ORDER BY passage.stamp LIMIT ?",
-            (model, bits.stamp, _READ_AT_ONCE),
-        ).fetchall()
-        if rows:
-            signs = _signs(np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1))
-            ids = np.array([row[0] for row in rows], np.int64)
-            signs = np.concatenate([bits.signs, signs], axis=1) if len(bits.ids) else signs
-            bits = _Bits(np.concatenate([bits.ids, ids]), signs, rows[-1][1], made)
+            (model, stamp, _READ_AT_ONCE),
+        ).fetchall():
+            vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1)
+            signs.append(_signs(vectors))
+            ids.append(np.array([row[0] for row in rows], np.int64))
+            stamp = rows[-1][1]
+        if stamp > bits.stamp:
+            bits = _Bits(
+                np.concatenate(ids), np.concatenate([some for some in signs if some.size], axis=1), stamp, made
+            )
         self._bits[table] = bits
         return bits
 

@@ -104,6 +104,14 @@ def test_what_no_word_finds_is_found_by_its_vector(told):
     assert nearest(index, embedder, "kl") == ["kkkl"]
 
 
+def test_the_first_search_compares_all_vectors_though_they_are_read_in_portions(told, monkeypatch):
+    index, _ = told
+    vectors_for(index, Counting()).fill()
+    monkeypatch.setattr("ouro.memory.index.vectors._READ_AT_ONCE", 1)
+    assert nearest(index, Counting(), "aab") == ["aaab"]
+    assert nearest(index, Counting(), "kl") == ["kkkl"]
+
+
 def test_where_no_text_is_compared_the_model_is_not_asked(told):
     index, _ = told
     embedder = Counting()
