@@ -147,7 +147,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/parse.py", 'return not word.text.startswith("~") and ', "return ", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
-    Defence("X6", f"{SHELL}/parse.py", "if patterns := [", "if False and [", LOOPS),
+    Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),
     Defence("X6", f"{SHELL}/reading.py", '== ["{}", "+"]', '[-1:] == ["+"]', LOOPS),
     Defence("X6", f"{SHELL}/wrappers.py", "if cuts or reading(command) != ():", "if False:", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", "if is_split and ODD_NAME.search(entry.name):", "if False:", LOOPS),

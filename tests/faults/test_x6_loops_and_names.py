@@ -105,6 +105,8 @@ HOSTILE = {
         'echo ../key | while read -r l; do cat "$l"; done',
         'find . -printf ../key | while read -r l; do cat "$l"; done',
         "while touch made; do break; done",
+        "while [ -d src ]; do cd src; cat key; done",
+        "while read -r l; do cd src; cat key; done < a.txt",
     ],
     "a condition or a group": [
         "if touch made; then ls; fi",
@@ -232,6 +234,7 @@ def test_x6_found_files_are_judged_by_what_lies_there(repository):
         repository, "update-index", "--add", "--cacheinfo", "100644", "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "a -o"
     )
     assert isinstance(decision(repository, for_xargs), Ask)  # only in the index
+    assert isinstance(decision(repository, 'git ls-files | while read -r f; do sort "$f"; done'), Ask)
     (repository / "out").symlink_to("..")
     assert isinstance(decision(repository, for_find), Ask)
 
@@ -240,6 +243,7 @@ def test_x6_a_name_that_bash_splits_is_asked(repository):
     line, quoted = "for f in *.txt; do wc -l $f; done", 'for f in *.txt; do wc -l "$f"; done'
     (repository / "a b.txt").write_text("")
     assert isinstance(decision(repository, line), Ask)
+    assert isinstance(decision(repository, 'for f in *.txt; do wc -l "./"$f; done'), Ask)
     assert isinstance(decision(repository, quoted), Allow)
 
 

@@ -125,6 +125,7 @@ class _Loop(msgspec.Struct):
     values: list[Word] = []
     """Those for which the body has not been read."""
     start: int = 0
+    """Where the body begins; 0 where it is not known how often it runs."""
     first: int = 0
     """The number of commands before the body."""
 
@@ -238,6 +239,8 @@ class _Lexer:
         if words:
             if words[0].text in _CHANGES_SHELL:
                 self._opaque(f"{words[0].text} changes the shell")
+            if words[0].text in ("cd", "pushd", "popd") and not all(loop.start for loop in self._loops):
+                self._opaque("it changes the folder in a loop")
             command = Command(tuple(words), tuple(assignments), piped, source, stdin)
             self._found.add(command, self._depth)
             if any("{" in word.raw and not word.exact for word in words):
@@ -264,10 +267,10 @@ class _Lexer:
         if not is_in or not (read or all(map(_is_loop_value, values))):
             self._opaque(f"it uses `{keyword}`")
             variables, values = [], values[:1]
-        if patterns := [word for word in values if word.glob]:
-            self._found.add(Command((Word("echo"), *patterns)), self._depth)  # bash lists what they match
+        if files := [word for word in values if word.glob or word.under]:  # judged also where the body uses none
+            self._found.add(Command((Word("echo"), *files), source=source), self._depth)
         self._found.values |= dict.fromkeys(variables, *values[:1])
-        self._loops.append(_Loop(variables, values[1:], self._at, len(self._found.commands)))
+        self._loops.append(_Loop(variables, values[1:], 0 if read else self._at, len(self._found.commands)))
         return []
 
     def _end_loop(self) -> None:

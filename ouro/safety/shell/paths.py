@@ -107,7 +107,8 @@ class Places:
                 return f"{word.text} matches too many files"
             if "/" not in word.text and any(os.path.basename(name).startswith("-") for name in matches):  # noqa: PTH119
                 return f"{word.text} matches a file that is named like an option"
-            if re.match(r"[^'\"]*\$", word.raw) and any(re.search(r"[\s*?[]", name) for name in matches):
+            is_split = "$" in word.raw and not re.fullmatch(r'"[^"]*"', word.raw)
+            if is_split and any(re.search(r"[\s*?[]", name) for name in matches):
                 return f"{word.text} matches a file whose name bash splits"
         return ""
 
