@@ -195,7 +195,7 @@ class Catalog:
             return OpenAIWire(spec, endpoint, effort=effort)
         from ouro.llm.litellm_model import LiteLLMModel
 
-        return LiteLLMModel(spec, endpoint, model=_litellm_name(name), effort=effort)
+        return LiteLLMModel(spec, endpoint, effort=effort)
 
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises as `resolve` and `route`."""
@@ -204,11 +204,11 @@ class Catalog:
         if wire == "openai":
             from ouro.llm.embeddings import EmbeddingWire
 
-            return EmbeddingWire(spec, endpoint, name.partition("/")[2] or name)
+            return EmbeddingWire(spec, endpoint)
         if wire == "litellm":
             from ouro.llm.litellm_model import LiteLLMEmbeddings
 
-            return LiteLLMEmbeddings(spec, endpoint, _litellm_name(name))
+            return LiteLLMEmbeddings(spec, endpoint)
         raise NoModelError(f"{name} cannot give vectors: its provider has none.", "Name another embedding model.")
 
     def key_values(self) -> tuple[str, ...]:
@@ -334,8 +334,3 @@ def _guess(name: str, provider: Provider | None, local: Mapping[str, int | None]
         return ModelSpec(name)
     window = local.get(name) or LOCAL_WINDOW
     return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))
-
-
-def _litellm_name(name: str) -> str:
-    provider = provider_of(name)
-    return f"{provider.litellm_prefix}/{name.partition('/')[2]}" if provider and provider.litellm_prefix else name

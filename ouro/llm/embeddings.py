@@ -62,16 +62,16 @@ def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
 
 
 class EmbeddingWire:
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, model: str) -> None:
-        """`model` as the server calls it."""
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
         self._spec = spec
-        self._model = model
         self._endpoint = endpoint.for_vectors()
         self._client: httpx.Client | None = None
         self._making = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        response, body = self._post({"model": self._model, "input": list(texts), "encoding_format": "float"})
+        response, body = self._post(
+            {"model": self._spec.name.partition("/")[2], "input": list(texts), "encoding_format": "float"}
+        )
         if not response.is_success:
             shown = body[:_SHOWN].decode("utf-8", "replace")
             raise error_from_status(response.status_code, shown, response.headers, self._endpoint)

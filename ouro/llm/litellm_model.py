@@ -22,6 +22,7 @@ from ouro.llm.model import (
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
 from ouro.llm.portable import healed_all
 from ouro.llm.provider_errors import error_from_status, redact
+from ouro.llm.providers import provider_of
 from ouro.llm.wire import chunks_from
 from ouro.messages import Message, Thinking
 from ouro.utils.json_types import dictionaries, string
@@ -32,11 +33,10 @@ WORKER = ("-m", "ouro.llm.litellm_worker")
 
 
 class LiteLLMModel:
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, model: str = "", effort: Effort = "off") -> None:
-        """`model` is the name for litellm; empty: that of the spec."""
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         self.spec = spec
         self._endpoint = endpoint
-        self._model = model or spec.name
+        self._model = _litellm_name(spec.name)
         self._effort = effort
         self._is_claude = "claude" in self._model
         self._format = OpenAIFormat(spec, longest_id=0)
@@ -88,11 +88,10 @@ class LiteLLMModel:
 class LiteLLMEmbeddings:
     """An embedding model behind litellm. The first call starts the process."""
 
-    def __init__(self, spec: ModelSpec, endpoint: Endpoint, model: str) -> None:
-        """`model` is the name for litellm."""
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint) -> None:
         self._spec = spec
         self._endpoint = endpoint.for_vectors()
-        self._model = model
+        self._model = _litellm_name(spec.name)
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         return asyncio.run(self._embed(list(texts)))
@@ -108,6 +107,11 @@ class LiteLLMEmbeddings:
         if answer is None:
             raise ModelError(f"{self._model} gave no vectors.")
         return embedded(answer, len(texts), self._spec, self._model)
+
+
+def _litellm_name(name: str) -> str:
+    provider = provider_of(name)
+    return f"{provider.litellm_prefix}/{name.partition('/')[2]}" if provider and provider.litellm_prefix else name
 
 
 def _arguments(model: str, endpoint: Endpoint) -> Line:

@@ -37,6 +37,8 @@ MAX_NAMES = 40
 """Names of further tools below the hits of a search."""
 SPOOL_SECONDS = 2.0
 _WORD = late_pattern(r"[a-z0-9]+")
+_BEGIN = 4
+"""Letters that two forms of a word have in common: `issue`, `issues`."""
 MAX_ATTACHED = 5
 """Resources that one message names."""
 _NAMED = late_pattern(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
@@ -249,8 +251,8 @@ class ToolSearch(Tool[ToolSearchArgs]):
             for tool in server.tools:
                 if self._servers.is_off(server.name, tool.name):
                     continue
-                name = _words(f"{server.name} {tool.name} {tool.title}")
-                score = 5 * _matches(wanted, name) + _matches(wanted, _words(tool.description[:2_000]))
+                name = f"{server.name} {tool.name} {tool.title}"
+                score = 5 * _matches(wanted, name) + _matches(wanted, tool.description[:2_000])
                 if score:
                     yield score, (server, tool)
 
@@ -262,19 +264,11 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, SHOWN // 5)}"
 
 
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
-
-
-def _matches(wanted: set[str], words: set[str]) -> float:
-    """How many of the wanted words are there; half for one that only begins so."""
-    return sum(
-        1.0 if word in words else 0.5 if any(_begin_alike(word, other) for other in words) else 0 for word in wanted
-    )
-
-
-def _begin_alike(word: str, other: str) -> bool:
-    return min(len(word), len(other)) >= 4 and (word.startswith(other) or other.startswith(word))
+def _matches(wanted: set[str], text: str) -> float:
+    """How many of the wanted words are in a text; half for one that only begins like a word there."""
+    words = set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
+    begins = {word[:_BEGIN] for word in words if len(word) >= _BEGIN}
+    return sum(1.0 if word in words else 0.5 if word[:_BEGIN] in begins else 0 for word in wanted)
 
 
 class McpReadArgs(msgspec.Struct, frozen=True):

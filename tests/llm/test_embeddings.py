@@ -48,7 +48,7 @@ def server():
 
 
 def wire(server) -> EmbeddingWire:
-    return EmbeddingWire(PRICED, Endpoint(f"http://127.0.0.1:{server.server_port}/v1", KEY), "small")
+    return EmbeddingWire(PRICED, Endpoint(f"http://127.0.0.1:{server.server_port}/v1", KEY))
 
 
 def vectors(*rows, **more) -> tuple[int, bytes]:
@@ -90,7 +90,7 @@ def test_what_is_no_answer_is_an_error_without_the_key(server, answer, error):
 
 
 def test_a_server_that_is_not_there_is_told():
-    asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"), "small")
+    asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"))
     with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1:9 cannot be reached: the connection was refused"):
         asking.embed(["one"])
     asking.close()
