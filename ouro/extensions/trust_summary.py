@@ -45,7 +45,7 @@ def programs_in(text: str, name: str) -> Iterator[str]:
     """`hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of settings, or in front matter."""
     try:
         if name.endswith(".md"):
-            values: Any = {"hooks": split_front_matter(text)[0].get("hooks")}
+            values: Any = {"hooks": split_front_matter(clean(text))[0].get("hooks")}
         else:
             values = plain_values(parse_table(text, name)) if name.endswith(".yaml") else json.loads(text)
     except (ConfigError, ValueError):

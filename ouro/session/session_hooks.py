@@ -95,8 +95,6 @@ class SessionHooks:
 
     def asking(self, ask_user: AskUser) -> AskUser:
         """`ask_user`, with a notification for each question."""
-        if not self.hooks.has("notification"):
-            return ask_user
 
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
             is_permission = isinstance(question, PermissionAsked)

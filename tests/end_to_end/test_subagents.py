@@ -62,7 +62,7 @@ def test_three_explorers_one_ended_one_at_its_limit_and_a_hook_that_refuses(ouro
     ouro.server.script(script)
     terminal = ouro.screen("--mode", "edit", size=(40, 120))
     terminal.send("explore it\r")
-    terminal.until_shows("explore-1: look at one", "explore-2: look at two", "of $0.0010")
+    terminal.until_shows("explore-1: look at one", "explore-2: look at two", "of $0.001")
     terminal.send("/tasks kill explore-2\r")
     terminal.until_shows("ended by the user", "Ended explore-2.", "All reported.")
     held.set()

@@ -81,3 +81,13 @@ async def test_the_question_has_the_summary(project):
     with pytest.raises(TrustNeeded) as raised:
         await opener(Options(project, ready_model=ScriptedModel([])))(OpenRequest())
     assert "commands: /git:commit, /ship" in raised.value.summary
+
+
+def test_e9_a_hook_in_front_matter_is_shown_also_where_invisible_characters_hide_its_key(tmp_path):
+    project = tmp_path / "project"
+    path = project / ".claude" / "commands" / "nice.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("---\nho\u200boks:\n  Stop: [{hooks: [{type: command, command: evil}]}]\n---\nBe nice.\n")
+    (project / ".git").mkdir()
+    lines = describe_files(project, acting_files(project))
+    assert "/nice runs or reaches hooks.Stop: evil" in lines

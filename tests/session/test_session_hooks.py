@@ -339,6 +339,17 @@ async def test_hooks_of_a_skill_run_from_its_use_on(repository, home):
     await session.close()
 
 
+async def test_a_notification_of_a_skill_comes_with_the_next_question(repository, home):
+    hook = "hooks: {Notification: [{hooks: [{type: command, command: touch told}]}]}"
+    write(home / ".claude/skills/loud/SKILL.md", f"---\ndescription: Loud.\n{hook}\n---\nBe loud.\n")
+    session, _ = await opened(repository, call("skill", name="loud"), call("write", path="a", content="x"), "Done.")
+    await play(session)
+    while not session.turn.hooks.hooks.runs:
+        await asyncio.sleep(0.01)
+    assert (repository / "told").exists()
+    await session.close()
+
+
 async def test_hooks_of_a_command_run_from_its_use_on_and_those_of_a_fork_in_it_alone(repository, home):
     write(home / ".claude/commands/safe.md", f"---\n{GUARD}---\nBe safe.\n")
     write(home / ".claude/commands/alone.md", f"---\ncontext: fork\n{GUARD}---\nBe safe.\n")
