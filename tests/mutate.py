@@ -156,7 +156,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/paths.py", '".." if re.fullmatch(', '"" if re.fullmatch(', "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/reading.py", "(number or word.glob or word.under)", "False", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/reading.py", "if letter not in row.letters:", "if False:", "test_x6_shell_judge.py"),
-    Defence("X6", f"{SHELL}/tables.py", 're.compile(r"(?!-v).*", re.DOTALL)', 're.compile(r".*", re.DOTALL)',
+    Defence("X6", f"{SHELL}/tables.py", 're.compile(r"(?!-v)(?!', 're.compile(r"(?!',
             "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/rules.py", "(setting := places.program_of_git(command))", '(setting := "")',
             "test_x6_shell_judge.py"),

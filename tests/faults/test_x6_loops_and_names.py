@@ -16,7 +16,7 @@ HARMLESS = [
     'for f in *.txt; do [ -f "$f" ] && tail -1 "$f" || echo "no $f"; done',
     'for d in src; do for f in x.py y.py; do cat "$d/$f"; done; done',
     'for f in a.txt; do if [[ -f "$f" ]]; then cat "$f"; else continue; fi; done',
-    'while read -r l; do echo "- $l"; done < a.txt',
+    'while read -r l; do echo "- $l"; printf "%s: 100%%\\n" "$l"; done < a.txt',
     'git ls-files | while IFS= read -r f; do wc -l "$f"; done',
     "if [ -f a.txt ]; then cat a.txt; elif ! grep -q one a.txt; then ls; fi",
     "(cd src && ls); { ls; pwd; }",

@@ -63,6 +63,9 @@ PROGRAMS = [
 ]
 COMPUTED = [
     "printf -v 'a[$(touch made)]' x",
+    "printf %n PATH; ls",
+    "printf -- '%-5ln' PATH; ls",
+    'printf "100% new" IFS',
     "test -v 'a[$(touch made)]'",
     "[ -v 'a[$(touch made)]' ]",
     "test -R x",

@@ -55,6 +55,8 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
         checked = [*values.get("e", []), *values.get("expression", [])] or [operands.pop(0) for _ in operands[:1]]
     if name in ("test", "["):
         checked = _test_operators(checked)
+    if name == "printf":
+        checked = checked[: 2 if texts[:1] == ["--"] else 1]  # the format
     for word in checked:
         is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
         is_listed = word.exact or (row.operands == "text" and (is_pattern or not (script or word.glob)))

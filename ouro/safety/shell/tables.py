@@ -99,7 +99,7 @@ SCRIPTS = {
     **dict.fromkeys(("exit", "break", "continue"), re.compile(r"\d+")),
     "ulimit": re.compile(r"-[acdfHlmnpsStuv]+"),
     "hostname": re.compile(r"(?!)"),  # one with a name sets it
-    "printf": re.compile(r"(?!-v).*", re.DOTALL),
+    "printf": re.compile(r"(?!-v)(?!.*%[#'+ 0-9.*hjlLtz-]*n).*", re.DOTALL),  # `%n` sets a variable
     "set": re.compile(r"[-+][euxo]+|pipefail"),
     **dict.fromkeys(
         ("test", "["),
