@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -221,6 +222,15 @@ def no_rest():
         patch.setattr("ouro.memory.index.lookup.Lookup._fill_apart", not_now)
         patch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
         yield
+
+
+@pytest.fixture
+def cpu_limit() -> Iterator[None]:
+    """Ends the test after 10 s of CPU, which a busy machine does not use up as it does time."""
+    signal.signal(signal.SIGVTALRM, lambda *_: pytest.fail("it took more than 10 s of CPU"))
+    signal.setitimer(signal.ITIMER_VIRTUAL, 10)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 @pytest.fixture(scope="session")

@@ -152,7 +152,7 @@ def test_k1_no_pattern_is_left_out_where_it_finds_something(mask, monkeypatch):
     assert [mask(text) for text in texts] == masked
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("cpu_limit")
 @pytest.mark.parametrize("part", ["sk-", "pwd:", "key-", "--token=/", "bearer a."])
 def test_k1_what_repeats_the_beginning_of_a_secret_is_looked_through_in_linear_time(part):
     """Without the limits of the lookaheads 40 KB of `sk-` take 8 s: a file that a tool reads could stop ouro."""

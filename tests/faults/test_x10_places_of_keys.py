@@ -77,12 +77,12 @@ def test_x10_auto_asks_before_a_shell_line_reads_all_of_the_home_folder(keys, li
     ],
 )
 def test_x10_a_pattern_of_many_stars_takes_linear_time(pattern, path, fits):
-    start = time.monotonic()
+    start = time.process_time()
     assert name_pattern(pattern)(path) is fits
-    assert time.monotonic() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("cpu_limit")
 def test_x10_a_rule_of_many_stars_is_matched_in_linear_time(keys):
     """A line of 9,000 characters against `*rm*-rf*/*x` took more than 100 s."""
     policy = Permissions(keys, "auto", deny=["shell(*rm*-rf*/*x)", "write(*a*a*a*a*b)"])

@@ -133,7 +133,7 @@ def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):
     assert whole.file.read_bytes() == pieces.file.read_bytes() == data
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("cpu_limit")
 def test_output_of_carriage_returns_alone_is_folded_in_linear_time():
     """Without the look behind, 128 KB take 5 s: a command could stop ouro."""
     assert folded("\r" * 500_000 + "x") == "x"
