@@ -213,7 +213,8 @@ def _described(context: ActionContext, servers: McpServers, server: McpServer) -
         filter(None, (one_line(listing.version, 60), listing.protocol and f"protocol {listing.protocol}"))
     )
     view: list[ViewItem] = [Title(head)]
-    view += [line(text) for text in (about, server.problem, one_line(listing.instructions, 400)) if text]
+    told = f"It says: {one_line(listing.instructions, 400)}" if listing.instructions else ""
+    view += [line(text) for text in (about, server.problem, told) if text]
     view += table(rows)
     others = {"Resources": [item.uri for item in listing.resources], "Prompts": [item.name for item in listing.prompts]}
     view += [line(f"{what}: {one_line(', '.join(names), 400)}") for what, names in others.items() if names]

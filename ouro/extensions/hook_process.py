@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from urllib.parse import urlsplit
 
 import msgspec
@@ -39,20 +39,20 @@ async def run_command(
 ) -> HookAnswer:
     """Run a command; it and all of its process group have ended when this returns."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=dict(environment),
-            stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
-        )  # fmt: skip
+        with TemporaryFile() as given:  # it need not read its input
+            given.write(data)
+            given.seek(0)
+            process = await asyncio.create_subprocess_exec(
+                *argv, cwd=cwd, env=dict(environment), stdin=given, stdout=PIPE, stderr=PIPE, start_new_session=True
+            )
     except OSError as error:
         return HookAnswer(None, "", f"bash cannot be started: {error.strerror}")
-    assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
     out, error_output = bytearray(), bytearray()
     readers = [
         asyncio.create_task(_read(process.stdout, out)),
         asyncio.create_task(_read(process.stderr, error_output)),
-        asyncio.create_task(_write(process.stdin, data)),
         ended := asyncio.create_task(process.wait()),
     ]
     in_time = True
@@ -103,13 +103,6 @@ def is_loopback(url: str) -> bool:
 async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:
     while data := await stream.read(1 << 16):
         into += data[: max(0, MAX_OUTPUT - len(into))]
-
-
-async def _write(stream: asyncio.StreamWriter, data: bytes) -> None:
-    with contextlib.suppress(OSError):  # it need not read its input
-        stream.write(data)
-        await stream.drain()
-        stream.close()
 
 
 def _text(data: bytes | bytearray) -> str:
