@@ -27,7 +27,7 @@ def head():
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    for module in ("scope", "trust.tool_writes"):
+    for module in ("scope", "trust.turn_changes"):
         monkeypatch.setattr(f"ouro.memory.long_term.{module}.PATIENCE", 0.05)
 
 
