@@ -59,7 +59,7 @@ class TrustStore:
         root = root.resolve()
         seen = {_name(root, path): _content_hash(path) for path in files}
         self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
-        self._entries[_key(root)] = TrustEntry({**self._entry(root).files, **seen})
+        self._entries[_text(root)] = TrustEntry({**self._entry(root).files, **seen})
         try:
             if self._broken:
                 self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
@@ -70,7 +70,7 @@ class TrustStore:
             raise ConfigError(f"{tilde(self._path)} cannot be written: {error.strerror}.") from error
 
     def _entry(self, root: Path) -> TrustEntry:
-        return self._entries.get(_key(root), TrustEntry())
+        return self._entries.get(_text(root.resolve()), TrustEntry())
 
     def _read(self) -> dict[str, TrustEntry]:
         name = tilde(self._path)
@@ -81,10 +81,6 @@ class TrustStore:
             self._broken = True
             self.notice = f"No folder is trusted: {error.message}"
             return {}
-
-
-def _key(root: Path) -> str:
-    return _text(root.resolve())
 
 
 def _text(path: Path) -> str:

@@ -75,8 +75,8 @@ class NetworkProxy:
         above = port in _USUAL_PORTS and any(host.endswith(f".{allowed}") for allowed in self._hosts)
         if not (f"{host}:{port}" in named or (named and port in _USUAL_PORTS) or above):
             raise self._refusal(f"{host}:{port} is not in sandbox.hosts")
-        is_own = named and (host == "localhost" or _is_address(host))
         addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        is_own = named and host in ("localhost", *addresses)
         # A name on the internet must not lead to a server of this machine.
         reached = [name for name in addresses if is_own or ipaddress.ip_address(name.partition("%")[0]).is_global]
         if not reached:
@@ -153,11 +153,3 @@ def _answer(client: socket.socket, status: str, text: str) -> None:
     body = f"{text}\n".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     client.sendall(head.encode() + body)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

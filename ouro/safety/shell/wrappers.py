@@ -117,10 +117,9 @@ def _shell(command: Command) -> Inner:
 def _find(words: Sequence[Word]) -> Inner | None:
     found: list[Command] = []
     starts = find_starts(words)
+    folders = (tuple(word.text for word in starts) or (".",)) if all(word.exact for word in starts) else ()
     for begin, end in find_runs(words):
-        inside = _with_names(words[begin:end], tuple(word.text for word in starts) or (".",))
-        inside = tuple(replace(word, under=()) for word in inside) if not all(word.exact for word in starts) else inside
-        found += [Command(inside, piped=True)] if inside else []
+        found += [Command(_with_names(words[begin:end], folders), piped=True)] if end > begin else []
     return Inner(tuple(found)) if found else None
 
 
