@@ -6,7 +6,7 @@ A correction must never be weaker than what it corrects: it goes where that was,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import TypeVar
 
@@ -107,7 +107,11 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
     said, text = said or text, _REASON.sub("", text)
     names = _names_replaced(said)
     pairs = [(_REASON.sub("", entry.text), entry) for entry in entries]
-    named = [(old, entry) for old, entry in pairs if _affirms(old, names) and _is_same_use(text, old, names)]
+    named = [
+        (old, entry)
+        for old, entry in (pairs if names else ())
+        if _affirms(old, names) and _is_same_use(text, old, names)
+    ]
     ranked = _ranked(text, named, _MIN_SHARED)
     contradicts = _CONTRADICTS.search(said)
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
@@ -120,8 +124,9 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
             for share, entry in _ranked(text, pairs, _MIN_SHARED)
             if any(means(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways)
         ]
-        others = (_is_other_value, _takes_place)
-        ranked = ranked or [(1.0, entry) for old, entry in pairs if any(replaces(text, old) for replaces in others)]
+        words = subject_words(text)
+        ranked = ranked or [(1.0, entry) for old, entry in _sharing(words, pairs) if _is_other_value(text, old)]
+        ranked = ranked or [(1.0, entry) for entry in _taking_place(words, pairs)]
     ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:
         return []
@@ -134,16 +139,19 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
 def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
     """Share of common words and item, best first, for the texts with at least that share of the shorter one."""
     asked = subject_words(text)
-    starts = {word[:4] for word in asked}
     found = []
-    for said, item in pairs:
-        if not any(start in said.casefold() for start in starts):
-            continue  # of 10,000 notes few have any of the words
+    for said, item in _sharing(asked, pairs):
         own = subject_words(said)
         shared, shorter = len(asked & own), min(len(asked), len(own))
         if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
             found.append((shared / shorter + shared / 1_000, item))
     return sorted(found, key=lambda pair: -pair[0])
+
+
+def _sharing(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
+    """Those that may have any of the words: of 10,000 notes few have."""
+    starts = {word[:4] for word in words}
+    return ((said, item) for said, item in pairs if any(start in said.casefold() for start in starts))
 
 
 def _is_opposite(text: str, old: str) -> bool:
@@ -186,11 +194,13 @@ def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
     return len(words) <= 1 or not own or bool(words & own)
 
 
-def _takes_place(text: str, old: str) -> bool:
-    """Whether a text says no more than another one, of a program that is used instead: `Use pnpm`, `Use npm here`."""
-    words, own = subject_words(text), subject_words(old)
-    kinds = (kind for kind in _PEERS if words & kind and not words & own & kind)
-    return any(words - kind <= own and _affirms(old, kind) for kind in kinds)
+def _taking_place(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
+    """Of what says no less than these words, with another program of the same kind: of `Use pnpm`, `Use npm here`."""
+    kinds = [kind for kind in _PEERS if words & kind]
+    for old, item in pairs if kinds else ():
+        own = subject_words(old)
+        if any(not words & own & kind and words - kind <= own and _affirms(old, kind) for kind in kinds):
+            yield item
 
 
 def _changes(text: str, old: str) -> bool:
