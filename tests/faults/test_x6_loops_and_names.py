@@ -265,4 +265,6 @@ def test_x6_rules_hold_in_a_loop_for_each_of_its_words(repository):
     commit = "git commit -F - <<'EOF'\nIt's done: $(x)\nEOF"
     assert isinstance(decision(repository, commit, allow=["shell(git commit *)"]), Allow)
     assert decision(repository, commit, "auto") == Allow("repository")
+    assert decision(repository, commit).rule == "shell(git commit *)"
+    assert decision(repository, "ssh host <<'EOF'\nuptime\nEOF").rule == ""  # it would cover any other text
     assert isinstance(decision(repository, "cat > src/n.py <<'EOF'\nx\nEOF", "edit"), Allow)

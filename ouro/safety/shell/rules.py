@@ -272,6 +272,8 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
     is_plain = all(word.exact for word in command.words[:2]) and all(plain(text) for text in words[:3])
     if not is_plain or not words[0].strip() or unlisted(command) or command.program in SHELLS:
         return ""
+    if command.stdin is not None and command.name != "git":
+        return ""  # what it does depends on the text
     for setting in command.settings:
         if not setting.value.exact or not plain(setting.value.text) or _ACTING.match(setting.name):
             return ""
