@@ -252,7 +252,7 @@ def test_background_jobs_stand_in_the_status_line_and_leaving_asks(ouro):
     terminal.say("start it")
     terminal.until_shows("It runs.", "1 job")
     terminal.send("\x04")
-    terminal.until_shows("1 background job still runs: sleep 60")
+    terminal.until_shows("1 background task still runs: sleep 60")
     terminal.press("\x1b", lambda: not terminal.shows("still runs"))
     terminal.say("/exit")
     terminal.until_shows("end them and leave")

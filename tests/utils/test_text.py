@@ -4,7 +4,7 @@ from datetime import date, datetime
 
 import pytest
 
-from ouro.display import NO_FILE, Diff, FileChange, unified
+from ouro.display import Diff, FileChange
 from ouro.utils import text as text_module
 from ouro.utils.text import clean, cut, dollars, local_time, one_line, plural
 
@@ -69,7 +69,7 @@ def test_a_diff_of_many_changed_lines_is_made_at_once():
 
 def test_a_diff_of_a_part_of_a_file_has_the_line_numbers_of_the_file():
     change = FileChange("a.txt", "x\ny", "x\nz\n", first_line=41)
-    assert [*unified(change, "a", "b")] == [
-        "--- a", "+++ b", "@@ -41,2 +41,2 @@", " x", "-y", "\\ No newline at end of file", "+z",
+    assert Diff((change,)).lines() == [
+        "--- a/a.txt", "+++ b/a.txt", "@@ -41,2 +41,2 @@", " x", "-y", "\\ No newline at end of file", "+z",
     ]  # fmt: skip
-    assert [*unified(FileChange("new.txt", None, "x\n"), NO_FILE, "new.txt")][2:] == ["@@ -0,0 +1 @@", "+x"]
+    assert Diff((FileChange("new.txt", None, "x\n"),)).lines()[2:] == ["@@ -0,0 +1 @@", "+x"]
