@@ -91,7 +91,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     """Returns the weight of a note by what became of it when it was recalled before."""
 
     @cached_property
-    def _graph(self) -> Graph:
+    def graph(self) -> Graph:
         return Graph(self.search.index)
 
     def local(self, text: str, situation: Situation, *, by_words: bool = False) -> Recalled:
@@ -101,7 +101,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         """
         began = time.perf_counter()
         limit, wanted = 3 * self.settings.retrieval_top_k, SearchFilter(kinds=("note",), project=situation.project)
-        named = self._graph.naming(entities_in(text))
+        named = self.graph.naming(entities_in(text))
         by_name = sorted(named, key=lambda note_id: -named[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
         found: dict[str, str] = {}
@@ -137,10 +137,6 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
         return self._recalled(candidates, situation, "hyde", began)
 
-    def anchored_to(self, paths: Sequence[str], project: str) -> list[str]:
-        """The notes about these files of the repository, newest first."""
-        return self._graph.anchored_to(paths, project)
-
     def touching(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Of these notes about files that were just used, what is sent: at most `room` tokens."""
         began = time.perf_counter()
@@ -160,7 +156,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         if not best:
             return []
         present = {candidate.note_id for candidate in candidates}
-        near = self._graph.neighbours([candidate.note_id for candidate in best], self.settings.retrieval_hop_depth)
+        near = self.graph.neighbours([candidate.note_id for candidate in best], self.settings.retrieval_hop_depth)
         return [
             _Candidate(
                 neighbour.note_id,
@@ -174,7 +170,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def _latest(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
         """The last version of each, with the best score of any version."""
         chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
-        latest = self._graph.latest_of(candidate.note_id for candidate in chosen)
+        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
         best: dict[str, _Candidate] = {}
         for candidate in chosen:
             last = latest[candidate.note_id]
@@ -230,7 +226,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _earlier(self, note_id: str, situation: Situation) -> list[Note]:
         """The versions before this one, oldest first."""
-        before = itertools.takewhile(lambda version: version != note_id, self._graph.chain(note_id))
+        before = itertools.takewhile(lambda version: version != note_id, self.graph.chain(note_id))
         return [file.note for version in before if (file := self._trusted(version, situation))]
 
     def _trusted(self, note_id: str, situation: Situation) -> NoteFile | None:

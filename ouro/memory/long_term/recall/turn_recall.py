@@ -130,17 +130,12 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         except (ModelError, SearchUnavailable) as error:
             log.info("recall: some notes have no vector yet: %s", error)
 
-    def by_hypotheses(self, hypotheses: Sequence[str], sent: frozenset[str]) -> Recalled:
-        """As `Recall.by_hypotheses`; notes that have no vector get theirs first."""
-        self.lookup.fill_notes()
-        return self.recall.by_hypotheses(hypotheses, self.situation(sent))
-
     def about_files(self, paths: Sequence[str], cwd: Path) -> list[str]:
         """The ids of the notes about these files, which are relative to `cwd`."""
         places = [Path(os.path.realpath(cwd / path)) for path in paths]
         root = self.root.resolve()
         inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
-        return self.recall.anchored_to(inside, self.situation(frozenset()).project) if inside else []
+        return self.recall.graph.anchored_to(inside, self.situation(frozenset()).project) if inside else []
 
     def touching(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
         """As `Recall.touching`; an unchanged file confirms the notes about it a little, a changed one does not."""
@@ -366,7 +361,11 @@ class TurnRecall(msgspec.Struct, eq=False):
         since = transcript.compaction.covers[1] if transcript.compaction else 0
         spoken = words_in(entry for entry in transcript.entries if entry.number > since)
         answer = await model.ask(hypotheses_request(spoken, text, count, self.finder.mark, model.window()))
-        return await asyncio.to_thread(self.finder.by_hypotheses, read_hypotheses(answer, count), sent)
+        finder = self.finder
+        await asyncio.to_thread(finder.lookup.fill_notes)
+        return await asyncio.to_thread(
+            lambda: finder.recall.by_hypotheses(read_hypotheses(answer, count), finder.situation(sent))
+        )
 
     async def _commands(self, text: str) -> tuple[tuple[Remembered, ...], str]:
         """The commands of the project that bear on a message and are not in the request, and the text about them."""
