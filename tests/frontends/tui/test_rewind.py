@@ -366,9 +366,9 @@ def test_the_sheet_looks_like_this(snap_compare, size):
     async def before(pilot):
         await opened(pilot)
         await pilot.press("escape", "escape")
-        await sheet_of(pilot)
-        await until(pilot, lambda: "memory (2 changes)" in screen_text(pilot.app))
+        sheet = await sheet_of(pilot)
         await pilot.press("up", "up")
-        await until(pilot, lambda: "memory (2 changes)" in screen_text(pilot.app))
+        texts = ("Rewinds past 8 messages", "memory (2 changes)")
+        await until(pilot, lambda: sheet._asked.is_finished and all(text in screen_text(pilot.app) for text in texts))
 
     assert snap_compare(screen_of(session), terminal_size=size, run_before=before)
