@@ -108,7 +108,7 @@ class TodosChanged(EventStruct, frozen=True):
     todos: tuple[Todo, ...]
 
 
-SubagentState = Literal["running", "waiting", "done", "limit", "failed", "stopped"]
+SubagentState = Literal["running", "thinking", "answering", "waiting", "done", "limit", "failed", "stopped"]
 
 
 class SubagentProgress(EventStruct, frozen=True):
@@ -130,7 +130,7 @@ class SubagentProgress(EventStruct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        return self.state not in ("running", "waiting")
+        return self.state not in ("running", "thinking", "answering", "waiting")
 
     @property
     def figures(self) -> str:

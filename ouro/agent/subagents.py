@@ -28,6 +28,8 @@ from ouro.events import (
     Said,
     SubagentProgress,
     SubagentState,
+    TextDelta,
+    ThinkingDelta,
     ToolFinished,
     ToolStarted,
     TurnFinished,
@@ -305,6 +307,10 @@ class Subagents:
         def on_event(event: Event) -> None:
             self._account(child, made.model())
             match event:
+                case ThinkingDelta() | TextDelta():
+                    state: SubagentState = "thinking" if isinstance(event, ThinkingDelta) else "answering"
+                    if child.state != state:
+                        child.show(state, child.activity)
                 case ToolStarted():
                     child.show("running", event.title)
                 case ToolFinished():

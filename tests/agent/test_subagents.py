@@ -95,6 +95,15 @@ async def test_three_work_side_by_side_and_their_cost_is_counted(repository):
     await session.close()
 
 
+async def test_what_one_does_while_it_thinks_and_answers_is_told(repository):
+    answer = ScriptedReply("A long answer. " * 20, thinking="Let me see. " * 20, usage=PRICED)
+    family = Family([start("one"), "Found."], one=[answer])
+    session = await opened(repository, family)
+    seen = [event.state for event in await play(session) if isinstance(event, SubagentProgress)]
+    assert seen == ["running", "thinking", "answering", "running", "done"]
+    await session.close()
+
+
 async def test_one_is_interrupted_alone_and_the_others_go_on(repository):
     held = asyncio.Event()
     hangs = ScriptedReply("I have begun. ", (call("read", path="a.py"),), usage=PRICED, hold=held.wait)
@@ -218,7 +227,7 @@ async def test_one_in_the_background_reports_with_the_next_message(repository):
     session = await opened(repository, family)
     background = session.events()
     await play(session)
-    assert session.workbench.subagents.started()[0].state == "running"
+    assert not session.workbench.subagents.started()[0].is_over
     gate.set()
     said = [event async for event in _until_said(background)]
     assert "general-1 is done" in said[-1].text

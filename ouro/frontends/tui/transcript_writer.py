@@ -97,7 +97,9 @@ class TranscriptWriter:
         if card is None:  # in the background: its end is a notice
             return
         card.rename(f"{event.id}: {event.task}")
-        card.note(event.figures, event.activity, is_waiting=event.state == "waiting")
+        doing = event.state if event.state in ("thinking", "answering") else ""
+        used = event.figures if event.calls else ""
+        card.note(" · ".join(filter(None, (doing, used))), event.activity, is_waiting=event.state == "waiting")
         self._transcript.update(card)
 
     def _show_memory(self, event: MemoryEvent) -> None:

@@ -14,6 +14,7 @@ from ouro.events import (
     Replied,
     Retrying,
     Said,
+    SubagentProgress,
     TextDelta,
     ThinkingDelta,
     TodosChanged,
@@ -106,6 +107,16 @@ async def test_a_call_that_waits_for_the_user_says_so():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
     assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
     assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  ⠋ shell pytest"]
+
+
+@pytest.mark.parametrize("state", ["thinking", "answering"])
+async def test_a_subagent_says_what_it_does_before_its_first_call(state):
+    begun = SubagentProgress("c", "explore-1", "find it", state, "", 0, Usage())
+    assert (await lines_of(STARTED, begun))[0].startswith(f"  ⠋ explore-1: find it · {state}")
+    called = SubagentProgress("c", "explore-1", "find it", state, "grep it", 1, Usage(400, 0, 0, 80))
+    shown = await lines_of(STARTED, called)
+    assert shown[0].startswith(f"  ⠋ explore-1: find it · {state} · 1 tool call, 480 tokens")
+    assert "grep it" in shown[1]
 
 
 async def test_parallel_calls_keep_their_places():
