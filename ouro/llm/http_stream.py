@@ -253,7 +253,10 @@ def http_errors(endpoint: Endpoint) -> Iterator[None]:
     except httpx.TimeoutException as error:
         raise ModelUnavailable(f"{host} is silent: nothing came for {timeouts.first:g} s.") from error
     except httpx.ConnectError as error:
-        hint = "Is the server running?" if endpoint.is_local else "Are you online?"
+        from urllib.request import getproxies  # httpx has loaded it
+
+        proxy = " Is the proxy of HTTPS_PROXY right?" if getproxies() else ""
+        hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
         raise ModelUnavailable(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
         raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error

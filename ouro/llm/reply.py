@@ -266,7 +266,8 @@ class ModelCall:
                 if failure is not None:
                     wait = wait if number > 1 else 0.0
                     if on_retry:
-                        await on_retry(Retry(model.spec.name, number, failure.message.partition("\n")[0], wait))
+                        reason = f"{failure.message.partition(chr(10))[0]} {failure.hint}".rstrip()
+                        await on_retry(Retry(model.spec.name, number, reason, wait))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                     if number > 1:
                         await self._sleep(wait)

@@ -2,13 +2,14 @@
 
 import itertools
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.errors import RequestRefused, StreamCut
+from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm import Endpoint
-from ouro.llm.http_stream import EventDecoder, ServerEvent, new_client
+from ouro.llm.http_stream import EventDecoder, ServerEvent, http_errors, new_client
 from ouro.llm.portable import SurrogateJoiner, healed
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
@@ -48,6 +49,17 @@ def test_an_environment_that_cannot_be_used_is_named(monkeypatch, variable, valu
     monkeypatch.setenv(variable, value)
     with pytest.raises(RequestRefused, match=message):
         new_client("Client", Endpoint("https://api.example.com/v1"))
+
+
+@pytest.mark.parametrize(("proxy", "told"), [("", False), ("http://127.0.0.1:9", True)])
+def test_a_proxy_is_named_where_nothing_is_reached(monkeypatch, proxy, told):
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    endpoint = Endpoint("https://api.example.com/v1")
+    with pytest.raises(ModelUnavailable) as failure, http_errors(endpoint):
+        raise httpx.ConnectError("[Errno 111] Connection refused")
+    assert ("HTTPS_PROXY" in failure.value.hint) is told
 
 
 def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():

@@ -78,6 +78,11 @@ async def test_what_is_no_answer_is_asked_again(failed):
     assert model.closed == 2
 
 
+async def test_what_to_do_is_told_with_the_first_attempt_that_failed():
+    (told, *_rest) = await ask(Answers(ModelUnavailable("down\nbadly", "Are you online?"), YES))
+    assert told.reason == "down Are you online?"
+
+
 async def test_waits_grow_and_differ(monkeypatch):
     monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 1.0)
     clock = Clock()
