@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # made when they are first needed
 
 SETTLE_SECONDS = 1.0
 """Delay after the start, in seconds, before the open task of the last session is shown."""
+SUMMARY_TIMEOUT = 15.0
+"""Seconds that the first message of a session waits for the summary of the last one, where that is carried over."""
 _WIDTH = 80
 """Of the text of a note and the title of a session in a line."""
 
@@ -68,6 +70,10 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         if not (self.carries_over and self.is_new and self.summaries) or self.summaries.memory.transcript.turns:
             return ""
         try:
+            if self.is_automatic:  # most sessions have none yet: they are summarized once they were left
+                with only_one(self.lock) as is_mine:
+                    if is_mine:
+                        await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
             return await self.summaries.carried_over()
         except (OuroError, OSError) as error:
             log.warning("the last session is not carried over: %s", error)

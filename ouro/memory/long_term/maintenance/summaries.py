@@ -77,10 +77,10 @@ class Summaries(msgspec.Struct, eq=False):
         last, text = transcript.last_number, await self._summary_of(transcript)
         memory.note(SummaryRecord(text, memory.now(), last))
 
-    async def catch_up(self) -> None:
-        """Summarize the latest sessions of this project whose end has no summary. Raises ModelError."""
+    async def catch_up(self, most: int = _MAX_EXAMINED) -> None:
+        """Summarize those of the latest sessions of this project whose end has no summary. Raises ModelError."""
         done = 0
-        for info in (await self._others())[:_MAX_EXAMINED]:
+        for info in (await self._others())[:most]:
             transcript = await self._load_unsummarized(info.id) if info.messages >= 2 * TURNS else None
             if transcript is None:
                 continue

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from functools import partial
 
 import pytest
 from fakes.classifier import quiet
@@ -192,6 +193,19 @@ async def test_a_new_session_begins_with_the_summary_of_the_last_one_as_words_fr
     assert "still fails" not in second
     found = session.memory.manager._provenance(session.transcript.context(), True)()
     assert found.sources == ("the summary of session 00000001",)
+    await session.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_summary_that_is_not_there_yet_is_written_before_the_first_message(repository, monkeypatch, is_late):
+    old_session(repository, 1, 2, *LONG_TALK)
+    old_session(repository, 2, 3, *LONG_TALK)
+    model = Model(ScriptedReply(LINES, hold=partial(asyncio.sleep, 5)) if is_late else LINES)
+    monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SUMMARY_TIMEOUT", 0.2 if is_late else 20)
+    session = await opened(repository, model, memory=True, trust=True, settings={"sessions.carry_over": "summary"})
+    _ = [event async for event in session.send("hello")]
+    first = "".join(part.text for part in session.transcript.transcript.entries[0].message.parts)
+    assert (f"| {LINES.splitlines()[0]}" in first) is not is_late
     await session.close()
 
 
