@@ -127,7 +127,8 @@ class SessionRemote:
         try:
             packed = AESGCM(self._key).decrypt(data[:_NONCE], data[_NONCE:], _place(path))
         except (InvalidTag, ValueError) as error:
-            raise UsageError(f"{path} of the remote cannot be opened with {self._key_file}.") from error
+            hint = f"It is another key, or the remote was changed. Copy {self._key_file.name} from the other machine."
+            raise UsageError(f"`{path}` of the remote cannot be opened with {self._key_file}.", hint) from error
         unpacking = zlib.decompressobj()
         found = unpacking.decompress(packed, _MAX_BLOB)
         if unpacking.unconsumed_tail:
