@@ -66,6 +66,9 @@ def run() -> int:
     # What a start loads stays: to look through it again and again for garbage took a tenth of the time to the first
     # request.
     gc.set_threshold(150_000, 20, 20)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`: a file that is opened later would get its number
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")

@@ -48,6 +48,19 @@ def test_a_defect_and_output_that_cannot_be_written_are_reported_by_python():
     assert "No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_error(closed, home):
+    line = f"{sys.executable} -m ouro config --json {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_flag_is_told_with_the_usage_of_its_action(capsys):
+    with pytest.raises(SystemExit):
+        main(["sessions", "clean", "--dayz"])
+    assert capsys.readouterr().err.startswith("usage: ouro sessions clean [-h] [--days N]")
+
+
 def test_flags_without_argparse_are_those_with_it():
     assert vars(_flags(["--plain"])) == {**vars(_flags()), "plain": True}
     assert _flags(["--allow", "a", "--allow", "b"]).allow == ["a", "b"]

@@ -56,8 +56,12 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=argparse.RawDescriptionHelpFormatter)
     words, command = _split_command(group, words)
     add_arguments(parser, group, next(iter(words), ""))
-    args = vars(parser.parse_args(words)) | command
+    found, unknown = parser.parse_known_args(words)
+    args = vars(found) | command
     action: Action | None = args.pop("chosen", None)
+    chosen_parser = args.pop("parser", parser)
+    if unknown:
+        chosen_parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if action is None:  # `ouro memory` alone: list the actions
         parser.print_help(sys.stderr)
         return 2
@@ -113,7 +117,7 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
     for argument in action.arguments or ():
         parser.add_argument(*argument.names, **argument.options)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(chosen=action)
+    parser.set_defaults(chosen=action, parser=parser)
 
 
 @contextmanager

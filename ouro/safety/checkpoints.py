@@ -444,16 +444,19 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
 
     Returns:
         How many bytes are free again.
+
+    Raises:
+        OSError: they cannot be deleted.
     """
     freed, total, oldest = 0, 0, time.time() - days * 86400
     for one in stored_checkpoints(base):
-        if one.folder != keep and (one.last < oldest or total + one.bytes > max_bytes):
-            shutil.rmtree(one.folder, ignore_errors=True)
-            freed += one.bytes
-            continue
         with lock_file(one.folder / "lock", timeout=_TIMEOUT):
-            freed += _prune(one, oldest)
-        total += one.bytes
+            if one.folder != keep and (one.last < oldest or total + one.bytes > max_bytes):
+                shutil.rmtree(one.folder)
+                freed += one.bytes
+            else:
+                freed += _prune(one, oldest)
+                total += one.bytes
     return freed
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -149,7 +150,8 @@ class FileUndo(msgspec.Struct, eq=False):
         stamp = base / "cleaned"
         if not stamp.exists() or time.time() - stamp.stat().st_mtime > _CLEAN_EVERY:
             stamp.touch(mode=0o600)
-            clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
+            with suppress(OSError):  # those of another workspace: this session does not need it
+                clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
 
     def _warn(self, text: str) -> None:
         if text not in self._said:

@@ -1,8 +1,10 @@
 """`ouro checkpoints`: list and delete the files kept for undo."""
 
+import errno
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,16 @@ def test_nothing_to_list_or_delete_without_sessions(home, capsys):
     assert run(capsys, "clean").startswith("No checkpoints to delete: those older than 14 days")
     assert json.loads(run(capsys, "clean", "--days", "3", "--json")) == {"days": 3, "freed": 0}
     assert main(["checkpoints", "clean", "--days", "-1"]) == 2
+
+
+def test_what_cannot_be_deleted_is_not_counted(kept, capsys, monkeypatch):
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr("ouro.safety.checkpoints.shutil.rmtree", refuse)
+    assert main(["checkpoints", "clean", "--days", "0"]) == 1
+    told = capsys.readouterr()
+    assert (told.out, f"{kept.folder}: Read-only file system." in told.err) == ("", True)
 
 
 def test_folders_are_listed_and_the_old_ones_deleted(kept, repository, capsys):

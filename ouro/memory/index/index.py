@@ -109,7 +109,9 @@ class Index:
             with writing_alone(Path(f"{self._path}.feed")) if self._path.parent.is_dir() else nullcontext():
                 return self._follow(sources, progress)
         except OSError as error:
-            raise SearchUnavailable(f"Another process is writing the index ({error}).", "Try again.") from error
+            if isinstance(error, BlockingIOError):
+                raise SearchUnavailable("Another process is writing the index.", "Try again.") from error
+            raise SearchUnavailable(f"The index cannot be written: {error}.") from error
 
     def made(self) -> str:
         """An id of the index, new after each rebuild. A deleted index is created empty."""

@@ -132,6 +132,9 @@ def _open_checked(folder: Path, name: str, flags: int) -> int:
     place = _open_folder(folder)
     try:
         descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place)
+    except OSError as error:
+        error.filename = str(folder / name)
+        raise
     finally:
         os.close(place)
     try:

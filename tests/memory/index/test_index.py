@@ -6,10 +6,12 @@ import pytest
 from fakes.told_sessions import AT, NOTE, Conversation, session_id
 from fakes.waiting import wait
 
+from ouro.errors import SearchUnavailable
 from ouro.memory.backend import SummaryRecord, TitleRecord
 from ouro.memory.index import Index, MemoryFolder, Sources, search_sessions, session_indexer
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
+from ouro.utils.files import lock_file
 
 
 @pytest.fixture
@@ -263,3 +265,15 @@ def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index,
     ]
     assert search_sessions(index, '"* OR ') == []
     assert len(search_sessions(index, "spoke", limit=2)) == 2
+
+
+def test_another_process_is_blamed_only_where_there_is_one(index, root, memory, monkeypatch):
+    monkeypatch.setattr("ouro.memory.index.schema.WAIT_SECONDS", 0)
+    index.made()
+    lock = index._path.with_name("index.db.feed.lock")
+    with lock_file(lock), pytest.raises(SearchUnavailable, match="Another process"):
+        index.follow(sources(root, memory))
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(SearchUnavailable, match=r"cannot be written: .*Is a directory"):
+        index.follow(sources(root, memory))

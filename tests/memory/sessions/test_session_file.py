@@ -84,3 +84,11 @@ def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
     finally:
         session_file._FIRST_WINDOW, session_file._WINDOW = before
         os.close(descriptor)
+
+
+def test_an_error_names_the_whole_path(tmp_path):
+    tmp_path.chmod(0o700)
+    (tmp_path / session_file.LOCK_NAME).mkdir()
+    with pytest.raises(IsADirectoryError) as refused:
+        session_file.SessionLock(tmp_path)
+    assert refused.value.filename == str(tmp_path / session_file.LOCK_NAME)
