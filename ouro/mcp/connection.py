@@ -146,10 +146,10 @@ class Connection:
             LoginNeeded: it wants a login, or one with more rights.
             MCPError: it answered with an error.
         """
+        if self._is_doubtful and not self._requests and not self._end_reason:
+            await self._probe()
         if self._end_reason:
             raise LookupError(self._end_reason)
-        if self._is_doubtful and not self._requests:
-            await self._probe()
         task = asyncio.ensure_future(request())
         self._requests += 1
         try:

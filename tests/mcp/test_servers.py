@@ -196,7 +196,9 @@ async def test_e2_a_server_that_reads_nothing_after_a_cancelled_call_is_restarte
     with pytest.raises(asyncio.CancelledError):
         await call
     assert (await servers.call(await servers.ready("two"), "echo", {"text": "beside"}, silent)).text == "beside"
-    later = [servers.call(one, "echo", {"text": word}, silent) for word in ("a", "b")]
+    later = [asyncio.create_task(servers.call(one, "echo", {"text": "a"}, silent))]
+    await asyncio.sleep(0.2)  # the server is ended while the next call waits for its ping
+    later.append(asyncio.create_task(servers.call(one, "echo", {"text": "b"}, silent)))
     assert [outcome.text for outcome in await asyncio.gather(*later)] == ["a", "b"]
     assert one.group != group
     assert any("one: The server stopped: it does not answer since a call was cancelled" in text for text in bench.told)
