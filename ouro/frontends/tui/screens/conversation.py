@@ -245,7 +245,12 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 if self.app.screen is not self:
                     self.notify("ouro waits for your answer, behind this.", timeout=UNTIL_CLOSED)
             case events.QuestionClosed(question_id=question_id):
-                self.close_question(question_id)
+                self.questions.close(question_id)
+                if self.questions.panel is None:
+                    self.app.clear_notifications()
+                    self.box.wait_for_answer(False)
+                    self._show_window_title(self.header.session_title)
+                    self.prompt.focus()
             case events.TodosChanged(todos=todos):
                 self.todos.todos = todos
             case (
@@ -329,15 +334,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(QuestionPanel.Stray)
     def _pass_to_prompt(self, message: QuestionPanel.Stray) -> None:
         self.prompt.post_message(message.key)
-
-    def close_question(self, question_id: str) -> None:
-        """Remove a question; the prompt gets the focus when it was the last."""
-        self.questions.close(question_id)
-        if self.questions.panel is None:
-            self.app.clear_notifications()
-            self.box.wait_for_answer(False)
-            self._show_window_title(self.header.session_title)
-            self.prompt.focus()
 
     # The prompt
 

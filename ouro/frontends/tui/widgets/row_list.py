@@ -195,14 +195,10 @@ class PickList(RowList["Choice"], can_focus=False):
         self._nothing = nothing
         self._current = current
         self._words: list[str] = []
-        self.mark(current)
+        self.place = next((place for place, choice in enumerate(choices) if current and choice.value == current), 0)
 
     def key_of(self, row: Choice) -> object:
         return row.value
-
-    def mark(self, value: str) -> None:
-        places = (place for place, choice in enumerate(self.rows) if value and choice.value == value)
-        self.place = next(places, 0)
 
     def narrow(self, text: str) -> None:
         words = text.lower().split()
