@@ -12,7 +12,7 @@ import msgspec
 
 from ouro.agent.loop import Prompt
 from ouro.display import CommandOutput, Display, Question, Todo
-from ouro.errors import SaveFailed, ToolError
+from ouro.errors import SaveFailed, ToolError, UsageError
 from ouro.events import (
     Answer,
     Emit,
@@ -135,7 +135,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         spec = models.current()[0].spec
         return Status(
             spec.name,
-            models.effort,
+            models.effort if spec.thinking else "off",
             self.workbench.permissions.mode,
             git_branch(self.cwd),
             transcript.tokens,
@@ -212,9 +212,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         Raises:
             NoModelError: it is unknown or has no key; the one in use stays.
+            UsageError: the model in use does not think.
         """
         models = self.workbench.models
-        models.change(name or self.status().model, effort or models.effort)
+        spec = models.current()[0].spec
+        if not name and effort not in (None, "off") and not spec.thinking:
+            raise UsageError(
+                f"{spec.name} is not known to think: there is no effort to set.",
+                "If it does, write `thinking: true` for it into models.yaml.",
+            )
+        models.change(name or spec.name, effort or models.effort)
         if not self.running and not self.workbench.subagents.has_running:
             await models.release()
         if name:

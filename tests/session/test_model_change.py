@@ -6,6 +6,7 @@ import pytest
 from fakes.model_server import Reply, Tokens
 
 from ouro.assemble import Options, open_session
+from ouro.errors import UsageError
 from ouro.session import OpenRequest
 
 FIRST, SECOND = "openai/first", "anthropic/second"
@@ -109,3 +110,19 @@ async def test_after_a_way_back_the_model_in_use_is_the_one_that_is_asked(reposi
     await session.close()
     asked = [request.body["model"] for request in model_server.requests]
     assert asked == ["first", "first", "second", "second", "second", "second", "first"]
+
+
+async def test_an_effort_is_shown_and_set_only_for_a_model_that_thinks(repository, home, model_server):
+    session = await opened(repository)
+    assert session.status().effort == "off"
+    with pytest.raises(UsageError, match="openai/first is not known to think") as refused:
+        await session.set_model(effort="high")
+    assert "thinking: true" in refused.value.hint
+    await session.close()
+
+    file = home / ".ouro" / "models.yaml"
+    file.write_text(file.read_text().replace("window: 40000", "window: 40000, thinking: true"))
+    session = await opened(repository)
+    await session.set_model(effort="high")
+    assert session.status().effort == "high"
+    await session.close()

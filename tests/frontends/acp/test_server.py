@@ -210,7 +210,7 @@ async def test_commands_change_mode_and_model(ouro):
         await client.set_session_mode(session_id=session, mode_id="plan")
         answer = await client.set_config_option(session_id=session, config_id="model", value="openai/other-model")
         values = {option.id: option.current_value for option in answer.config_options}
-        assert values == {"mode": "plan", "model": "openai/other-model", "effort": "medium"}
+        assert values == {"mode": "plan", "model": "openai/other-model", "effort": "off"}
         await connection.say("/context")
         await connection.say("/nonsense")
         await connection.say("/exit")
