@@ -211,4 +211,4 @@ def test_the_first_start_welcomes_and_the_second_does_not(ouro):
 def test_a_model_that_is_not_there_offers_those_that_are(ouro):
     terminal = ouro.start("-m", "tset-model")
     terminal.until_shows("No model `tset-model`", "use openai/test-model", "use openai/other-model")
-    terminal.press("\x1b[B\r", lambda: terminal.shows("other-model (medium)"))
+    terminal.press("\x1b[B\r", lambda: terminal.shows("other-model · ask"))
