@@ -353,6 +353,16 @@ async def test_the_keys_of_a_question_are_shown_whole_also_where_its_text_scroll
             await until(pilot, lambda session=session: not session.running)
 
 
+async def test_a_change_in_a_long_file_has_the_numbers_of_the_file():
+    diff = Display("1 file", Diff((FileChange("long.txt", "a\nold\n", "a\nnew\n", first_line=1480),)))
+    session = FakeSession([[PermissionAsked("q1", CALL, "edit long.txt", diff, "mode ask", "")]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "1481 + new" in screen_text(pilot.app))
+
+
 async def test_a_long_diff_is_shown_from_its_beginning_and_can_be_read_to_its_end():
     after = "".join(f"line {number}\n" for number in range(200))
     diff = Display("1 file", Diff((FileChange("long.txt", None, after),)))

@@ -344,11 +344,12 @@ def _visible(text: str) -> str:
 
 
 def _escaped_change(change: FileChange) -> FileChange:
-    return FileChange(
-        escaped(change.path),
-        None if change.before is None else escaped(change.before),
-        None if change.after is None else escaped(change.after),
-        escaped(change.moved_to),
+    return replace(
+        change,
+        path=escaped(change.path),
+        before=None if change.before is None else escaped(change.before),
+        after=None if change.after is None else escaped(change.after),
+        moved_to=escaped(change.moved_to),
     )
 
 
