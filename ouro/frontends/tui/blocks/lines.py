@@ -68,11 +68,17 @@ def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
 
 
 def _lines(
-    runs: Sequence[Run], width: int, split: Callable[[list[Run], int], Iterable[StyledLine]]
+    runs: Sequence[Run], width: int, split: Callable[[str, int], Iterable[tuple[int, int, str]]]
 ) -> list[StyledLine]:
+    """The lines of `runs`; `split` returns start, end and joint of each line of a paragraph that is too wide."""
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
-        lines += [_line(paragraph, "\n")] if _width_of(paragraph) <= width else split(paragraph, width)
+        text = "".join(text for text, _ in paragraph)
+        if cell_len(text) <= width:
+            lines.append(StyledLine([Segment(*run) for run in paragraph]))
+            continue
+        for start, end, joint in split(text, width):
+            lines.append(StyledLine([Segment(*run) for run in _between(paragraph, start, end)], joint=joint))
     return lines
 
 
@@ -130,80 +136,56 @@ def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
     yield paragraph
 
 
-def _words(paragraph: Sequence[Run]) -> Iterator[tuple[list[Run], int, bool]]:
-    """The unbreakable words: runs, width, and whether it is space."""
-    word: list[Run] = []
-    for text, style in paragraph:
-        for match in _ATOMS.finditer(text):
-            if match[3] is not None:
-                word.append((match[3], style))
-                continue
-            if word:
-                yield word, _width_of(word), False
-                word = []
-            yield [(match[0], style)], cell_len(match[0]), match[1] is not None
-    if word:
-        yield word, _width_of(word), False
+def _between(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
+    """The characters from `start` to before `end`."""
+    for text, style in runs:
+        if end > 0 and (part := text[max(0, start) : end]):
+            yield part, style
+        start, end = start - len(text), end - len(text)
 
 
-def _fill(paragraph: Sequence[Run], width: int) -> Iterator[StyledLine]:
-    row: list[Run] = []
-    gap: list[Run] = []
-    used = 0
+def _fill(text: str, width: int) -> Iterator[tuple[int, int, str]]:
+    start = end = used = 0
     joint = "\n"
-    for word, size, is_space in _words(paragraph):
-        if is_space:
-            gap = word
+    for atom in _ATOMS.finditer(text):
+        if atom[1]:
             continue
-        space = _width_of(gap)
-        if used + space + size <= width:
-            row += gap + word
-            used += space + size
-        else:
-            if row:
-                yield _line(row, joint)
-                joint = " " if gap else ""
-            *full, last = _chop(word, width, joint)
-            yield from full
-            joint = last.joint
-            row = [(segment.text, segment.style or Style.null()) for segment in last.segments]
-            used = _width_of(row)
-        gap = []
-    yield _line(row, joint)
+        used += cell_len(text[end : atom.end()])  # with the spaces before it
+        if used > width:
+            if end > start:
+                yield start, end, joint
+                joint = " " if end < atom.start() else ""
+            start = atom.start()
+            for cut in _cuts(text, start, atom.end(), width):
+                yield start, cut, joint
+                start, joint = cut, ""
+            used = cell_len(text[start : atom.end()])
+        end = atom.end()
+    yield start, end, joint
 
 
-def _break(paragraph: Sequence[Run], width: int) -> Iterator[StyledLine]:
-    row: list[Run] = []
-    used, joint = 0, "\n"
-    for word, size, is_space in _words(paragraph):
-        if used + size > width and size <= width and not is_space:
-            yield _line(row, joint)
-            row, used, joint = [], 0, ""
-        *full, last = _chop([*row, *word], width, joint)
-        yield from full
-        joint = last.joint
-        row = [(segment.text, segment.style or Style.null()) for segment in last.segments]
-        used = _width_of(row)
-    yield _line(row, joint)
+def _break(text: str, width: int) -> Iterator[tuple[int, int, str]]:
+    start = used = 0
+    joint = "\n"
+    for atom in _ATOMS.finditer(text):
+        size = cell_len(atom[0])
+        used += size
+        if used > width:
+            if size <= width and not atom[1]:
+                yield start, atom.start(), joint
+                start, joint = atom.start(), ""
+            for cut in _cuts(text, start, atom.end(), width):
+                yield start, cut, joint
+                start, joint = cut, ""
+            used = cell_len(text[start : atom.end()])
+    yield start, len(text), joint
 
 
-def _chop(runs: Sequence[Run], width: int, joint: str = "\n") -> list[StyledLine]:
-    lines: list[StyledLine] = []
-    row: list[Run] = []
-    used = 0
-    for whole, style in runs:
-        text = whole
-        while text:
-            head, text = _take(text, width - used, at_least_one=not used)
-            if head:
-                row.append((head, style))
-                used += cell_len(head)
-            if text:
-                lines.append(_line(row, joint))
-                row, used, joint = [], 0, ""
-    if row or not lines:
-        lines.append(_line(row, joint))
-    return lines
+def _cuts(text: str, start: int, end: int, width: int) -> Iterator[int]:
+    """Where `text` from `start` to before `end` is cut so that each part fits."""
+    while (head := _take(text[start:end], width, at_least_one=True)[0]) and start + len(head) < end:
+        start += len(head)
+        yield start
 
 
 def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
@@ -217,14 +199,6 @@ def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
             return text[:start], text[start:]
         used += size
     return text, ""
-
-
-def _width_of(runs: Sequence[Run]) -> int:
-    return sum(cell_len(text) for text, _ in runs)
-
-
-def _line(row: Sequence[Run], joint: str) -> StyledLine:
-    return StyledLine([Segment(text, style) for text, style in row], joint=joint)
 
 
 def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:
