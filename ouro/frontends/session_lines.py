@@ -9,37 +9,12 @@ from ouro.session.opening import Part
 from ouro.utils.text import byte_size, clean, dollars, one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.events import Level, Retrying, TurnFinished
     from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo, Status
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """Seconds of a unit, up to how many of them it is used, its sign."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
-_ENDINGS = {
-    "cut": "The answer is incomplete",
-    "interrupted": "Interrupted",
-    "failed": "The turn failed",
-    "unauthorized": "The turn failed",
-    "limit": "Stopped at a limit",
-    "refused": "Refused",
-}
 _WHO = {"user": "you", "assistant": "ouro"}
-
-
-def retry_line(event: Retrying) -> str:
-    """Why a model call failed, and when which model is asked next."""
-    if event.attempt == 1:
-        return f"{event.reason} Asking {event.model} instead."
-    return f"{event.reason} Asking {event.model} again in {event.wait:.0f} s."
-
-
-def end_line(event: TurnFinished) -> tuple[str, Level]:
-    """How a turn ended that has no whole answer, and how serious that is."""
-    level: Level = "info" if event.outcome == "interrupted" else "warning" if event.outcome == "cut" else "error"
-    ending = _ENDINGS[event.outcome]
-    if event.outcome == "limit" and event.detail:  # it says `Stopped: …` itself
-        return event.detail, level
-    return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
 
 
 def age(at: str, now: datetime) -> str:

@@ -4,7 +4,7 @@ import pytest
 from fakes.knowledge import Conversation
 
 from ouro.display import Diff
-from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.event_lines import notice_of
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.trust.proposals import question_about
 
@@ -48,7 +48,7 @@ async def test_m12_the_user_sees_it_written_out(home, kind):
     [event] = first.changed
     [waiting] = first.manager.proposals()
     assert isinstance(event.display.body, Diff)
-    shown = f"{memory_line(event)}{event.display.body.changes[0].after}{question_about(waiting)}"
+    shown = f"{notice_of(event)[0]}{event.display.body.changes[0].after}{question_about(waiting)}"
     assert all(sign.isprintable() or sign == "\n" for sign in shown.replace("\ufe0f", "").replace("\ufe0e", ""))
 
 

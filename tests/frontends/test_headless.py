@@ -93,7 +93,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
     assert run.err.splitlines() == [
         "✓ read api.py  5 lines",
         "✗ pytest  exit 1",
-        "ouro: Overloaded. Asking fake/one again in 2 s.",
+        "ouro: Overloaded. Asking fake/one again in 2 s (attempt 2).",
         "ouro: Overloaded. Asking fake/two instead.",
         "ouro: The window is nearly full.",
     ]

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
+from ouro.frontends.event_lines import notice_of
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
-from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.plain.printer import PlainOutput
 from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
@@ -60,12 +60,12 @@ async def test_the_screen_follows_the_session_that_it_shows():
 
 def test_what_was_undone_is_told_so():
     undone = CoreChanged("repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99")
-    assert memory_line(undone) == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
+    assert notice_of(undone)[0] == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
 
 
 def test_what_is_left_out_of_a_change_is_marked():
     event = change_of("repo", [FileEdit("facts.md", "", "- " + "now and then " * 20)], "agent", proposal="p1")
-    assert "now and then now an… Use /memory accept p1" in memory_line(event)
+    assert "now and then now an… Use /memory accept p1" in notice_of(event)[0]
 
 
 def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):

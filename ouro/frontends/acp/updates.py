@@ -26,8 +26,7 @@ from acp.helpers import (
 from ouro import events
 from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
-from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.session_lines import retry_line
+from ouro.frontends.event_lines import notice_of
 from ouro.messages import ToolCall, Usage
 from ouro.utils.text import clean
 
@@ -93,12 +92,11 @@ class EventUpdates:
                 yield acp.UsageUpdate(session_update="usage_update", used=event.context, size=event.window, cost=price)
             case events.Titled(title):
                 yield acp.SessionInfoUpdate(session_update="session_info_update", title=title)
-            case events.NoteKept() | events.CoreChanged() | events.Compacted():
-                yield notice(memory_line(event))
-            case events.Retrying():
-                yield notice(f"{retry_line(event)} What the answer had so far does not count.")
-            case events.Said(text):
-                yield notice(text)
+            case events.NotesRecalled() | events.TurnFinished():
+                pass
+            case _ if found := notice_of(event):
+                repeats = " What the answer had so far does not count." if isinstance(event, events.Retrying) else ""
+                yield notice(f"{found[0]}{repeats}")
             case _:
                 pass
 

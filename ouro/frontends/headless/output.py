@@ -13,9 +13,8 @@ import msgspec
 from ouro import events
 from ouro.display import Diff
 from ouro.events import Event
+from ouro.frontends.event_lines import NoticePrinter, notice_of, receipt_to_json
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
-from ouro.frontends.memory_lines import memory_line, receipt_to_json
-from ouro.frontends.session_lines import end_line, retry_line
 from ouro.messages import Message, Thinking, ToolCall, Usage
 from ouro.session import Session
 from ouro.utils.text import clean, one_line
@@ -166,57 +165,42 @@ class Output:
             self.pipe.write(clean(result.text).rstrip("\n") + "\n")
 
 
-class Progress:
-    """Prints progress on stderr: one line per tool, and errors."""
+class Progress(NoticePrinter):
+    """Prints progress on stderr: one line per tool, and notices; most events print nothing."""
 
     def __init__(self, pipe: Pipe, *, quiet: bool) -> None:
+        super().__init__()
         self._pipe = pipe
         self._quiet = quiet
         """The events go to stdout already."""
         self._coloured = pipe.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        self._titles: dict[str, str] = {}
-        self._activities: dict[str, str] = {}
-        """What each subagent did last."""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
         """Print one line without terminal control."""
         self._pipe.write(f"ouro: {clean(text)}\n")
 
     def event(self, event: Event) -> None:
-        """Print tools and notices; most events print nothing."""
-        if self._quiet:
-            return
         match event:
-            case events.ToolStarted():
-                self._titles[event.call.id] = event.title
+            case _ if self._quiet:
+                pass
             case events.ToolFinished():
-                title = one_line(self._titles.pop(event.call_id, event.name))
+                title, result = self._finished(event)
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
-                seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
-                summary = self._colour(f"{one_line(event.display.summary)}{seconds}", "2")
-                self._pipe.write(f"{mark} {title}  {summary}".rstrip() + "\n")
-            case events.SubagentProgress() if not event.is_over:
-                if event.activity and event.activity != self._activities.get(event.id):
-                    self.say(f"{event.id}: {one_line(event.activity)}")
-                self._activities[event.id] = event.activity
-            case events.Retrying():
-                self.say(retry_line(event))
+                self._pipe.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
             case events.Compacting(0, 1):
                 self.say("The window is nearly full: the session is being compacted.")
-            case events.Compacted() | events.NoteKept() | events.CoreChanged():
-                self.say(memory_line(event))
-            case events.Said():
-                self.say(event.text)
-            case _:
+            case events.NotesRecalled() | events.TurnFinished():  # `finished` tells of the end
                 pass
+            case _:
+                super().event(event)
 
     def refused(self, question: events.PermissionAsked, refusal: Refusal) -> None:
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 
     def finished(self, result: Result) -> None:
-        if result.outcome != "answered":
-            self.say(end_line(events.TurnFinished(result.outcome, result.detail))[0])
+        if notice := notice_of(events.TurnFinished(result.outcome, result.detail)):
+            self.say(*notice)
         elif result.misfit:
             self.say(f"the answer does not fit the schema: {result.misfit}")
 

@@ -13,8 +13,7 @@ from typing import Any, assert_never
 from ouro import events
 from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
 from ouro.events import Event
-from ouro.frontends.memory_lines import loaded, memory_line
-from ouro.frontends.session_lines import end_line, retry_line
+from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.utils.text import clean, escaped, one_line
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -205,18 +204,16 @@ _COMPACTION = "compaction"
 """The key of a running compaction among the titles of tool calls."""
 
 
-class Printer:
-    """Prints events; keeps the titles of running tools for the status line."""
+class Printer(NoticePrinter):
+    """Prints events."""
 
     def __init__(self, output: PlainOutput) -> None:
+        super().__init__()
         self.output = output
         self._blocks = MarkdownBlocks()
-        self._titles: dict[str, str] = {}
         self.seen: set[str] = set()
         """Calls whose diff was shown with the permission question."""
         self._echoed: list[str] = []
-        self._activities: dict[str, str] = {}
-        """What each subagent did last."""
         self._thinking_since: float | None = None
 
     @property
@@ -245,46 +242,25 @@ class Printer:
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
             case events.ToolStarted():
-                self._titles[event.call.id] = event.title
+                super().event(event)
                 if self.output.plain:
                     self.output.line(f"… {one_line(event.title)}")
             case events.ToolFinished():
                 self._tool_finished(event)
             case events.SubagentProgress():
-                self._subagent(event)
-            case events.Retrying():
-                self._blocks.discard()
-                self.say(retry_line(event), "warning")
-            case events.Said():
-                self._titles.pop(_COMPACTION, None)
-                self.say(event.text, event.level)
-            case events.TurnFinished():
-                self._turn_finished(event)
-            case events.CoreChanged():
-                self.say(memory_line(event), "warning" if event.proposal else "info")
-                self.output.body(event.display.body, failed=False)
+                if event.call_id in self._titles:
+                    self._titles[event.call_id] = f"{event.id}: {event.task}"
+                super().event(event)
             case events.Compacting():
                 self._compacting(event)
-            case events.Compacted():
-                self._titles.pop(_COMPACTION, None)
-                self.say(memory_line(event))
             case events.NotesRecalled():
-                if loaded(event):
-                    self.say(f"{memory_line(event)} · /memory receipt")
-            case events.NoteKept():
-                self.say(memory_line(event))
-            case (
-                events.ToolProgress()
-                | events.PermissionAsked()
-                | events.QuestionAsked()
-                | events.QuestionClosed()
-                | events.TodosChanged()
-                | events.UsageUpdated()
-                | events.Titled()
-            ):
-                pass
+                if notice := notice_of(event):
+                    self.say(f"{notice[0]} · /memory receipt")
             case _:
-                assert_never(event)
+                self._end(event)
+                super().event(event)
+                if isinstance(event, events.CoreChanged):
+                    self.output.body(event.display.body, failed=False)
 
     def replay(self, earlier: Iterable[Event]) -> None:
         """Print earlier events. Streamed deltas are left out."""
@@ -328,10 +304,8 @@ class Printer:
                 self.output.line(f"· thought for {seconds:.0f} s", "dim")
 
     def _tool_finished(self, event: events.ToolFinished) -> None:
-        title = self._titles.pop(event.call_id, event.name)
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
-        seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
-        self.output.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
+        self.output.marked(mark, style, *self._finished(event))
         if event.call_id in self.seen and isinstance(event.display.body, Diff):
             return
         self.output.body(event.display.body, failed=event.failed)
@@ -342,16 +316,16 @@ class Printer:
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
-    def _subagent(self, event: events.SubagentProgress) -> None:
-        if event.call_id in self._titles:
-            self._titles[event.call_id] = f"{event.id}: {event.task}"
-        if event.activity and event.activity != self._activities.get(event.id) and not event.is_over:
-            self.say(f"{event.id}: {one_line(event.activity)}")
-        self._activities[event.id] = event.activity
-
-    def _turn_finished(self, event: events.TurnFinished) -> None:
-        self._end_thought()
-        self._print_blocks(self._blocks.finish())
-        self._titles.clear()
-        if event.outcome != "answered":
-            self.say(*end_line(event))
+    def _end(self, event: Event) -> None:
+        """End what the event ends: a compaction, an answer that is repeated, the turn."""
+        match event:
+            case events.Said() | events.Compacted():
+                self._titles.pop(_COMPACTION, None)
+            case events.Retrying():
+                self._blocks.discard()
+            case events.TurnFinished():
+                self._end_thought()
+                self._print_blocks(self._blocks.finish())
+                self._titles.clear()
+            case _:
+                pass

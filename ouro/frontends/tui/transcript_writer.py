@@ -8,8 +8,7 @@ from typing import assert_never
 from ouro import events
 from ouro.display import Display, Plain
 from ouro.events import Event
-from ouro.frontends.memory_lines import MemoryEvent, compacted, loaded, memory_line, receipt
-from ouro.frontends.session_lines import end_line
+from ouro.frontends.event_lines import compacted, notice_of, receipt
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
@@ -78,15 +77,18 @@ class TranscriptWriter:
                 self._compacted(event)
             case events.Said():
                 self._end_compaction()
-                self._transcript.add(NoticeBlock(event.text, event.level))
+                self._notice(event)
             case events.TurnFinished():
-                self._end_turn(event)
+                self._end_turn()
+                self._notice(event)
             case events.NotesRecalled():
-                if loaded(event):
-                    hint = f" · {key}" if (key := self._transcript.receipt_key) else ""
-                    self._transcript.add(NoticeBlock(f"{memory_line(event)}{hint}"))
-            case events.NoteKept() | events.CoreChanged():
-                self._show_memory(event)
+                self._notice(event, f" · {key}" if (key := self._transcript.receipt_key) else "")
+            case events.NoteKept():
+                self._notice(event)
+            case events.CoreChanged():
+                self._notice(event)
+                if event.display.body is not None:
+                    self._transcript.add(DisplayBlock(event.display))
             case events.QuestionAsked() | events.TodosChanged() | events.UsageUpdated() | events.Titled():
                 pass
             case _:
@@ -102,11 +104,9 @@ class TranscriptWriter:
         card.note(" · ".join(filter(None, (doing, used))), event.activity, is_waiting=event.state == "waiting")
         self._transcript.update(card)
 
-    def _show_memory(self, event: MemoryEvent) -> None:
-        waits = isinstance(event, events.CoreChanged) and bool(event.proposal)
-        self._transcript.add(NoticeBlock(memory_line(event), "warning" if waits else "info"))
-        if isinstance(event, events.CoreChanged) and event.display.body is not None:
-            self._transcript.add(DisplayBlock(event.display))
+    def _notice(self, event: Event, hint: str = "") -> None:
+        if found := notice_of(event):
+            self._transcript.add(NoticeBlock(found[0] + hint, found[1]))
 
     def _compacting(self, event: events.Compacting) -> None:
         is_new = _COMPACTION not in self._cards
@@ -161,7 +161,7 @@ class TranscriptWriter:
         self._transcript.discard(*self._reply)
         self._reply = []
         self._drop_retry()
-        self._retry = RetryBlock(event.reason, event.model, event.attempt, event.wait, self._transcript.clock)
+        self._retry = RetryBlock(event, self._transcript.clock)
         self._transcript.add(self._retry)
 
     def _drop_retry(self) -> None:
@@ -189,7 +189,7 @@ class TranscriptWriter:
         self._transcript.update(card)
         del self._cards[event.call_id]
 
-    def _end_turn(self, event: events.TurnFinished) -> None:
+    def _end_turn(self) -> None:
         self._close_streams()
         self._reply = []
         for card in self._cards.values():
@@ -197,5 +197,3 @@ class TranscriptWriter:
             self._transcript.update(card)
         self._cards.clear()
         self._drop_retry()
-        if event.outcome != "answered":
-            self._transcript.add(NoticeBlock(*end_line(event)))

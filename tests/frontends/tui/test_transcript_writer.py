@@ -80,7 +80,7 @@ async def test_what_was_streamed_before_a_retry_is_void():
     assert await lines_of(*events) == [
         "❯ x",
         "",
-        "! Warning: Too many requests. Retrying m in 4.0 s (attempt 2). Esc ends it.",
+        "! Warning: Too many requests. Asking m again in 4 s (attempt 2). Esc ends it.",
     ]
     assert await lines_of(*events, TextDelta("whole"), Replied(assistant("whole"))) == ["❯ x", "", "  whole"]
     fallback = await lines_of(Retrying("Too many requests.", 1, 0.0, "n"))

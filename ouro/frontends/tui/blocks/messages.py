@@ -8,7 +8,8 @@ from time import monotonic
 from rich.segment import Segment
 from rich.style import Style
 
-from ouro.events import Level
+from ouro.events import Level, Retrying
+from ouro.frontends.event_lines import retry_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad, tidy, wrap
@@ -219,21 +220,14 @@ class RetryBlock(NoticeBlock):
 
     is_moving = True
 
-    def __init__(self, reason: str, model: str, attempt: int, wait: float, clock: Callable[[], float]) -> None:
-        self._reason, self._model, self._attempt = reason, model, attempt
+    def __init__(self, event: Retrying, clock: Callable[[], float]) -> None:
+        super().__init__(retry_line(event, event.wait), "warning")
+        self._event = event
         self._clock = clock
-        self._end = clock() + wait
-        super().__init__(self._words(), "warning")
-
-    def _words(self) -> str:
-        if self._attempt == 1:
-            return f"{self._reason} Asking {self._model} instead. Esc ends it."
-        left = max(0.0, self._end - self._clock())
-        when = f"in {duration(left)}" if left else "now"
-        return f"{self._reason} Retrying {self._model} {when} (attempt {self._attempt}). Esc ends it."
+        self._end = clock() + event.wait
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        self.text = tidy(self._words())
+        self.text = tidy(f"{retry_line(self._event, max(0.0, self._end - self._clock()))} Esc ends it.")
         return super()._draw(width, palette)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.screen import Screen
 
 from ouro import events
-from ouro.display import Choice
+from ouro.display import Choice, Display
 from ouro.errors import OuroError
 from ouro.events import Event
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
 from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
@@ -230,7 +230,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         is_open = self.browser is not None
         if is_open and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
             # The user saw the change in the browser: without its diff.
-            self.writer.show(events.Said(memory_line(event)))
+            self.writer.show(replace(event, display=Display("")))
         else:
             self.writer.show(event)
         if self.browser is not None and isinstance(event, events.NotesRecalled | events.NoteKept | events.CoreChanged):

@@ -1,0 +1,149 @@
+"""What ouro says of events, as text, the same on every front end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from ouro import events
+from ouro.events import Event, Level
+from ouro.utils.text import dollars, one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.session import MemoryReceipt
+
+_KEPT = {
+    "add": "Remembered",
+    "supersede": "Remembered, replaced",
+    "refine": "Remembered in more detail",
+    "contradict": "Remembered, contradicts an earlier note",
+    "confirm": "Confirmed",
+    "rewrite": "Changed",
+    "archive": "Archived",
+    "share": "Shared with all branches",
+    "propose": "Waiting for approval",
+}
+_ORIGINS = {"outside": " outside of ouro", "consolidation": ", merged by a model", "sync": " by a sync"}
+
+_ENDINGS: Mapping[str, tuple[str, Level]] = {
+    "cut": ("The answer is incomplete", "warning"),
+    "interrupted": ("Interrupted", "info"),
+    "failed": ("The turn failed", "error"),
+    "unauthorized": ("The turn failed", "error"),
+    "limit": ("Stopped at a limit", "error"),
+    "refused": ("Refused", "error"),
+}
+
+
+def notice_of(event: Event) -> tuple[str, Level] | None:
+    """What ouro says of an event, and how serious it is; None of an event that has another form, or none."""
+    match event:
+        case events.Said(text, level):
+            return text, level
+        case events.Retrying():
+            return retry_line(event, event.wait), "warning"
+        case events.TurnFinished() if event.outcome != "answered":
+            ending, level = _ENDINGS[event.outcome]
+            if event.outcome == "limit" and event.detail:  # it says `Stopped: …` itself
+                return event.detail, level
+            return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
+        case events.Compacted():
+            return f"Compacted: {compacted(event)}. The session file keeps everything.", "info"
+        case events.NotesRecalled() if loaded := sum(item.state == "loaded" for item in event.items):
+            return plural(loaded, "memory", "memories"), "info"
+        case events.NoteKept():
+            waits = " · /memory list" if event.operation == "propose" else ""
+            undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+            return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}", "info"
+        case events.CoreChanged():
+            return _core_line(event), "warning" if event.proposal else "info"
+        case _:
+            return None
+
+
+def retry_line(event: events.Retrying, left: float) -> str:
+    """Why a model call failed, and when which model is asked next."""
+    if event.attempt == 1:
+        return f"{event.reason} Asking {event.model} instead."
+    when = f"in {left:.0f} s" if left else "now"
+    return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt})."
+
+
+class NoticePrinter(ABC):
+    """Prints what ouro says of events, and what subagents do; knows the titles of the tools that run."""
+
+    def __init__(self) -> None:
+        self._titles: dict[str, str] = {}
+        self._activities: dict[str, str] = {}
+        """What each subagent did last."""
+
+    @abstractmethod
+    def say(self, text: str, level: Level = "info") -> None:
+        """Print one line."""
+
+    def event(self, event: Event) -> None:
+        match event:
+            case events.ToolStarted():
+                self._titles[event.call.id] = event.title
+            case events.SubagentProgress():
+                if event.activity and event.activity != self._activities.get(event.id) and not event.is_over:
+                    self.say(f"{event.id}: {one_line(event.activity)}")
+                self._activities[event.id] = event.activity
+            case _:
+                if notice := notice_of(event):
+                    self.say(*notice)
+
+    def _finished(self, event: events.ToolFinished) -> tuple[str, str]:
+        """The title of a call and its result; it does not run any more."""
+        seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
+        return one_line(self._titles.pop(event.call_id, event.name)), f"{one_line(event.display.summary)}{seconds}"
+
+
+def compacted(event: events.Compacted) -> str:
+    way = f"{event.covered} messages summarized, {event.kept} kept word for word"
+    left = way if event.summary else f"{plural(event.dropped, 'old tool output')} dropped"
+    return f"{event.before:,} → {event.after:,} tokens; {left}"
+
+
+def receipt(event: events.Compacted) -> str:
+    used, saved = event.usage, event.before - event.after
+    lines = [
+        f"- {event.before:,} tokens before, {event.after:,} after: {saved / max(1, event.before):.0%} less",
+        f"- {event.covered} messages were summarized; {event.kept} are still sent word for word",
+    ]
+    if event.dropped:
+        lines.append(f"- {event.dropped} old tool outputs are no longer sent")
+    if used is not None:
+        cost = f", {dollars(used.cost)}" if used.cost is not None else ""
+        lines.append(
+            f"- the summary took {used.input:,} tokens read ({used.cached:,} cached), {used.output:,} written{cost}"
+        )
+    return "\n".join(
+        [*lines, "- the session file keeps every message", *(["", event.summary] if event.summary else [])]
+    )
+
+
+def _core_line(event: events.CoreChanged) -> str:
+    if event.proposal:
+        answer = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
+        end = "" if event.summary.endswith((".", "…", "!", "?")) else "."
+        return f"Memory ({event.scope}) waiting for approval: {event.summary}{end} {answer}"
+    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+    if event.origin == "undo":
+        return f"Undone in memory ({event.scope}): {event.summary}{undo}"
+    origin = _ORIGINS.get(event.origin, "")
+    return f"Memory ({event.scope}) changed{origin}: {event.summary}{undo}"
+
+
+def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
+    return {
+        "type": "memory_loaded",
+        "versions": dict(receipt.versions),
+        "tokens": receipt.tokens,
+        "price": receipt.price,
+        "entries": [asdict(line) for line in receipt.lines],
+        "waiting": list(receipt.waiting),
+    }
