@@ -347,8 +347,8 @@ DEFENCES = (
             "../safety/test_checkpoints.py"),
     Defence("E10", "ouro/safety/checkpoints.py", "if os.path.realpath(file.parent) != str(file.parent):", "if False:",
             "../safety/test_checkpoints.py"),
-    Defence("E10", "ouro/safety/checkpoints.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n"',
-            '""', "../safety/test_checkpoints.py"),
+    Defence("E10", "ouro/safety/checkpoints.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
+            '"",', "../safety/test_checkpoints.py"),
     # keys and packages
     Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known:", "for pattern in ():",
             "test_k1_secrets_written.py"),

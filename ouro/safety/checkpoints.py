@@ -32,9 +32,14 @@ MAX_FILE_BYTES = 5_000_000
 MAX_FILES = 200_000
 _PACK_FROM = 500
 _TIMEOUT = 120.0
-_EXCLUDED = "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n"
-_ATTRIBUTES = "* -text -filter -ident -working-tree-encoding !merge !diff\n"
-"""Files are kept byte for byte, whatever the attributes in the workspace say."""
+_DAY = 86_400
+_FILES = {
+    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
+    "info/exclude": "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n",
+    # Files are kept byte for byte, whatever the attributes in the workspace say.
+    "info/attributes": "* -text -filter -ident -working-tree-encoding !merge !diff\n",
+    "HEAD": "ref: refs/heads/main\n",  # the last one: with it the repository is complete
+}
 _CONFIG = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.excludesFile=/dev/null",
     "core.autocrlf=false", "core.fileMode=true", "core.symlinks=true", "core.quotePath=false", "core.safecrlf=false",
@@ -112,6 +117,12 @@ class Checkpoints:
         self._session = session
         self.skipped: set[str] = set()
         """Files and nested repositories that the last checkpoint left out."""
+        self._lock = -1
+        """The descriptor of the lock while it is held."""
+        self._written: tuple[object, str] = (None, "")
+        """The state of the index whose tree was written last, and that tree."""
+        self._taken: tuple[object, str, Path] = (None, "", self.folder)
+        """What the last checkpoint holds, its commit and its ref."""
 
     def take(self, number: int, moment: Moment) -> str:
         """Keep the files as they are now, before or after the turn that begins with message `number`.
@@ -124,9 +135,18 @@ class Checkpoints:
         """
         with self._locked():
             tree = self._tree()
-            message = f"{self.root}\n\n" + "\n".join(sorted(self.skipped))
-            commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
-            self._git("update-ref", f"{_REFS}/turns/{self._session}/{number}/{moment}", commit)
+            left_out = "\n".join(sorted(self.skipped))
+            content = (tree, left_out, time.time() // _DAY)  # old ones are deleted by the date of their commit
+            known, commit, ref = self._taken
+            if content != known or not ref.is_file():  # unchanged, and not deleted by another ouro meanwhile
+                message = f"{self.root}\n\n{left_out}"
+                commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
+            ref = self.folder / _REFS / "turns" / self._session / str(number) / moment
+            ensure_private_dir(ref.parent)
+            lock = ref.with_name(f"{moment}.lock")
+            lock.write_text(f"{commit}\n")
+            lock.replace(ref)
+            self._taken = (content, commit, ref)
             return commit
 
     def turns(self) -> tuple[TurnFiles, ...]:
@@ -291,10 +311,7 @@ class Checkpoints:
             os.chmod(file.name, plain | (plain & 0o444) >> 2 if mode == "100755" else plain, dir_fd=folder)
 
     def _blob(self, name: str) -> bytes:
-        code, output = _run_git(self.folder, self.root, ["cat-file", "blob", name])
-        if code:
-            raise CheckpointError(f"The checkpoint has no content for {name}.")
-        return output
+        return os.fsencode(self._git("cat-file", "blob", name, strip=False))
 
     def _changes(self, start: str, end: str) -> Iterator[TreeChange]:
         fields = self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end, strip=False).split("\0")
@@ -313,18 +330,28 @@ class Checkpoints:
         if len(names) > MAX_FILES:
             raise CheckpointError(f"{self.root} has more than {MAX_FILES:,} files that git does not ignore.")
         self.skipped = {name.rstrip("/") for name in names if _is_left_out(self.root, name)}
-        replaced = {name for name in names if not name.endswith("/") and _is_folder(self.root / name)}
+        folders = {name for name in names if not name.endswith("/") and (self.root / name).is_dir()}
+        replaced = {name for name in folders if not (self.root / name).is_symlink()}
         kept = [name for name in names if name.rstrip("/") not in self.skipped and name not in replaced]
         self._index("--force-remove", self.skipped | replaced)
         self._index("--remove", kept)
-        return self._git("write-tree")
+        state = self._index_state()
+        if state is None or state != self._written[0]:
+            tree = self._git("write-tree", keep=self._lock)
+            self._written = (self._index_state(), tree)
+        return self._written[1]
+
+    def _index_state(self) -> tuple[int, int] | None:
+        """Its inode and time: git writes a new file for each change. None where there is none yet."""
+        index = self.folder / "index"
+        return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
 
     def _index(self, option: str, names: Collection[str]) -> None:
         data = b"".join(os.fsencode(name) + b"\0" for name in names)
         # Above the threshold a file goes into one pack with all others: thousands of loose objects take far longer.
         pack = ("-c", "core.bigFileThreshold=1") if len(names) > _PACK_FROM else ()
         if data:
-            self._git(*pack, "update-index", "--add", "--replace", option, "-z", "--stdin", data=data)
+            self._git(*pack, "update-index", "--add", "--replace", option, "-z", "--stdin", data=data, keep=self._lock)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -333,24 +360,28 @@ class Checkpoints:
         if self.root == home or home.is_relative_to(self.root):
             raise CheckpointError(f"{self.root} holds your home folder: start ouro in the folder of a project.")
         ensure_private_dir(self.folder)
-        with lock_file(self.folder / "lock", timeout=_TIMEOUT):
+        with lock_file(self.folder / "lock", timeout=_TIMEOUT) as self._lock:
+            (self.folder / "index.lock").unlink(missing_ok=True)  # of a git that was killed: a live one keeps our lock
             if not (self.folder / "HEAD").exists():
-                self._git("init", "--quiet", "--template=")
-                write_private(self.folder / "info" / "exclude", _EXCLUDED)
-                write_private(self.folder / "info" / "attributes", _ATTRIBUTES)
+                for name in ("objects", "refs"):
+                    ensure_private_dir(self.folder / name)
                 write_private(self.folder / "workspace", os.fsencode(self.root))
+                for name, content in _FILES.items():
+                    write_private(self.folder / name, content)
             yield
 
-    def _git(self, *arguments: str, data: bytes = b"", strip: bool = True) -> str:
-        code, output = _run_git(self.folder, self.root, arguments, data)
+    def _git(self, *arguments: str, data: bytes = b"", strip: bool = True, keep: int | None = None) -> str:
+        code, output = _run_git(self.folder, self.root, arguments, data, () if keep is None else (keep,))
         if code:
             raise CheckpointError(f"git {arguments[0]} failed in {self.folder} (exit code {code}).")
         text = os.fsdecode(output)
         return text.strip() if strip else text
 
 
-def _run_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"") -> tuple[int, bytes]:
-    """Run git on a repository of checkpoints; returns its exit code and output.
+def _run_git(
+    folder: Path, root: Path, arguments: Sequence[str], data: bytes = b"", keep: tuple[int, ...] = ()
+) -> tuple[int, bytes]:
+    """Run git on a repository of checkpoints, with the descriptors to `keep`; returns its exit code and output.
 
     Raises:
         CheckpointError: git is missing, or took too long.
@@ -362,6 +393,7 @@ def _run_git(folder: Path, root: Path, arguments: Sequence[str], data: bytes = b
         done = subprocess.run(
             command, cwd=root, env=environment, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             timeout=_TIMEOUT, check=False, umask=0o077, start_new_session=True,
+            pass_fds=keep,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise CheckpointError(f"git {arguments[0]} took more than {_TIMEOUT:.0f} seconds in {root}.") from error
@@ -392,10 +424,6 @@ def _is_left_out(root: Path, name: str) -> bool:
     if stat.S_ISREG(found.st_mode):
         return found.st_size > MAX_FILE_BYTES or not os.access(root / name, os.R_OK)
     return name.endswith("/") or not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode))
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _state(file: Path) -> tuple[tuple[str, str] | None, bytes]:
@@ -448,7 +476,7 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
     Raises:
         OSError: they cannot be deleted.
     """
-    freed, total, oldest = 0, 0, time.time() - days * 86400
+    freed, total, oldest = 0, 0, time.time() - days * _DAY
     for one in stored_checkpoints(base):
         with lock_file(one.folder / "lock", timeout=_TIMEOUT):
             if one.folder != keep and (one.last < oldest or total + one.bytes > max_bytes):

@@ -71,9 +71,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             finished = TurnFinished("failed", str(error))
         finally:
             if self.files is not None:
-                self.files.turn_ended()
-        if self.files is not None:
-            await self.files.settled()
+                await self.files.turn_ended()
         await self.after_turn()
         return finished
 

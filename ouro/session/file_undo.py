@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
@@ -42,7 +43,8 @@ class FileUndo(msgspec.Struct, eq=False):
     _number: int = 0
     """The message of the current turn."""
     _before: asyncio.Task[bool] | None = None
-    _after: asyncio.Task[bool] | None = None
+    """The checkpoint before the current turn; None where it cannot be undone."""
+    _last: asyncio.Task[bool] | None = None
     _changes: bool = False
     """The current turn may have changed files."""
     _is_off: bool = False
@@ -52,26 +54,30 @@ class FileUndo(msgspec.Struct, eq=False):
         """Start the checkpoint of the files as they are now."""
         self._changes = False
         self._number = self.transcript.next_number
-        if not self._is_off:
-            self._before = asyncio.create_task(self._take("before", self._after), name="checkpoint")
+        self._before = None if self._is_off else self._start("before")
 
     async def before_change(self) -> None:
         """Wait until the files are kept as they were before the turn."""
-        self._changes = True
         if self._before is not None:
+            self._changes = True
             done, _ = await asyncio.wait([self._before], timeout=FIRST_TIMEOUT)
             if not done:
+                self._before = None
                 self._warn("The first checkpoint of this folder takes long: changes of this turn cannot be undone.")
 
-    def turn_ended(self) -> None:
-        """Start the checkpoint of the files after the turn."""
+    async def turn_ended(self) -> None:
+        """Keep the files as they are after a turn that may have changed some."""
         if self._changes and self._before is not None:
-            self._after = asyncio.create_task(self._take("after", self._before), name="checkpoint")
+            await asyncio.wait([self._start("after")])
 
     async def settled(self) -> None:
         """Wait for the checkpoints of the turns so far."""
-        tasks = [task for task in (self._before, self._after) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._last is not None:
+            await asyncio.wait([self._last])
+
+    def _start(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
+        self._last = asyncio.create_task(self._take(moment, self._number, self._last), name="checkpoint")
+        return self._last
 
     async def find(self, number: int) -> UndoableFiles | None:
         """What the turns since message `number` of the current branch did to files; None if nothing."""
@@ -126,12 +132,11 @@ class FileUndo(msgspec.Struct, eq=False):
         turns = await asyncio.to_thread(self.checkpoints.turns)
         return [turn for turn in turns if turn.number in numbers and wanted(turn)]
 
-    async def _take(self, moment: str, earlier: asyncio.Task[bool] | None) -> bool:
+    async def _take(self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None) -> bool:
         if earlier is not None and not await earlier:
             return False
-        number = self._number
         try:
-            await asyncio.to_thread(self.checkpoints.take, number, "before" if moment == "before" else "after")
+            await asyncio.to_thread(self.checkpoints.take, number, moment)
             if moment == "before":
                 await asyncio.to_thread(self._clean)
         except (OSError, OuroError) as error:

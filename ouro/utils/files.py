@@ -193,11 +193,14 @@ def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) ->
 
 
 @contextmanager
-def lock_file(path: Path, timeout: float | None = None) -> Iterator[None]:
+def lock_file(path: Path, timeout: float | None = None) -> Iterator[int]:
     """Hold the lock file `path` (created empty, 0600) while inside; a killed process releases it.
 
     Args:
         timeout: seconds to wait; None waits as long as it takes, 0 tries once.
+
+    Yields:
+        Its descriptor: a child that inherits it keeps the lock when this process is killed.
 
     Raises:
         BlockingIOError: another process held it all that time.
@@ -206,7 +209,7 @@ def lock_file(path: Path, timeout: float | None = None) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         lock_descriptor(descriptor, timeout)
-        yield
+        yield descriptor
     finally:
         unlock(descriptor)
 

@@ -1,11 +1,15 @@
 import os
 import random
 import re
+import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from ouro.safety import checkpoints
 from ouro.safety.checkpoints import (
     BESIDE,
     MAX_FILE_BYTES,
@@ -14,6 +18,7 @@ from ouro.safety.checkpoints import (
     clean_checkpoints,
     stored_checkpoints,
 )
+from ouro.utils.files import lock_file
 
 
 @pytest.fixture
@@ -295,6 +300,81 @@ def test_old_and_too_many_are_deleted(kept, root, tmp_path):
     assert stored_checkpoints(base) == ()
     turn(kept, 2, lambda: (root / "a.py").write_text("again\n"))
     assert [each.number for each in kept.turns()] == [2]
+
+
+def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
+    started = []
+    run = checkpoints._run_git
+    monkeypatch.setattr(checkpoints, "_run_git", lambda *given: started.append(given[2][0]) or run(*given))
+    first = kept.take(1, "before")
+    started.clear()
+    assert kept.take(1, "after") == first
+    assert started == ["ls-files"]
+    (root / "a.py").write_text("changed\n")
+    assert kept.take(2, "before") != first
+    assert [(one.number, one.before == first, one.after == first) for one in kept.turns()] == [
+        (1, True, True),
+        (2, False, False),
+    ]
+
+
+@pytest.mark.parametrize("max_bytes", [1 << 30, 10], ids=["its refs", "its folder"])
+def test_what_another_ouro_deletes_is_kept_anew(kept, root, max_bytes):
+    kept.take(1, "before")
+    clean_checkpoints(kept.folder.parent, days=-1, max_bytes=max_bytes)
+    turn(kept, 2, lambda: (root / "a.py").write_text("changed\n"))
+    assert kept.undo(kept.turns()).paths == ("a.py",)
+    assert (root / "a.py").read_text().startswith("one\n")
+
+
+def test_a_killed_git_leaves_a_lock_that_the_next_checkpoint_drops(kept, root):
+    kept.take(1, "before")
+    (kept.folder / "index.lock").touch()
+    turn(kept, 2, lambda: (root / "a.py").write_text("changed\n"))
+    assert kept.undo(kept.turns()).paths == ("a.py",)
+
+
+def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
+    """It has the index open: another ouro would take its lock for one that was left behind."""
+    tools, started, go = (tmp_path / name for name in ("tools", "started", "go"))
+    tools.mkdir()
+    waits = f'case "$*" in *update-index*) touch {started}; until [ -e {go} ]; do sleep 0.05; done;; esac'
+    (tools / "git").write_text(f'#!/bin/sh\n{waits}\nexec {shutil.which("git")} "$@"\n')
+    (tools / "git").chmod(0o755)
+    code = "import sys; from pathlib import Path; from ouro.safety import Checkpoints\n"
+    code += "Checkpoints(Path(sys.argv[1]), Path(sys.argv[2]), 's2').take(1, 'before')"
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    ouro = subprocess.Popen([sys.executable, "-c", code, root, kept.folder.parent], env=environment)
+    while not started.exists():
+        assert ouro.poll() is None
+        time.sleep(0.02)
+    ouro.kill()
+    ouro.wait()
+    with pytest.raises(BlockingIOError), lock_file(kept.folder / "lock", timeout=0):
+        pass
+    go.touch()
+    turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
+    assert kept.undo(kept.turns()).paths == ("a.py",)
+
+
+def test_a_commit_of_another_day_is_made_anew(kept, root, monkeypatch):
+    """Old ones are deleted by the date of their commit: a turn of today must not stand on an old one."""
+    first = kept.take(1, "before")
+    later = time.time() + 90_000
+    monkeypatch.setattr(checkpoints.time, "time", lambda: later)
+    monkeypatch.setattr(
+        checkpoints, "_ENVIRONMENT", checkpoints._ENVIRONMENT | {"GIT_COMMITTER_DATE": f"{later:.0f} +0000"}
+    )
+    assert kept.take(2, "before") != first
+
+
+def test_a_folder_without_files(tmp_path):
+    root = tmp_path / "empty"
+    root.mkdir()
+    kept = Checkpoints(root, tmp_path / "kept", "s1")
+    turn(kept, 1, lambda: (root / "a.py").write_text("new\n"))
+    kept.undo(kept.turns())
+    assert not (root / "a.py").exists()
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_the_rest_is_kept(kept, root, monkeypatch):

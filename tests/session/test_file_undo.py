@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+import threading
 
 import pytest
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
 from ouro.llm import ScriptedModel, call
+from ouro.safety import Checkpoints
 from ouro.session import OpenRequest
 
 READ = call("read", path="a.txt")
@@ -227,3 +229,24 @@ async def test_files_can_be_done_again_without_the_messages_and_with_those_of_a_
     again = await opened(repository, resume=session.id)
     assert await again.rewind.redo() == ["Changed again: a.py, b.py."]
     await again.close()
+
+
+async def test_no_turn_waits_for_a_checkpoint_that_takes_too_long(repository, monkeypatch):
+    monkeypatch.setattr("ouro.session.file_undo.FIRST_TIMEOUT", 0.01)
+    take, taken, released = Checkpoints.take, [], threading.Event()
+
+    def slow(self, number, moment):
+        assert released.wait(30)
+        taken.append(moment)
+        return take(self, number, moment)
+
+    monkeypatch.setattr(Checkpoints, "take", slow)
+    session = await opened(repository, "Hello.", write("a.py", "1\n"), "Done.", "Nothing to do.")
+    await say(session, "hello")
+    await say(session, "write a.py")
+    await say(session, "and now?")
+    assert taken == []
+    released.set()
+    assert (await session.rewind.undo()).notices == ()
+    assert taken == ["before", "before", "before"]
+    await session.close()
