@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, opener, says
@@ -445,6 +446,13 @@ async def test_a_reader_that_has_gone_ends_the_run_u7():
         code = await run_headless(opener(session), OpenRequest(), options, streams)
     assert (code, session.closed) == (1, True)
     assert session.interrupts > 0
+
+
+async def test_output_that_cannot_be_written_is_an_error():
+    with Path("/dev/full").open("w") as full:
+        session, streams = opener(FakeSession([says("ok")])), Streams(None, full, io.StringIO())
+        with pytest.raises(OSError, match="No space left"):
+            await run_headless(session, OpenRequest(), HeadlessOptions("go"), streams)
 
 
 async def test_closed_streams_are_no_failure_u7():

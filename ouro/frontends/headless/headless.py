@@ -68,6 +68,7 @@ async def run_headless(
 
     Raises:
         OuroError: it could not begin; `exit_code` is the exit code of the program.
+        OSError: the output cannot be written.
     """
     streams = streams or Streams.standard()
     if options.input == "stream-json" and options.output != "stream-json":
@@ -81,6 +82,8 @@ async def run_headless(
     try:
         with run.interrupted_by_signals():
             await run.run(prompt, streams.stdin)
+        if run.output.pipe.failure:
+            raise run.output.pipe.failure
         return run.exit_code or run.input_code
     finally:
         await run.close()
@@ -94,7 +97,7 @@ class HeadlessRun(TurnObserver):
     ) -> None:
         self._session = session
         self._schema = schema
-        self._output = Output(Pipe(streams.stdout), options.output)
+        self.output = Output(Pipe(streams.stdout), options.output)
         self._progress = Progress(Pipe(streams.stderr), quiet=options.output == "stream-json")
         self._prints_events = options.output == "stream-json"
         self._has_user = options.input == "stream-json"
@@ -113,7 +116,7 @@ class HeadlessRun(TurnObserver):
         """Of the last prompt, or of the signal that ended it."""
         if self._signal is not None:
             return 128 + self._signal
-        if self._output.pipe.gone:
+        if self.output.pipe.gone:
             return 1
         return self._result.exit_code if self._has_result else 0
 
@@ -131,9 +134,9 @@ class HeadlessRun(TurnObserver):
 
     async def run(self, prompt: str, stdin: int | None) -> None:
         """Send the prompt, if there is one, then the messages that arrive on stdin, until its end."""
-        self._output.started(self._session)
+        self.output.started(self._session)
         if self._session.resumed is not None and self._prints_events:
-            self._output.event(events.Said(card_line(await self._session.resumed.card(), now())))
+            self.output.event(events.Said(card_line(await self._session.resumed.card(), now())))
         for notice in self._session.notices:
             self.show(events.Said(notice))
         if prompt:
@@ -148,7 +151,7 @@ class HeadlessRun(TurnObserver):
 
     def show(self, event: Event) -> None:
         """Print an event; answer a question if there is no user."""
-        self._output.event(event)
+        self.output.event(event)
         self._progress.event(event)
         self._result.add(event)
         match event:
@@ -160,7 +163,7 @@ class HeadlessRun(TurnObserver):
                 self._open.pop(event.question_id, None)
             case _:
                 pass
-        if self._output.pipe.gone:
+        if self.output.pipe.gone:
             self._session.interrupt()
             self._over.set()
 
@@ -169,7 +172,7 @@ class HeadlessRun(TurnObserver):
         if isinstance(event, events.PermissionAsked | events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:
-            self._output.event(event)
+            self.output.event(event)
             self._progress.event(event)
 
     async def _read_until_over(self, stdin: int | None) -> None:
@@ -191,14 +194,14 @@ class HeadlessRun(TurnObserver):
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
                 misfit = result.check(self._schema)
-                if misfit is None or self._signal is not None or self._output.pipe.gone:
+                if misfit is None or self._signal is not None or self.output.pipe.gone:
                     break
                 text, images = asked_again(misfit), ()
             result.seconds = time.monotonic() - started
             await self._session.memory.settled()  # its changes of memory are printed before the result
-            if not self._output.pipe.gone:
+            if not self.output.pipe.gone:
                 self._progress.finished(result)
-            self._output.result(result, self.exit_code)
+            self.output.result(result, self.exit_code)
         except Exception:
             self._queue.stop()
             self._over.set()

@@ -114,6 +114,8 @@ class Pipe:
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self.gone = False
+        self.failure: OSError | None = None
+        """Why it could not be written, if the reader did not close it: the disk is full."""
 
     @property
     def is_terminal(self) -> bool:
@@ -127,7 +129,9 @@ class Pipe:
         try:
             self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
             self._stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                self.failure = error
             self._give_up()
 
     def _give_up(self) -> None:
