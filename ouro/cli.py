@@ -93,17 +93,12 @@ def _end_at_once(codes: Sequence[int]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ouro; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in (["--version"], ["-V"]):
-        from ouro import __version__
-
-        print(f"ouro {__version__}")  # noqa: T201
-        return 0
     from ouro.errors import OuroError
 
     try:
-        if given and given[0] in GROUPS:
-            return run_action(given[0], given[1:])
-        return _run(_flags(given))
+        code = run_action(given[0], given[1:]) if given and given[0] in GROUPS else _run(_flags(given))
+        sys.stdout.flush()
+        return code
     except OuroError as error:
         from ouro.utils.text import clean
 
@@ -111,16 +106,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output is gone; Python would print another error when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except OSError as error:
-        return _report_disk(error)
+        try:
+            sys.stdout.flush()
+        except OSError:  # our reader is gone, or the disk is full; Python would print another error at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            _report_disk(error)
+        return 1
 
 
-def _report_disk(error: OSError) -> int:
-    """Print why a file could not be read or written, and what to do; returns the exit code."""
+def _report_disk(error: OSError) -> None:
+    """Print why a file could not be read or written, and what to do."""
     from ouro.utils.log import log
     from ouro.utils.text import clean
 
@@ -132,7 +129,6 @@ def _report_disk(error: OSError) -> int:
         advice = "Make it writable, or set OURO_HOME to a folder that is."
     where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
     print(f"ouro: {clean(f'{where}{error.strerror or error}')}.\n{advice}", file=sys.stderr)  # noqa: T201
-    return 1
 
 
 def run_action(group: str, words: Sequence[str]) -> int:
@@ -176,7 +172,7 @@ def whole_parser() -> argparse.ArgumentParser:
     from ouro.commands.shell import add_arguments
 
     parser = _parser(with_message=False)
-    groups = parser.add_subparsers()
+    groups = parser.add_subparsers(prog="ouro")
     for name, text in GROUPS.items():
         add_arguments(groups.add_parser(name, help=text), name)
     return parser
@@ -190,9 +186,14 @@ def _flags(given: Sequence[str] = ()) -> SimpleNamespace:
     parser = _parser()
     found, unknown = parser.parse_known_args(given, flags)
     if unknown:
+        from difflib import get_close_matches
+
         words = (word.partition("=")[0] for word in unknown)
         here = ", ".join(f"{word} is {_ELSEWHERE[word]}" for word in words if word in _ELSEWHERE)
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{f'. Here {here}.' if here else ''}")
+        hint = f". Here {here}." if here else ""
+        if near := get_close_matches(given[0], GROUPS, 1):
+            hint += f". Did you mean `ouro {near[0]}`?"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return found
 
 
@@ -206,7 +207,7 @@ _ELSEWHERE = {
 _DEFAULTS: Mapping[str, Any] = {
     "message": "", "model": "", "resume": "", "latest": False, "fork": False, "part": "full", "mode": None, "allow": [],
     "deny": [], "cd": "", "add_dir": [], "plain": False, "trust": False, "no_trust": False, "no_sandbox": False,
-    "ephemeral": False, "no_memory": False, "debug": False, "version": False, "prompt": None, "output": "text",
+    "ephemeral": False, "no_memory": False, "debug": False, "prompt": None, "output": "text",
     "input": "text", "schema": "", "max_turns": None, "max_cost": None,
 }  # fmt: skip
 
@@ -214,9 +215,12 @@ _DEFAULTS: Mapping[str, Any] = {
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     import argparse
 
-    commands = "\n".join(f"  ouro {name:<10} {text}" for name, text in GROUPS.items())
+    from ouro import __version__
+
+    commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())
     parser = argparse.ArgumentParser(
         prog="ouro",
+        usage="ouro [options] [message]\n       ouro COMMAND ...",
         description="A terminal coding agent that remembers.",
         epilog=f"commands:\n{commands}\n\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -252,7 +256,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
     parser.add_argument("--no-memory", action="store_true", help="neither read nor write long-term memory")
     parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
-    parser.add_argument("-V", "--version", action="store_true", help="print the version")
+    parser.add_argument("-V", "--version", action="version", version=f"ouro {__version__}", help="print the version")
     headless = parser.add_argument_group("headless")
     headless.add_argument("-p", "--print", dest="prompt", nargs="?", const="", metavar="PROMPT",
                           help="answer PROMPT (and standard input) on standard output")  # fmt: skip
@@ -268,8 +272,6 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
 def _run(args: SimpleNamespace) -> int:
     from ouro.errors import UsageError
 
-    if args.version:
-        return main(["--version"])
     if not (args.resume or args.latest) and (args.fork or args.part != "full"):
         problem = "--fork copies a session." if args.fork else "--part needs a session."
         raise UsageError(f"{problem} Name it with --resume, or use --continue for the last one.")

@@ -48,6 +48,16 @@ def test_a_defect_and_output_that_cannot_be_written_are_reported_by_python():
     assert "No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("line", ["usage", "config --json"])
+def test_output_that_cannot_be_written_is_an_error(line, home):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "ouro", *line.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "ouro: No space left on device."
+    assert "Exception ignored" not in done.stderr
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_is_no_error(closed, home):
     line = f"{sys.executable} -m ouro config --json {closed}"
@@ -59,6 +69,32 @@ def test_an_unknown_flag_is_told_with_the_usage_of_its_action(capsys):
     with pytest.raises(SystemExit):
         main(["sessions", "clean", "--dayz"])
     assert capsys.readouterr().err.startswith("usage: ouro sessions clean [-h] [--days N]")
+
+
+def test_a_group_alone_lists_its_actions_on_one_page(capsys):
+    assert main(["memory"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "usage: ouro memory ACTION ..."
+    assert "  forget       Stop using what fits, after a preview" in lines
+    assert len(lines) == len(dict.fromkeys(lines)) + lines.count("") - 1 <= 50, "nothing is there twice"
+
+
+def test_a_mistyped_word_gets_an_answer_of_two_lines(capsys):
+    assert main(["memory", "lst"]) == 2
+    message, hint = capsys.readouterr().err.splitlines()
+    assert message == "ouro: `ouro memory` has no action `lst`."
+    assert hint.startswith("There are: list, show, ")
+    with pytest.raises(SystemExit):
+        main(["sesions", "list"])
+    assert capsys.readouterr().err.endswith("unrecognized arguments: list. Did you mean `ouro sessions`?\n")
+
+
+def test_another_name_of_an_action_is_listed_once(capsys):
+    main(["memory"])
+    assert "as-of" not in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["memory", "as-of", "--help"])
+    assert "memory at yesterday show facts" in capsys.readouterr().out
 
 
 def test_flags_without_argparse_are_those_with_it():

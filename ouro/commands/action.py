@@ -62,7 +62,7 @@ class Action(msgspec.Struct, frozen=True):
     argument: str = ""
     """How the argument of the slash command is written: `[name]`."""
     aliases: tuple[str, ...] = ()
-    """Of the slash command."""
+    """Other names; for a command in both places, those of the slash command."""
     between_turns: bool = False
     """The slash command waits until the agent is idle."""
     takes_text: bool = False
@@ -78,7 +78,7 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of the slash command, then its aliases."""
+        """The name, then its aliases."""
         return (self.name, *self.aliases)
 
     @property

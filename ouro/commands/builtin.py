@@ -148,11 +148,10 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             arg("--hunk", type=count, default=0, metavar="N", help="only that hunk, as `diff` numbers them"), _YES),
            ("memory undo 3f2a91c", "memory undo 3f2a91c hunk 2"), "both"),
     Action("memory at", "memory_history.show_at", "Show or search memory as it was on a date",
-           (arg("when", nargs="+", metavar="DATE [show FILE|NOTE] [search WORDS]", help="2026-11-21, `3 days ago`"),),
-           ("memory at 2026-11-21", "memory at yesterday show facts", "memory at 3 days ago search redis"), "both"),
-    Action("memory as-of", "memory_history.show_at", "The same as `memory at`",
-           (arg("when", nargs="+", metavar="DATE [FILE|NOTE]", help="2026-11-21, yesterday, `3 days ago`"),),
-           ("memory as-of 2026-11-21 facts", "memory as-of 3 days ago"), "both"),
+           (arg("when", nargs="+", metavar="DATE",
+                help="2026-11-21, yesterday, `3 days ago`; then `show FILE|NOTE` or `search WORDS`"),),
+           ("memory at 2026-11-21", "memory at yesterday show facts", "memory at 3 days ago search redis"), "both",
+           aliases=("memory as-of",)),
     Action("memory export", "memory_transfer.export", "Write all of memory to one Markdown or JSON file",
            (arg("file", nargs="?", default="", metavar="FILE", help="else standard output, or ouro-memory.md"),
             arg("--to", choices=("claude", "codex", "gemini", "agents-md"), default="",
@@ -208,7 +207,10 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
 )  # fmt: skip
 
 MEMORY_WORDS: Mapping[str, Action] = {
-    action.name.removeprefix("memory "): action for action in MEMORY_ACTIONS if action.place != "shell"
+    name.removeprefix("memory "): action
+    for action in MEMORY_ACTIONS
+    if action.place != "shell"
+    for name in action.names
 }
 """The actions of `/memory`, by word."""
 

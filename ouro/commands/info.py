@@ -120,6 +120,6 @@ async def feedback(front_end: FrontEnd, _argument: str) -> None:
 def _help_of(command: Action) -> str:
     example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
     aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
-    words = MEMORY_WORDS.values() if command.name == "memory" else ()
+    words = [action for word, action in MEMORY_WORDS.items() if action.name == f"{command.name} {word}"]
     actions = "".join(f"\n- {code(f'/{action.name}')} {action.help}" for action in words)
     return f"{code(command.usage)} {command.help}.{aliases}{example}{f'{chr(10)}{actions}' if actions else ''}"

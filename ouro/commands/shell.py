@@ -53,7 +53,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     Raises:
         OuroError: it failed.
     """
-    parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=_Help)
     words, command = _split_command(group, words)
     add_arguments(parser, group, next(iter(words), ""))
     found, unknown = parser.parse_known_args(words)
@@ -95,20 +95,38 @@ def _split_command(group: str, words: Sequence[str]) -> tuple[Sequence[str], dic
 
 
 def add_arguments(parser: argparse.ArgumentParser, group: str, named: str = "") -> None:
-    """Declare the actions of a group and their flags; with `named` that one alone, if there is such an action."""
+    """Declare the actions of a group and their flags; with `named` that one alone.
+
+    Raises UsageError: there is no such action.
+    """
     actions = [action for action in ACTIONS if action.place != "session" and action.name.split()[0] == group]
-    actions = [action for action in actions if action.name == f"{group} {named}"] or actions
     if [action.name for action in actions] == [group]:
         _declare(parser, actions[0])
         return
-    lines = [f"  ouro {action.examples[0]}" for action in actions if action.examples]
-    parser.epilog = "\n".join(["examples:", *lines, "", f"`ouro {group} ACTION --help` shows the flags of one."])
-    children = parser.add_subparsers(dest="action", metavar="ACTION")
+    if named and not named.startswith("-"):
+        names = ", ".join(name.removeprefix(f"{group} ") for action in actions for name in action.names)
+        actions = [action for action in actions if f"{group} {named}" in action.names]
+        if not actions:
+            raise UsageError(f"`ouro {group}` has no action `{named}`.", f"There are: {names}.")
+    parser.usage = f"ouro {group} ACTION ..."
+    parser.formatter_class = _ActionsHelp
+    lines = columns([(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions])
+    parser.description = "\n".join(["actions:", *lines])
+    parser.epilog = f"`ouro {group} ACTION --help` shows the arguments of one, with an example."
+    children = parser.add_subparsers(dest="action", metavar="ACTION", prog=f"ouro {group}")
     for action in actions:
-        name = action.name.partition(" ")[2]
-        _declare(
-            children.add_parser(name, help=action.help, formatter_class=argparse.RawDescriptionHelpFormatter), action
-        )
+        name, *others = (name.removeprefix(f"{group} ") for name in action.names)
+        _declare(children.add_parser(name, aliases=others, help=action.help, formatter_class=_Help), action)
+
+
+_Help = argparse.RawDescriptionHelpFormatter
+
+
+class _ActionsHelp(_Help):
+    """Prints the usage and the description, which lists the actions: one page."""
+
+    def add_arguments(self, actions: object) -> None:
+        pass
 
 
 def _declare(parser: argparse.ArgumentParser, action: Action) -> None:

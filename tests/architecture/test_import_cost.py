@@ -28,7 +28,7 @@ def loaded_by(statement: str) -> set[str]:
     "statement",
     [
         "import ouro.cli",
-        "import ouro.cli; ouro.cli.main(['--version'])",
+        "import ouro.cli; ouro.cli._flags(['--mode', 'plan'])",
         "import ouro.frontends.tui.first_frame",
     ],
 )
