@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 from ouro.safety import Allow, Effect, Permissions, Workspace
 from ouro.safety.environment import child_environment
-from ouro.safety.shell.tables import _GIT_LETTERS, _GIT_LONG, _GIT_VALUED, GIT_READS, LISTS, readers
+from ouro.safety.shell.tables import LISTS, rows
 from ouro.utils import git
 
 SECRET = "canary-5c1f0b"
@@ -246,7 +246,10 @@ class Lines:
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
-        self._rows = {name: row for name, row in readers().items() if shutil.which(name) or row.operands == "text"}
+        kinds = ("files", "file", "pattern", "script", "changes")
+        found = [(name, row) for name, row in rows().items() if row.operands in kinds and shutil.which(name)]
+        self._rows = dict(found) | {name: row for name, row in rows().items() if row.operands == "text"}
+        self._git_rows = {name[4:]: row for name, row in rows().items() if row.operands == "git"}
 
     def __iter__(self) -> Iterator[str]:
         while True:
@@ -325,13 +328,14 @@ class Lines:
 
     def _git(self) -> str:
         choose = self._random.choice
-        subcommand = choose([*GIT_READS, *(name[4:] for name in LISTS if name.startswith("git "))])
+        subcommand = choose([*self._git_rows, *(name[4:] for name in LISTS if name.startswith("git "))])
+        row = self._git_rows["log"]
         words = ["git", *self._some(["--no-pager", "-C src", "-C ..", "-p", "-c core.pager=mark"], 1, 0.1), subcommand]
         for _ in range(choose((0, 1, 1, 2, 3))):
             words.append(choose([
-                f"-{choose([*_GIT_LETTERS])}",
-                f"--{choose(_GIT_LONG.split())}",
-                self._option(choose(_GIT_VALUED.split()), choose([*VALUES, "%G?", "mark"])),
+                f"-{choose([*row.letters])}",
+                f"--{choose([*row.long])}",
+                self._option(choose([*row.valued]), choose([*VALUES, "%G?", "mark"])),
                 choose([
                     "--output=made", "--ext-diff", "--textconv", "-O", "-O./mark", "--open-files-in-pager=mark",
                     "--help", "--no-index", "-l", "show",

@@ -10,8 +10,8 @@ from pathlib import Path
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
-from ouro.safety.shell.reading import find_starts, git_lists, git_subcommand
-from ouro.safety.shell.tables import names
+from ouro.safety.shell.reading import ReadOptions, find_starts, git_lists, git_words, read_options
+from ouro.safety.shell.tables import UNKNOWN, names
 
 _FINAL = """
 # commands, some only with one of these options | what they do
@@ -96,20 +96,21 @@ def _opened(path: Path, is_written: bool, command: Command | None, places: Place
 
 
 def _final(command: Command) -> str:
-    name, texts = command.program, [word.text for word in command.arguments]
+    name, words = command.program, command.arguments
     if name in _RIGHTS and command.kind != "guess":
         return "acts with the rights of another user"
     if command.kind != "guess" and _MACHINE.fullmatch(name):
         return "changes the machine itself"
     if name == "git":
-        texts = texts[git_subcommand(texts)[0] :]
-    operands = [text for text in texts if not text.startswith("-")]
-    called = " ".join([name, *operands, ""])
-    for words, options, reason in _final_commands():
-        if called.startswith(words) and (not options or _has(texts, options)):
+        words = tuple(git_words(words)[0])
+    texts, found = [word.text for word in words], read_options(words, UNKNOWN)
+    called = " ".join([name, *(text for text in texts if not text.startswith("-")), ""])
+    for command_words, options, reason in _final_commands():
+        is_given = found.has(*(option.lstrip("-") for option in options)) or not set(options).isdisjoint(texts)
+        if called.startswith(command_words) and (not options or is_given):
             return f"{texts[0]} {reason}" if name == "git" else reason
     if name == "git" and texts:
-        return _git(texts[0], texts[1:])
+        return _git(texts[0], texts[1:], found)
     if name == "kill" and texts[-1:] in (["-1"], ["1"]) and texts != ["-1"]:
         return "ends every process"
     if name == "dd" and any(re.match(r"of=/dev/(?!null)", text) for text in texts):
@@ -117,33 +118,22 @@ def _final(command: Command) -> str:
     return ""
 
 
-def _git(subcommand: str, rest: Sequence[str]) -> str:
+def _git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
     if subcommand == "push" and any(text[:1] in ("+", ":") for text in rest):
         return "push overwrites or deletes commits of others"
-    if subcommand == "restore" and not _has(rest, ("-S", "--staged")):
+    if subcommand == "restore" and not found.has("S", "staged"):
         return "restore discards uncommitted changes"
     if subcommand == "config" and not git_lists(subcommand, rest):
         return "config changes settings of git"
     return ""
 
 
-def _has(texts: Sequence[str], options: Sequence[str]) -> bool:
-    """Whether one of the options is given: as it is, abbreviated, with a value, or in a group of letters."""
-    letters = "".join(option[1] for option in options if re.fullmatch(r"-\w", option))
-    long = [option for option in options if len(option) > len("--")]
-    for text in texts:
-        name = text.partition("=")[0]
-        if text in options or (letters and re.match(rf"-[a-zA-Z]*[{letters}]", text)):
-            return True
-        if len(name) > len("--x") and any(option.startswith(name) or name.startswith(option) for option in long):
-            return True
-    return False
-
-
 def _removal(command: Command, places: Places) -> str:
     name, words = command.program, command.arguments
     targets = [word for word in words if not word.text.startswith("-")]
-    if name in ("rm", "shred", "chmod", "chown", "chgrp") and _is_recursive(words):
+    if name in ("rm", "shred", "chmod", "chown", "chgrp") and (
+        read_options(words, UNKNOWN).has("r", "R", "recursive") or not all(word.exact for word in words[:1])
+    ):
         verb = "changes" if name.startswith("ch") else "removes"
         for word in targets[1:] if name.startswith("ch") else targets:
             if reason := _too_much(word, places):
@@ -155,12 +145,6 @@ def _removal(command: Command, places: Places) -> str:
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
         return _find_deletes(words, places)
     return ""
-
-
-def _is_recursive(words: Sequence[Word]) -> bool:
-    return any(re.match(r"-[a-zA-Z]*[rR]|--r", word.text) for word in words) or any(
-        not word.exact for word in words[:1]
-    )
 
 
 def _too_much(word: Word, places: Places) -> str:
@@ -192,7 +176,7 @@ def _find_deletes(words: Sequence[Word], places: Places) -> str:
 
 
 def reads_all_below(command: Command) -> bool:
-    is_recursive = any(re.match(r"-[a-zA-Z]*[rRa]|--(recursive|archive)", word.text) for word in command.arguments)
+    is_recursive = read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
     return (
         any(word.under for word in command.arguments)
         or command.program in ("rg", "tar", "zip", "rsync")

@@ -11,26 +11,12 @@ from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.shell.command import Command
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import Places
-from ouro.safety.shell.reading import parse_options, reading
-from ouro.safety.shell.tables import Reader, names
+from ouro.safety.shell.reading import read_options, reading
+from ouro.safety.shell.tables import rows
 from ouro.safety.workspace import Workspace
 
 _MIN_WORDS = 3
 _NAMED = re.compile(r"\.ouro/+memory\b")
-
-
-def _row(letters: str, long: str, valued: str = "") -> Reader:
-    return Reader(letters, names(long), names(valued), frozenset(), "files")
-
-
-_UNASKED = {
-    "add": _row("Auv", "all update verbose"),
-    "commit": _row("qa", "quiet all no-edit allow-empty", "m message trailer"),
-    "mv": _row("v", "verbose"),
-    "rm": _row("q", "quiet cached"),
-    "restore": _row("Sq", "staged quiet"),
-}
-"""The git subcommands that run on memory unasked, and their options."""
 
 
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
@@ -39,20 +25,20 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
     texts = [word.text for word in words]
     if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
         return None
-    if len(words) < _MIN_WORDS or texts[0] != "-C" or texts[2] not in _UNASKED or not all(word.exact for word in words):
+    row = rows().get(f"git-{texts[2]}") if len(words) >= _MIN_WORDS else None
+    if row is None or row.operands != "memory" or texts[0] != "-C" or not all(word.exact for word in words):
         return None
     folders = {(places.workspace.memory_at(path), path) for path in places.named(texts[1])}
     folder, path = folders.pop()
-    parsed = parse_options(words[3:], _UNASKED[texts[2]])
-    if folders or folder is None or path != folder.path or isinstance(parsed, str):
+    found = read_options(words[3:], row)
+    if folders or folder is None or path != folder.path or found.unlisted:
         return None
-    operands, values = parsed
-    if texts[2] == "commit" and not values.keys() & {"m", "message"}:
+    if texts[2] == "commit" and not found.has("m", "message"):
         return None  # it would open an editor
-    if texts[2] == "restore" and not {"--staged", "-S"}.intersection(texts):
+    if texts[2] == "restore" and not found.has("S", "staged"):
         return None  # it discards uncommitted changes
     whole = texts[2] in ("add", "commit", "restore")
-    return folder if all(_is_inside(word.text, folder, whole=whole) for word in operands) else None
+    return folder if all(_is_inside(word.text, folder, whole=whole) for word in found.operands) else None
 
 
 def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:

@@ -14,8 +14,8 @@ from pathlib import Path
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
-from ouro.safety.shell.reading import reading
-from ouro.safety.shell.tables import names
+from ouro.safety.shell.reading import read_options, reading
+from ouro.safety.shell.tables import UNKNOWN, rows
 from ouro.safety.shell.wrappers import ODD_NAME
 from ouro.safety.workspace import Workspace
 from ouro.utils.git import Git, GitError, find_root
@@ -25,23 +25,8 @@ _MAX_MATCHES = 1000
 _MAX_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
-_WRITTEN_OPERANDS = {  # which operands are written
-    **dict.fromkeys(names("rm rmdir unlink mv tee touch truncate mkdir shred mkfifo"), slice(None)),
-    **dict.fromkeys(names("chmod chown chgrp"), slice(1, None)),
-    **dict.fromkeys(names("cp ln install rsync scp split csplit"), slice(-1, None)),
-}
-_WRITTEN_OPTIONS = {  # the options whose value is written
-    **dict.fromkeys(names("cp mv ln install"), "-t --target-directory"),
-    "curl": "-o --output --output-dir -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr --libcurl",
-    "wget": "-O --output-document -P --directory-prefix -o --output-file -a --append-output",
-    **dict.fromkeys(names("tar gtar bsdtar"), "-C --directory -f --file"),
-    "unzip": "-d",
-    "sort": "-o --output",
-    "patch": "-o --output -d --directory -r --reject-file",
-    "git": "-C --git-dir --work-tree --output",
-    **dict.fromkeys(names("gcc g++ cc clang ld pandoc"), "-o"),
-    "make": "-C --directory",
-}
+_WRITTEN = {"written": slice(None), "but first": slice(1, None), "last": slice(-1, None)}
+"""The operands that are written, by their kind."""
 
 
 class Places:
@@ -216,28 +201,19 @@ def before_pattern(text: str) -> str:
 
 def written_paths(command: Command) -> tuple[Word, ...]:
     """The words, or parts of words, that name what a well-known command writes, moves or removes."""
-    name, words = command.program, command.arguments
-    operands = tuple(word for word in words if not word.text.startswith("-"))
-    found = [*operands[_WRITTEN_OPERANDS[name]]] if name in _WRITTEN_OPERANDS else []
-    if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word.text) for word in words):
-        scripts = set(_values(words, ["-e", "--expression", "-f", "--file"]))
-        files = tuple(word for word in operands if word not in scripts)
-        found += files if scripts else operands[1:] or operands
-    elif name == "dd":
-        found += [Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")]
-    elif name == "git" and {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
-        found += operands[-1:]
-    return (*found, *_values(words, _WRITTEN_OPTIONS.get(name, "").split()))
-
-
-def _values(words: tuple[Word, ...], options: list[str]) -> Iterator[Word]:
-    """The values of the options: in the same word or in the next, also after other letters (`-xzf x`)."""
-    for number, word in enumerate(words):
-        following = words[number + 1 : number + 2]
-        name, equals, value = word.text.partition("=")
-        for option in options:
-            if option.startswith("--"):
-                if len(name) > len("--x") and option.startswith(name):
-                    yield from (Word(value, word.exact),) if equals else following
-            elif found := re.match(rf"-(?!-)[a-zA-Z]*?{option[1]}(.*)", word.text, re.DOTALL):
-                yield from (Word(found[1], word.exact),) if found[1] else following
+    row = rows().get(command.program)
+    found = read_options(command.arguments, row or UNKNOWN)
+    operands, values = found.operands, found.values
+    written = [value for option in values if row and ">" in row.valued[option] for value in values[option]]
+    if row and row.operands in _WRITTEN:
+        written += operands[_WRITTEN[row.operands]]
+    elif command.program == "sed" and found.has("i", "in-place"):
+        written += operands if values.keys() & {"e", "expression", "f", "file"} else operands[1:] or operands
+    elif command.program == "dd":
+        written += [Word(word.text[3:], word.exact) for word in operands if word.text.startswith("of=")]
+    elif command.program == "git" and operands:
+        subcommand = read_options(operands[1:], rows()["git-log"])
+        written += subcommand.values.get("output", [])
+        if {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
+            written += subcommand.operands[-1:] or operands
+    return tuple(written)

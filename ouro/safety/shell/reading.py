@@ -6,19 +6,12 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from ouro.safety.shell.command import Command, Word
-from ouro.safety.shell.tables import (
-    FIND_EXPRESSION,
-    GIT_READER,
-    GIT_READS,
-    LISTS,
-    PATTERNS_FIRST,
-    SCRIPTS,
-    Reader,
-    names,
-    readers,
-)
+import msgspec
 
+from ouro.safety.shell.command import Command, Word
+from ouro.safety.shell.tables import FIND_EXPRESSION, LISTS, PATTERNS_FIRST, SCRIPTS, Row, rows
+
+_UNASKED = ("files", "file", "pattern", "script", "text", "changes")
 _GIT_FORMAT = re.compile(r"%G|signature")
 """A format of git by which it runs a program."""
 
@@ -33,17 +26,15 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
         return _git(words)
     if name == "find":
         return _find(words)
-    if name not in readers():
+    row = rows().get(name)
+    if row is None or row.operands not in _UNASKED:
         return None
     if texts in (["--help"], ["--version"]):
         return ()
-    row = readers()[name]
-    parsed = parse_options(words, row)
-    if isinstance(parsed, str):
-        return parsed
-    operands, values = parsed
-    if row.operands == "changes":
-        return ""
+    found = read_options(words, row)
+    if found.unlisted or row.operands == "changes":
+        return found.unlisted
+    operands, values = found.operands, found.values
     script = SCRIPTS.get(name)
     checked: list[Word] = []
     has_no_pattern = {"e", "f", "regexp", "file"} & values.keys() or any(word.text == "--files" for word in words)
@@ -68,7 +59,7 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
             return word.text
     if name == "cd":
         return tuple(operands) or (Word("~"),)
-    return (*operands, *(value for option in row.files for value in values.get(option, [])))
+    return (*operands, *(value for option in values if "@" in row.valued[option] for value in values[option]))
 
 
 def unlisted(command: Command) -> str:
@@ -77,50 +68,74 @@ def unlisted(command: Command) -> str:
     return found if isinstance(found, str) else ""
 
 
-def parse_options(words: Sequence[Word], row: Reader) -> tuple[list[Word], dict[str, list[Word]]] | str:
-    """The operands, and the values by option; or the first option that is not listed or has a computed value."""
+class ReadOptions(msgspec.Struct):
+    """The words of a command, as its row reads them; options that are not listed are read, too."""
+
     operands: list[Word] = []
     values: dict[str, list[Word]] = {}
-    rest = list(words)
+    given: set[str] = set()
+    unlisted: str = ""
+    """The first option that is not listed, is asked, or has a computed value."""
+
+    def has(self, *options: str) -> bool:
+        """Whether one of the options may be given, abbreviated or with more behind it."""
+        pairs = [(given, option) for given in self.given for option in options]
+        long = (pair for pair in pairs if min(map(len, pair)) > 1)
+        return any(a == b for a, b in pairs) or any(a.startswith(b) or b.startswith(a) for a, b in long)
+
+
+def read_options(words: Sequence[Word], row: Row) -> ReadOptions:
+    """What the words of a command mean."""
+    found, rest = ReadOptions(), list(words)
     while rest:
         word = rest.pop(0)
-        is_late = row.operands == "file" and operands  # for xxd what looks like an option then is a file
+        # For xxd what looks like an option behind a file is another file.
+        is_late = found.operands and row.operands in ("file", "command", "wrapped")
         if "*" in row.letters or not word.text.startswith("-") or word.text == "-" or is_late:
-            operands.append(word)
+            found.operands.append(word)
         elif word.text == "--":
-            return [*operands, *rest], values
-        else:
-            name, value = _option(word, row)
-            if value is None and name in row.valued and rest and not re.match(r"-[^\d]", rest[0].text):
-                value = rest.pop(0)  # not an option: where a letter has no value, as `-l` of `git grep`, it would act
-            if name is None or (name and (value is None or not value.exact)):
-                return word.text
-            if name and value:
-                values.setdefault(name, []).append(value)
-    return operands, values
+            found.operands += rest
+            break
+        elif not _read_option(word, row, rest, found):
+            found.unlisted = found.unlisted or word.text
+    return found
 
 
-def _option(word: Word, row: Reader) -> tuple[str | None, Word | None]:
-    """The name of the option with a value that a word is, and the value in it; "" for flags; None if not listed."""
-    text = word.text
-    if not word.exact:
-        # `--include=*.py` stays as it is: a file of such a name is asked about as one that is named like an option.
-        valued = re.match(r"--([\w-]+)=[^/]+\Z", text)
-        if not (valued and valued[1] in row.valued - row.files and _is_path(word)):
-            return None, None
-    if text.startswith("--"):
-        name, equals, value = text[2:].partition("=")
-        if name in row.long and not equals:
-            return "", None
-        return (name, Word(value) if equals else None) if name in row.valued else (None, None)
-    if "#" in row.letters and re.fullmatch(r"-\d+", text):
-        return "", None
-    for at, letter in enumerate(text[1:], 2):
-        if letter in row.valued:
-            return letter, Word(text[at:]) if text[at:] else None
-        if letter not in row.letters:
-            return None, None
-    return "", None
+def _read_option(word: Word, row: Row, rest: list[Word], found: ReadOptions) -> bool:
+    """Read an option, and its value out of the rest; whether it is listed."""
+    value: Word | None = None
+    if word.text.startswith("--"):
+        name, equals, inside = word.text[2:].partition("=")
+        is_listed = name in row.valued or (name in row.long and not equals)
+        found.given.add(name)
+        if not is_listed and len(name) > 1:
+            name = next((option for option in row.valued if option.startswith(name)), name)
+        is_valued = name in row.valued and bool(equals or name not in row.long)
+        value = Word(inside, word.exact) if equals else None
+    elif "#" in row.letters and re.fullmatch(r"-\d+", word.text):
+        return True
+    else:
+        name, is_listed, is_valued = "", True, False
+        for at, name in enumerate(word.text[1:], 2):
+            found.given.add(name)
+            if is_valued := name in row.valued:
+                value = Word(word.text[at:], word.exact) if word.text[at:] else None
+                break
+            is_listed = is_listed and name in row.letters
+            if not (is_listed or name.isalnum()):
+                break
+    marks = row.valued.get(name, "") if is_valued else ""
+    if is_valued:
+        # Not an option: where a letter has no value, as `-l` of `git grep`, it would act.
+        if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
+            value = rest.pop(0)
+        if value is None:
+            return False
+        found.values.setdefault(name, []).append(value)
+        is_listed = is_listed and (value.exact or not word.exact)
+    # `--include=*.py` stays as it is: a file of such a name is asked about as one that is named like an option.
+    is_pattern = is_valued and not marks and _is_path(word) and re.match(r"--[\w-]+=[^/]+\Z", word.text)
+    return is_listed and "!" not in marks and (word.exact or bool(is_pattern))
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
@@ -160,20 +175,13 @@ def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
     return starts
 
 
-_GIT_VALUED = names("-C -c --git-dir --work-tree --exec-path --namespace --config-env")
-_GIT_FLAGS = names("--no-pager -P --no-optional-locks --literal-pathspecs --version")
+def git_words(words: Sequence[Word]) -> tuple[list[Word], str]:
+    """The arguments of git from the subcommand on, and the first option before it that is not listed.
 
-
-def git_subcommand(texts: Sequence[str]) -> tuple[int, str]:
-    """Where in the arguments of git the subcommand is (or past the end), and the first option before it that is not
-    listed. One `-C` is listed.
+    One `-C` is listed.
     """
-    at, strange = 0, ""
-    while at < len(texts) and texts[at].startswith("-"):
-        is_listed = texts[at] in _GIT_FLAGS or (texts[at] == "-C" and "-C" not in texts[:at])
-        strange = strange or ("" if is_listed else texts[at])
-        at += 2 if texts[at] in _GIT_VALUED else 1
-    return at, strange
+    found = read_options(words, rows()["git"])
+    return found.operands, found.unlisted or ("-C" if len(found.values.get("C", ())) > 1 else "")
 
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
@@ -195,16 +203,16 @@ def _test_operators(words: list[Word]) -> list[Word]:
 
 
 def _git(words: Sequence[Word]) -> tuple[Word, ...] | str | None:
-    texts = [word.text for word in words]
-    at, strange = git_subcommand(texts)
-    if strange or at >= len(texts):
+    rest, strange = git_words(words)
+    if strange or not rest:
         return strange or None
-    computed = next(
-        (word.text for number, word in enumerate(words) if not (word.exact or (number > at and _is_path(word)))), ""
-    )
-    if texts[at] not in GIT_READS:
-        return tuple(words) if git_lists(texts[at], texts[at + 1 :]) and not computed else None
-    parsed = computed or parse_options(words[at + 1 :], GIT_READER)
-    if isinstance(parsed, str):
-        return parsed
-    return next((text for text in texts if _GIT_FORMAT.search(text)), None) or tuple(words)
+    first = len(words) - len(rest)
+    computed = (word for at, word in enumerate(words) if not (word.exact or (at > first and _is_path(word))))
+    strange = next((word.text for word in computed), "")
+    row = rows().get(f"git-{rest[0].text}")
+    if row is None or row.operands != "git":
+        is_listed = not strange and git_lists(rest[0].text, [word.text for word in rest[1:]])
+        return tuple(words) if is_listed else None
+    if strange := strange or read_options(rest[1:], row).unlisted:
+        return strange
+    return next((word.text for word in words if _GIT_FORMAT.search(word.text)), None) or tuple(words)

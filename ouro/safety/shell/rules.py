@@ -17,7 +17,7 @@ from ouro.safety.shell.floor import floor, reads_all_below
 from ouro.safety.shell.memory import memory_git, memory_reason
 from ouro.safety.shell.parse import ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
-from ouro.safety.shell.reading import git_subcommand, reading, unlisted
+from ouro.safety.shell.reading import git_words, reading, unlisted
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
@@ -200,8 +200,8 @@ def _spilled(policy: Permissions, tool: str, line: ShellLine, places: Places) ->
     for command in line.commands:
         if policy.first("allow", tool, Effect.RUN, partial(_allows, command=command)):
             continue
-        texts = [word.text for word in command.arguments]
-        if command.program == "git" and not _GIT_OF_NAMES.fullmatch("\0".join(texts[git_subcommand(texts)[0] :])):
+        texts = [word.text for word in git_words(command.arguments)[0]] if command.program == "git" else []
+        if command.program == "git" and not _GIT_OF_NAMES.fullmatch("\0".join(texts)):
             if found := places.tracked(command, unreadable.fullmatch):
                 return f"git may print {found}, which a rule denies to read"
         elif reads_all_below(command) and not policy.workspace.hides():
@@ -240,10 +240,10 @@ def _allows(rule: Rule, command: Command) -> bool:
 def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
     """Whether a deny or ask rule covers one of the commands, with or without folder and options of git."""
     for command in commands:
-        arguments = [word.text for word in command.arguments]
-        at, _ = git_subcommand(arguments) if command.program == "git" else (0, "")
-        variants = (command.text, " ".join([command.program, *arguments]), " ".join([command.program, *arguments[at:]]))
-        if any(rule.matches_line(" ".join(text.split())) for text in variants):
+        arguments = command.arguments
+        variants = [arguments, git_words(arguments)[0] if command.program == "git" else arguments]
+        texts = [command.text, *(" ".join([command.program, *(word.text for word in words)]) for words in variants)]
+        if any(rule.matches_line(" ".join(text.split())) for text in texts):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""The commands that run unasked, and the options that they may have. What is not listed is asked."""
+"""What the options of commands mean, and which commands run unasked with them. What is not listed is asked."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ Operands = Literal[
     "pattern",  # text first, then files; only files where an option gives the text
     "script",  # text that SCRIPTS allows, then files
     "text",  # text that SCRIPTS allows; no file is opened
+    "git",  # as files, for a subcommand that only reads
     "changes",  # never unasked; the options are those that a rule such as `tar *` covers
+    "memory",  # a subcommand of git that runs unasked on memory
+    "command",  # a command, which is judged in its place
+    "wrapped",  # a command; this one is asked, too
+    "any",  # never unasked, as all below
+    "written",
+    "but first",  # written, but the first
+    "last",  # the last is written
 ]
 
 _COMMANDS = """
-# names | letters (# is a number: -5; * is any text) | long options | options with a value (@ reads the file) | operands
+# names | letters (# is a number: -5; * is any text) | long options | options with a value, and its marks | operands
 cat | AbeEnstTuv | number number-nonblank show-all show-ends show-tabs squeeze-blank | | files
 head | qvz# | quiet verbose | n c lines bytes | files
 tail | qvz# | quiet verbose | n c lines bytes | files
@@ -44,7 +52,7 @@ comm | 123z | nocheck-order check-order total | | files
 join | i | ignore-case header nocheck-order | 1 2 a e j o t v | files
 strings | an | all | n t min-len | file
 base64 | di | decode | w wrap | file
-zcat | | | | files
+zcat xzcat bzcat | | | | files
 od | bcdox | | A t N j | files
 hexdump | Cbcdox | | n s | files
 xxd | bCEipu | | c g l s | file
@@ -57,7 +65,7 @@ diff | abBcdeiNpqtTuwyZ# | brief unified side-by-side ignore-case ignore-all-spa
     ignore-blank-lines new-file color minimal text report-identical-files suppress-common-lines | U C W unified
     context width color label | files
 sort | bdfghiMnrRsuVcCz | numeric-sort reverse unique version-sort human-numeric-sort ignore-case stable check
-    general-numeric-sort zero-terminated | k t key field-separator | files
+    general-numeric-sort zero-terminated | k t key field-separator o>! output>! | files
 tree | adfiphsuDFCnQrtv | dirsfirst noreport prune du gitignore | L I P | files
 fd | aHIpsiu0g1 | hidden no-ignore absolute-path glob case-sensitive ignore-case full-path unrestricted | t e E d
     type extension exclude max-depth min-depth color changed-within changed-before size | pattern
@@ -78,13 +86,69 @@ jq | acCeMnrRsSj | compact-output color-output exit-status monochrome-output nul
     join-output tab | indent | script
 date | uIR | utc iso-8601 rfc-email universal | d date iso-8601 rfc-3339 | text
 echo expr tr basename dirname seq sleep which type true false : groups id printenv pwd whoami uname nproc uptime
-    locale getconf env test [ printf set exit break continue ulimit tty free lscpu whereis | * | | | text
-command | vV | | | text
+    locale getconf test [ printf set exit break continue ulimit tty free lscpu whereis | * | | | text
 hostname | | | | text
 cd | LPe@ | | | file
 tar gtar bsdtar | AcdfjJkmpPrtuvxzZwhlSO | bzip2 create extract gzip keep-old-files list verbose xz zstd append
-    update totals | f C file directory exclude strip-components X T | changes
+    update totals | f> C> file> directory> exclude strip-components X T | changes
+rm rmdir unlink tee touch truncate mkdir shred mkfifo | | | | written
+mv | | | t> target-directory> | written
+chmod chown chgrp | | | | but first
+cp ln install | | | t> target-directory> | last
+rsync scp split csplit | | | | last
+curl | | | o> output> output-dir> D> dump-header> c> cookie-jar> trace> trace-ascii> stderr> libcurl> | any
+wget | | | O> output-document> P> directory-prefix> o> output-file> a> append-output> | any
+unzip | | | d> | any
+patch | | | o> output> d> directory> r> reject-file> | any
+gcc g++ cc clang ld pandoc | | | o> | any
+make | | | C> directory> | any
+env | | | u! C! S! unset! chdir! split-string! | command
+nice | # | | n adjustment! | command
+timeout | | | s! k! signal! kill-after! | command
+xargs | 0rt | | n P L I d a! s! E! max-args! max-procs! delimiter! replace! arg-file! max-lines! max-chars! | command
+ionice | | | c n class classdata | wrapped
+stdbuf | | | i o e input output error | wrapped
+exec | | | a | wrapped
+time | | | f o format output | wrapped
+command builtin nohup coproc setsid noglob nocorrect | | | | wrapped
+git | P | no-pager no-optional-locks literal-pathspecs version | C> c! git-dir>! work-tree>! exec-path! namespace!
+    config-env! | command
+git-add | Auv | all update verbose | | memory
+git-commit | qa | quiet all no-edit allow-empty | m message trailer | memory
+git-mv | v | verbose | | memory
+git-rm | q | quiet cached | | memory
+git-restore | Sq | staged quiet | | memory
+git-status git-log git-diff git-show git-blame git-shortlog git-rev-parse git-ls-files git-ls-tree git-describe
+    git-rev-list git-cat-file git-grep git-merge-base git-name-rev git-count-objects git-whatchanged git-for-each-ref
+    git-show-ref git-diff-tree git-version git-show-branch git-cherry git-check-ignore
+    | 0123456789#%aBbcCdDefghiIklmMnopPqRrstTuUvwWxXzEFH |
+    abbrev-commit abbrev-ref absolute-git-dir all all-match always author-date-order basic-regexp boundary branch
+    branches break cached cc check cherry-mark cherry-pick children clear-decorations color color-moved color-words
+    column combined-all-paths contains count cumulative date-order debug decorate deleted dereference dirstat dirty
+    email error-unmatch exclude-standard exit-code extended-regexp files-with-matches files-without-match
+    find-copies find-copies-harder find-renames first-parent fixed-strings follow fork-point full-history full-index
+    full-name function-context git-common-dir git-dir graph heads ignore-all-space ignore-blank-lines ignore-case
+    ignore-space-at-eol ignore-space-change ignored indent-heuristic independent invert-grep invert-match
+    is-ancestor is-bare-repository is-inside-git-dir is-inside-work-tree killed left-only left-right line-number
+    line-porcelain long merge merged merges minimal modified name-only name-status no-abbrev no-abbrev-commit
+    no-color no-decorate no-ext-diff no-merged no-merges no-notes no-patch no-prefix no-renames no-textconv no-walk
+    not null numbered numstat objects octopus oneline only-matching others parents patch patch-with-stat patience
+    perl-regexp pickaxe-all pickaxe-regex porcelain quiet raw reflog relative relative-date remotes remove-empty
+    reverse right-only root score-debug short shortstat show-cdup show-current show-email show-function show-name
+    show-number show-prefix show-pulls show-stash show-superproject-working-tree show-toplevel
+    simplify-by-decoration simplify-merges source sparse squeeze stage staged stat summary symbolic
+    symbolic-full-name symmetric tags text topo-order unified unmerged untracked-files verbose verify walk-reflogs
+    word-diff word-regexp
+    |
+    A G L S abbrev abbrev-ref after after-context author before before-context branches candidates color color-moved
+    color-moved-ws color-words committer contains context count date decorate decorate-refs decorate-refs-exclude
+    diff-algorithm diff-filter dirstat encoding exclude find-copies find-object find-renames format glob grep
+    ignore-submodules ignored inter-hunk-context match max-count max-depth max-parents merged min-parents no-merged
+    points-at porcelain pretty relative remotes short since skip sort stat stat-count stat-graph-width stat-width
+    submodule tags unified until untracked-files word-diff word-diff-regex ws-error-highlight output>!
+    | git
 """
+
 
 _S = r"s(?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;])*(?P=d)[gIip0-9]*"
 _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
@@ -126,46 +190,12 @@ FIND_EXPRESSION = re.compile(
     r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
     r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
 )
-GIT_READS = names(
-    """
-    status log diff show blame shortlog rev-parse ls-files ls-tree describe rev-list cat-file grep merge-base
-    name-rev count-objects whatchanged for-each-ref show-ref diff-tree version show-branch cherry check-ignore
-    """
-)
-"""Subcommands that only read, with the options below: none of these writes, runs a program or leaves the repository."""
-_GIT_LETTERS = "0123456789#%aBbcCdDefghiIklmMnopPqRrstTuUvwWxXzEFH"
-_GIT_LONG = """
-    abbrev-commit abbrev-ref absolute-git-dir all all-match always author-date-order basic-regexp boundary branch
-    branches break cached cc check cherry-mark cherry-pick children clear-decorations color color-moved
-    color-words column combined-all-paths contains count cumulative date-order debug decorate deleted
-    dereference dirstat dirty email error-unmatch exclude-standard exit-code extended-regexp files-with-matches
-    files-without-match find-copies find-copies-harder find-renames first-parent fixed-strings follow fork-point
-    full-history full-index full-name function-context git-common-dir git-dir graph heads ignore-all-space
-    ignore-blank-lines ignore-case ignore-space-at-eol ignore-space-change ignored indent-heuristic independent
-    invert-grep invert-match is-ancestor is-bare-repository is-inside-git-dir is-inside-work-tree killed
-    left-only left-right line-number line-porcelain long merge merged merges minimal modified name-only
-    name-status no-abbrev no-abbrev-commit no-color no-decorate no-ext-diff no-merged no-merges no-notes
-    no-patch no-prefix no-renames no-textconv no-walk not null numbered numstat objects octopus oneline
-    only-matching others parents patch patch-with-stat patience perl-regexp pickaxe-all pickaxe-regex porcelain
-    quiet raw reflog relative relative-date remotes remove-empty reverse right-only root score-debug short
-    shortstat show-cdup show-current show-email show-function show-name show-number show-prefix show-pulls
-    show-stash show-superproject-working-tree show-toplevel simplify-by-decoration simplify-merges source sparse
-    squeeze stage staged stat summary symbolic symbolic-full-name symmetric tags text topo-order unified
-    unmerged untracked-files verbose verify walk-reflogs word-diff word-regexp
-"""
-_GIT_VALUED = """
-    A G L S abbrev abbrev-ref after after-context author before before-context branches candidates color
-    color-moved color-moved-ws color-words committer contains context count date decorate decorate-refs
-    decorate-refs-exclude diff-algorithm diff-filter dirstat encoding exclude find-copies find-object
-    find-renames format glob grep ignore-submodules ignored inter-hunk-context match max-count max-depth
-    max-parents merged min-parents no-merged points-at porcelain pretty relative remotes short since skip sort
-    stat stat-count stat-graph-width stat-width submodule tags unified until untracked-files word-diff
-    word-diff-regex ws-error-highlight
-"""
 LISTS = {
     **dict.fromkeys(names("gcc clang make cmake java javac uv mypy docker git bash deno bun gh"), " --?version"),
     **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), " (--version|-V)"),
     **dict.fromkeys(names("node npm ruby perl php"), " (--version|-v)"),
+    "env": "",
+    "command": r" -[vV]( [^-\s]\S*)+",
     "tar": r" -?t[zjJv]*f [^-\s:][^\s:]*",
     "unzip": r" -l [^-\s]\S*",
     "git bisect": " log",
@@ -189,27 +219,25 @@ registry. docker and ps would see nothing in the sandbox.
 """
 
 
-class Reader(msgspec.Struct, frozen=True):
-    """A row: the options of a command, and what its operands are."""
+class Row(msgspec.Struct, frozen=True):
+    """What the options of a command mean."""
 
     letters: str
     long: frozenset[str]
-    valued: frozenset[str]
-    files: frozenset[str]
-    """The options whose value is a file that is read."""
+    valued: dict[str, str]
+    """The options with a value, and their marks: `@` reads the file, `>` writes there, `!` is asked."""
     operands: Operands
 
 
 @cache
-def readers() -> dict[str, Reader]:
+def rows() -> dict[str, Row]:
     """The rows of the table, by command."""
-    rows: dict[str, Reader] = {}
-    for line in re.sub(r"\n    +", " ", _COMMANDS).strip().splitlines()[1:]:
+    found: dict[str, Row] = {}
+    for line in re.sub(r"\n +", " ", _COMMANDS).strip().splitlines()[1:]:
         commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
-        files = frozenset(name.removesuffix("@") for name in valued.split() if name.endswith("@"))
-        row = Reader(letters, names(long), names(valued.replace("@", "")), files, msgspec.convert(operands, Operands))
-        rows |= dict.fromkeys(commands.split(), row)
-    return rows
+        marks = {option[0]: option[1] for option in re.findall(r"([\w-]+)(\S*)", valued)}
+        found |= dict.fromkeys(commands.split(), Row(letters, names(long), marks, msgspec.convert(operands, Operands)))
+    return found
 
 
-GIT_READER = Reader(_GIT_LETTERS, names(_GIT_LONG), names(_GIT_VALUED), frozenset(), "files")
+UNKNOWN = Row("", frozenset(), {}, "any")

@@ -9,28 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.safety.shell.command import Assignment, Command, Word
-from ouro.safety.shell.reading import find_runs, find_starts, reading
-from ouro.safety.shell.tables import names
+from ouro.safety.shell.reading import find_runs, find_starts, read_options, reading
+from ouro.safety.shell.tables import Row, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
-_WRAPPERS = {  # with their options that take a value
-    "env": "-u --unset -C --chdir",
-    "nice": "-n --adjustment",
-    "ionice": "-c -n --class --classdata",
-    "timeout": "-s -k --signal --kill-after",
-    "stdbuf": "-i -o -e --input --output --error",
-    "exec": "-a",
-    "xargs": "-I -n -P -L -d -a -s -E --max-args --max-procs --delimiter --replace --arg-file --max-lines --max-chars",
-    "time": "-f -o --format --output",
-    **dict.fromkeys(("command", "builtin", "nohup", "coproc", "setsid", "noglob", "nocorrect"), ""),
-}
-_UNDERSTOOD = {
-    "timeout": re.compile(r"\d+(\.\d+)?[smhd]?"),
-    "nice": re.compile(r"-n|-?\d+|-n-?\d+"),
-    "env": re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL),
-    "xargs": re.compile(r"-[0rt]+|-[nPLId]|(-[nPL])?\d+|(-I)?\{\}|\\n"),
-}
-"""The arguments with which a wrapper is judged by what it runs; with any other the line is opaque."""
+_UNDERSTOOD = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
+"""The options with a value with which a wrapper is judged by what it runs; with any other the line is opaque."""
+_DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
 _RUNNERS = names(
     """
     sudo doas su pkexec run0 watch strace ltrace gdb flock parallel uvx npx bunx ssh script xvfb-run unshare
@@ -45,7 +30,12 @@ _RUNNING_SUBCOMMANDS = {
     **dict.fromkeys(("bundle", "direnv", "mise", "asdf"), ("exec", "x")),
     "nix": ("run", "shell", "develop"),
 }
-_NAME_FILTERS = names("head tail sort uniq grep egrep fgrep")
+_NAME_FILTERS = {
+    **dict.fromkeys(names("head tail"), re.compile(r"-n?\d*")),
+    **dict.fromkeys(names("sort uniq"), re.compile(r"-[rufdiVnbs]+")),
+    **dict.fromkeys(names("grep egrep fgrep rg"), re.compile(r"-[viEFwxe]+")),
+}
+"""The options with which a filter passes on lines as they are: `head -v` prints headers, `grep -n` numbers."""
 _NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
     "find": re.compile(r"(?!.* -(printf|ls|exec)).*"),
     "rg": re.compile(
@@ -92,8 +82,9 @@ def inner_commands(command: Command) -> Inner | None:
         return Inner((), guesses, " ".join(scripts.get(name, [])), opaque=f"{name} runs text", hidden=computed)
     if name in ("find", "gfind"):
         return _find(words)
-    if name in _WRAPPERS:
-        return _wrapped(command)
+    row = rows().get(name)
+    if row and row.operands in ("command", "wrapped") and name != "git":
+        return _wrapped(command, row)
     if name in _RUNNERS:
         return Inner(guesses=_suffixes(words))
     start = next((at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0)
@@ -134,8 +125,8 @@ def _with_names(words: Sequence[Word], folders: tuple[str, ...]) -> tuple[Word, 
 def folders_of_names(command: Command | None) -> tuple[str, ...]:
     """The folders below which are the files whose names a command prints; empty where it may print other text."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
-        cuts = any(re.match(r"-[a-zA-Z]*[oc]|--[ocb]", word.text) for word in command.arguments)
-        if cuts or reading(command) != ():
+        texts, plain = (word.text for word in command.arguments), _NAME_FILTERS[command.program]
+        if reading(command) != () or any(text[:1] == "-" and not plain.fullmatch(text) for text in texts):
             return ()
         command = command.source
     found = reading(command) if command is not None else None
@@ -149,28 +140,30 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     return folders if folders and command.name != "ls" else (*folders, ".")
 
 
-def _wrapped(command: Command) -> Inner | None:
-    name, words = command.program, list(command.arguments)
-    if name == "command" and words and words[0].text in ("-v", "-V"):
+def _wrapped(command: Command, row: Row) -> Inner | None:
+    name = command.program
+    if name == "command" and command.arguments and command.arguments[0].text in ("-v", "-V"):
         return None
-    if name == "env" and any(re.match(r"-[a-zA-Z]*S|--s", word.text) for word in words):
-        return Inner(hidden="env -S splits text into a command", guesses=_suffixes(words))
-    assignments, own = list(command.assignments), []
-    while words and (words[0].text.startswith("-") or (name == "env" and _SETTING.match(words[0].text))):
-        own.append(words.pop(0))
-        if name == "env" and (setting := _SETTING.match(own[-1].text)):
-            assignments.append(Assignment(setting[1], replace(own[-1], text=setting[2])))
-        elif own[-1].text in _WRAPPERS[name].split() and words:
-            own.append(words.pop(0))
+    found = read_options(command.arguments, row)
+    if name == "env" and found.has("S", "split-string"):
+        return Inner(hidden="env -S splits text into a command", guesses=_suffixes(command.arguments))
+    words, assignments = found.operands, list(command.assignments)
+    values = [(f"{option} {value.text}") for option in found.values for value in found.values[option]]
+    is_understood = row.operands == "command" and command.name == name and not found.unlisted
+    is_understood = is_understood and all(map(_UNDERSTOOD.fullmatch, values))
+    while name == "env" and words and ((setting := _SETTING.match(words[0].text)) or words[0].text == "-"):
+        word = words.pop(0)
+        is_understood = is_understood and bool(setting) and word.exact
+        if setting:
+            assignments.append(Assignment(setting[1], replace(word, text=setting[2])))
     if name == "timeout" and words:
-        own.append(words.pop(0))
+        word = words.pop(0)
+        is_understood = is_understood and word.exact and bool(_DURATION.fullmatch(word.text))
     if not words:
-        return None if name == "env" and not own else Inner(opaque=f"{name} is not understood")
+        return None if name == "env" and not command.arguments else Inner(opaque=f"{name} is not understood")
     if name == "xargs":
         folders = folders_of_names(command.source)
         words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
-    plain = _UNDERSTOOD.get(command.name)
-    is_understood = plain and all(word.exact and plain.fullmatch(word.text) for word in own)
     inner = replace(command, words=tuple(words), assignments=tuple(assignments), piped=command.piped or name == "xargs")
     if is_understood:
         return Inner((inner,), transparent=True)
