@@ -7,7 +7,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, assert_never
 
 from ouro import events
@@ -85,10 +84,11 @@ class PlainOutput:
         if self.plain:
             self._write(f"{text}\n\n")
             return
-        lines = [
-            line.rstrip(" ")
-            for line in self._rendered(_markdown_class()(text, code_theme="ansi_dark", hyperlinks=False)).split("\n")
-        ]
+        from rich.markdown import Heading, Markdown  # a plain terminal does without rich
+
+        Heading.LEVEL_ALIGN["h1"] = "left"
+        rendered = self._rendered(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
+        lines = [line.rstrip(" ") for line in rendered.split("\n")]
         filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
         shown = lines[filled[0] : filled[-1] + 1] if filled else []
         self._write("\n".join([*shown, "", ""]))
@@ -174,25 +174,6 @@ class PlainOutput:
         )  # fmt: skip
         console.print(renderable)
         return file.getvalue()
-
-
-@lru_cache(maxsize=1)
-def _markdown_class() -> Any:
-    """Rich's Markdown with headings at the left margin. Imported late: a plain terminal does without rich."""
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.markdown import Heading, Markdown
-    from rich.text import Text
-
-    class LeftHeading(Heading):
-        def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
-            yield Text("")
-            self.text.justify = "left"
-            yield self.text
-
-    class LeftMarkdown(Markdown):
-        elements = {**Markdown.elements, "heading_open": LeftHeading}  # noqa: RUF012 (rich's own form)
-
-    return LeftMarkdown
 
 
 def _width() -> int:

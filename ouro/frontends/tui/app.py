@@ -21,7 +21,7 @@ from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import AGAIN_QUITS, THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.session_picker import GetCatalog
-from ouro.frontends.tui.screens.sheet import HelpSheet, Picker, TasksSheet
+from ouro.frontends.tui.screens.sheet import HelpSheet, Picker
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C
 from ouro.frontends.tui.widgets.question_panel import AskPanel
@@ -240,6 +240,8 @@ class KeyActions:
             self._conversation.status.show_message("There is no plan.")
 
     def jobs(self) -> None:
+        from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
+
         session = self._front_end.session
         self._app.push_screen(TasksSheet(session.tasks, session.kill_task))
 

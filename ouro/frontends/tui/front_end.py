@@ -107,7 +107,7 @@ class ScreenFrontEnd:
     async def choose_way_back(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> WayBack | None:
-        from ouro.frontends.tui.screens.rewind import RedoSheet, RewindSheet  # too heavy before the first frame
+        from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet  # too heavy before the first frame
 
         if redo is not None:
             return await self.result_of(RedoSheet(redo))
@@ -138,7 +138,7 @@ class ScreenFrontEnd:
 
     async def browse(self, page: Tab | Literal["context"]) -> bool:
         if page == "context":
-            from ouro.frontends.tui.screens.context_editor import ContextSheet  # rarely used
+            from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
 
             await self.result_of(ContextSheet(self.session.window, self.keymap))
             self.redraw()

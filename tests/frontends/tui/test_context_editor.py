@@ -3,7 +3,7 @@
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, until
 
-from ouro.frontends.tui.screens.context_editor import ContextSheet
+from ouro.frontends.tui.screens.list_sheets import ContextSheet
 
 
 async def test_keys_of_the_list_drop_restore_and_pin_the_marked_item():

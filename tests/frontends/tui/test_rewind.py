@@ -8,7 +8,7 @@ from fakes.fake_session import FakeSession, Wait
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.events import Prompted
-from ouro.frontends.tui.screens.rewind import RedoSheet, RewindSheet
+from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet
 from ouro.messages import Image
 from ouro.session import Branch, Point
 
@@ -210,7 +210,7 @@ async def test_enter_waits_until_it_is_known_what_can_be_undone():
         await opened(pilot)
         await pilot.press(*"/undo", "enter")
         sheet = await sheet_of(pilot)
-        pressed = asyncio.create_task(sheet._choose())
+        pressed = asyncio.create_task(sheet.action_choose())
         await asyncio.sleep(0)
         known.set()
         await pressed

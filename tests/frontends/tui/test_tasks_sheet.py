@@ -4,7 +4,7 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.errors import ToolError
-from ouro.frontends.tui.screens.sheet import TasksSheet
+from ouro.frontends.tui.screens.list_sheets import TasksSheet
 from ouro.session import BackgroundTask
 
 SERVER = BackgroundTask("job_1", "npm run dev", "running, 12 s", True, True, "ready\nGET /index.html")

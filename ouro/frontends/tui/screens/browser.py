@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
@@ -54,6 +54,10 @@ class Page:
         for line in clean(text).splitlines() or [""]:
             self.lines.append(PageLine(line, style, link, speaker))
             speaker = ""
+
+    def section(self, title: str, style: PageStyle = "who", link: PageLink | None = None) -> None:
+        self.add("")
+        self.add(title, style, link)
 
 
 class PageView(VerticalScroll, can_focus=True):
@@ -141,7 +145,6 @@ class Browser(Sheet[OpenRequest | None]):
         self._keymap = keymap
         self._actions = keymap.of(place)
         self._has_message = False
-        self._page_timer: Timer | None = None
         self._search = Input(
             placeholder="/ searches" if self.OPENS_IN_LIST else "type to search", compact=True, id="browser-search"
         )
@@ -214,14 +217,10 @@ class Browser(Sheet[OpenRequest | None]):
         self._show_page_later()
 
     def _show_page_later(self) -> None:
-        if self._page_timer is not None:
-            self._page_timer.stop()
-        self._page_timer = self.set_timer(SHOW_PAGE_AFTER, self._show_page_now)
+        self.run_worker(self._show_page(SHOW_PAGE_AFTER), group="page", exclusive=True)
 
-    def _show_page_now(self) -> None:
-        self.run_worker(self._show_page(), group="page", exclusive=True)
-
-    async def _show_page(self) -> None:
+    async def _show_page(self, after: float = 0.0) -> None:
+        await asyncio.sleep(after)
         try:
             page = await self._page()
         except (OuroError, OSError) as error:

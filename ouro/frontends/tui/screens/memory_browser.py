@@ -193,7 +193,7 @@ class MemoryBrowser(Browser):
     def action_close(self) -> None:
         if self._followed:
             self._followed.pop()
-            self._show_page_now()
+            self.run_worker(self._show_page(), group="page", exclusive=True)
         elif self._page_view.has_focus:
             self.remove_class("-looking")
             self._list.focus()

@@ -39,24 +39,28 @@ _REDUNDANT = re.compile(
 """Front matter that the rest of the page shows already, or that is empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MemoryRow:
     link: PageLink | None
     """The note, core file, commit or proposal that keys work on."""
     scope: str
     text: str
-    flag: str
-    """A short remark."""
-    about: str
-    """Details, shown if there is room."""
-    searched: str
-    """The lower-case text that a search matches."""
-    category: str = ""
+    category: str
     """For the category filter; of a commit, its author."""
+    flag: str = ""
+    """A short remark."""
+    about: str = ""
+    """Details, shown if there is room."""
+    searched: str = ""
+    """What a search matches besides what is shown; then all of it, in lower case."""
     warns: bool = True
     """The flag is a warning."""
     item: MemoryEntry | Proposal | Remembered | ReceiptLine | str | None = None
     """What its page shows, if that is more than the page of its link."""
+
+    def __post_init__(self) -> None:
+        shown = f"{self.text} {self.category} {self.scope} {self.flag} {self.about}"
+        self.searched = f"{shown} {self.searched}".lower()
 
 
 def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
@@ -73,21 +77,18 @@ def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     is_core = tab == "core"
     changed = [f"changed {entry.versions - 1}×"] if entry.versions > 1 else []
     flag = " · ".join([*(badge for badge in entry.badges if badge != "archived" or tab != "archive"), *changed])
-    searched = f"{entry.text} {entry.category} {entry.scope} {entry.id} {flag} {entry.file}".lower()
     link = PageLink("core", f"{entry.scope}/{entry.file}") if is_core else PageLink("note", entry.id)
-    text = _item(entry.text) if is_core else _line(entry.text)
-    return MemoryRow(
-        link, entry.scope, text, flag, entry.category, searched, entry.category, item=entry if is_core else None
-    )
+    text, item = (_item(entry.text), entry) if is_core else (_line(entry.text), None)
+    searched = f"{entry.id} {entry.file}"
+    return MemoryRow(link, entry.scope, text, entry.category, flag, entry.category, searched, item=item)
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
     rows = []
     for entry in entries:
-        commit, who, at = entry.commit, writer(entry.commit), local_time(entry.commit.at)
-        searched = f"{commit.subject} {who} {commit.id} {entry.scope} {' '.join(commit.paths)} {commit.at} {at}".lower()
-        link = PageLink("commit", commit.id)
-        rows.append(MemoryRow(link, entry.scope, _line(commit.subject), at, who, searched, who, False))
+        commit, who, link = entry.commit, writer(entry.commit), PageLink("commit", entry.commit.id)
+        at, searched = local_time(commit.at), f"{commit.id} {' '.join(commit.paths)} {commit.at}"
+        rows.append(MemoryRow(link, entry.scope, _line(commit.subject), who, at, who, searched, warns=False))
     return rows
 
 
@@ -96,27 +97,23 @@ def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterab
     rows = []
     for note in recalled.items:
         gone = f"{note.id[:12]} (deleted since)" if note.id.startswith("mem_") else note.id
-        text = _line(note.text) or gone
-        searched = f"{text} {note.id} {note.state} {note.reason} {note.scope}".lower()
+        text, about = f"{SIGNS[note.state]} {_line(note.text) or gone}", f"{note.state}: {note.reason}"
         link = PageLink("note", note.id) if note.text and note.id.startswith("mem_") else None
-        shown, about = f"{SIGNS[note.state]} {text}", f"{note.state}: {note.reason}"
-        rows.append(MemoryRow(link, note.scope, shown, "", about, searched, "recalled", item=note))
+        rows.append(MemoryRow(link, note.scope, text, "recalled", "", about, note.id, item=note))
     for line in receipt.lines:
-        text = _item(line.text) or f"the whole of {line.file}"
+        text = f"{SIGNS[line.state]} {_item(line.text) or f'the whole of {line.file}'}"
         about = f"{line.state}: {line.reason}" if line.reason else line.file
-        searched = f"{text} {line.file} {line.state} {line.reason} {line.scope}".lower()
-        shown = f"{SIGNS[line.state]} {text}"
-        rows.append(MemoryRow(None, line.scope, shown, "", about, searched, "in each prompt", item=line))
+        rows.append(
+            MemoryRow(None, line.scope, text, "in each prompt", "", about, f"{line.file} {line.state}", item=line)
+        )
     for change in receipt.changes:
-        text = f"± changed since: {_line(change)}"
-        about = f"changed since the session began: {change}"
-        rows.append(MemoryRow(None, change.partition("/")[0], text, "", "", text.lower(), "changed since", item=about))
+        text, page = f"± changed since: {_line(change)}", f"changed since the session began: {change}"
+        rows.append(MemoryRow(None, change.partition("/")[0], text, "changed since", item=page))
     for check in checks:
         about = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
-        text = f"check {check.number}: {_line(check.text)}"
+        text, scope = f"check {check.number}: {_line(check.text)}", "repo" if check.project else "user"
         page = f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
-        scope = "repo" if check.project else "user"
-        rows.append(MemoryRow(None, scope, text, "", about, f"{text} {about}".lower(), "enforced", item=page))
+        rows.append(MemoryRow(None, scope, text, "enforced", "", about, item=page))
     return rows
 
 
@@ -125,10 +122,9 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
     rows = []
     for proposal in proposals:
         changed = "; ".join(_gist(edit) for edit in proposal.edits)
-        named = " ".join(edit.name for edit in proposal.edits)
-        searched = f"{changed} {named} {proposal.reason} {proposal.scope} {proposal.id}".lower()
+        searched = f"{' '.join(edit.name for edit in proposal.edits)} {proposal.reason} {proposal.id}"
         link = PageLink("proposal", proposal.id)
-        rows.append(MemoryRow(link, proposal.scope, changed, "pending", "", searched, proposal.origin, item=proposal))
+        rows.append(MemoryRow(link, proposal.scope, changed, proposal.origin, "pending", "", searched, item=proposal))
     return rows
 
 
@@ -214,22 +210,20 @@ def note_page(details: EntryDetails) -> Page:
         page.add(f"[{'] ['.join(badges)}]", "flag")
     for problem in details.note.problems:
         page.add(f"in its file: {problem}", "removed")
-    page.add("")
     _add_source(page, note.session_id, note.turn, note.trigger)
     if len(details.chain) > 1:
-        page.add("")
-        page.add(f"Changed {plural(len(details.chain) - 1, 'time')}, oldest first", "who")
-    for version in details.chain if len(details.chain) > 1 else ():
-        text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.id == entry.id
-        page.add(f"  {text} (this one)" if is_this else text, link=None if is_this else PageLink("note", version.id))
+        page.section(f"Changed {plural(len(details.chain) - 1, 'time')}, oldest first")
+        for version in details.chain:
+            text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.id == entry.id
+            page.add(
+                f"  {text} (this one)" if is_this else text, link=None if is_this else PageLink("note", version.id)
+            )
     if details.links:
-        page.add("")
-        page.add("Related notes", "who")
+        page.section("Related notes")
         for link in details.links:
             page.add(f"{link.relationship}: {one_line(link.text)}", link=PageLink("note", link.note_id))
     if note.entities or note.relations:
-        page.add("")
-        page.add("Names", "who")
+        page.section("Names")
         for entity in note.entities:
             page.add(f"  {entity}")
         for relation in note.relations:
@@ -263,8 +257,7 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
             continue  # shown at its destination
         where = f"moved from {other.name.rpartition('/')[0] or 'notes'}" if other else f"line {hunk.start + 1}"
         link = PageLink("hunk", entry.commit.id, hunk=hunk.number)
-        page.add("")
-        page.add(f"{hunk.number} · {_short_name(hunk.name)} · {where}", "who", link)
+        page.section(f"{hunk.number} · {_short_name(hunk.name)} · {where}", link=link)
         if other is not None:
             page.add(_without_front_matter("".join(hunk.after)))
             continue
@@ -283,18 +276,15 @@ def proposal_page(proposal: Proposal) -> Page:
     for source in proposal.sources:
         page.add(f"source: {source}", "detail")
     for edit in proposal.edits:
-        page.add("")
-        page.add(_short_name(edit.name) + (", removed" if edit.after is None else ""), "who")
+        page.section(_short_name(edit.name) + (", removed" if edit.after is None else ""))
         for line in _changed_lines(edit):
             page.add(line, "added" if line[0] == "+" else "removed")
         front = [*_front_matter(edit.after or "")]
         if front and front != [*_front_matter(edit.before or "")]:
-            page.add("")
-            page.add("new front matter", "detail")
+            page.section("new front matter", "detail")
             for line in front:
                 page.add(f"  {line}", "detail")
     if proposal.session:
-        page.add("")
         _add_source(page, proposal.session, proposal.turn, "")
     return page
 
@@ -318,9 +308,8 @@ def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
     page = Page()
     page.add(line.text or f"the whole of {line.file}", "title")
     page.add(f"{line.scope}/{line.file}", "detail")
-    page.add("")
     reason = f": {line.reason}" if line.reason else ""
-    page.add(f"{SIGNS[line.state]} {line.state} when the session began{reason}", "who")
+    page.section(f"{SIGNS[line.state]} {line.state} when the session began{reason}")
     page.add(f"{line.tokens} tokens in each request" if line.state == "loaded" else "not in the prompt", "detail")
     loaded = sum(other.state == "loaded" for other in receipt.lines)
     price = "" if receipt.price is None else f", ${receipt.price:.5f} a request from the cache"
@@ -338,14 +327,13 @@ def turn_page(turn: TurnEvidence) -> Page:
     link = PageLink("turn", turn.session_id, message=turn.number)
     page.add("Enter opens it; another session is opened read-only", link=link)
     for role, text in turn.words:
-        page.add("")
-        page.add({"user": "you", "assistant": "ouro"}.get(role, role), "who")
+        page.section({"user": "you", "assistant": "ouro"}.get(role, role))
         page.add(clean(text).strip())
     return page
 
 
 def _add_source(page: Page, session_id: str, turn: int, trigger: str) -> None:
-    page.add("Source", "who")
+    page.section("Source")
     if session_id and turn:
         how = f" ({trigger})" if trigger else ""
         page.add(f"session {session_id[:8]}, turn {turn}{how}", link=PageLink("turn", session_id, turn))

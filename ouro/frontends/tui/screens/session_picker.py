@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import set_cell_size
-from textual import events
-from textual.timer import Timer
+from textual import events, work
 
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import age, cost, preview_lines, title
@@ -116,7 +115,6 @@ class SessionPicker(Browser):
         self._esc = esc
         self._session_catalog: SessionCatalog | None = None
         self._matches: SessionMatches | None = None
-        self._search_timer: Timer | None = None
         self._to_delete: SessionInfo | None = None
         """The session that the open question asks about."""
         self._asked_in_search = False
@@ -143,17 +141,14 @@ class SessionPicker(Browser):
         changed = self._matches.look_for(text)
         self._show(keep=not changed)
         if changed and self._matches.query:
-            if self._search_timer is not None:
-                self._search_timer.stop()
-            self._search_timer = self.set_timer(SEARCH_MESSAGES_AFTER, self._search_messages_now)
+            self._search_messages(SEARCH_MESSAGES_AFTER)
         elif changed:
             self.workers.cancel_group(self, "words")
 
-    def _search_messages_now(self) -> None:
-        self.run_worker(self._search_messages(), group="words", exclusive=True)
-
-    async def _search_messages(self) -> None:
+    @work(group="words", exclusive=True)
+    async def _search_messages(self, after: float = 0.0) -> None:
         """Add hits as they are found, many with one update."""
+        await asyncio.sleep(after)
         session_catalog, matches = self._session_catalog, self._matches
         if session_catalog is None or matches is None:
             return
@@ -248,7 +243,7 @@ class SessionPicker(Browser):
             self._matches.next_scope()
             self._show(keep=False)
             if self._matches.query:
-                self._search_messages_now()
+                self._search_messages()
 
     async def _look_inside(self) -> None:
         self.toggle_class("-looking")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from rich.text import Text
 from textual import events, on
 from textual._compositor import Compositor, CompositorMap, ReflowResult
 from textual.app import ComposeResult
@@ -19,16 +17,12 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
-from ouro.errors import OuroError
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.widgets.row_list import PAGES, PickList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean
-
-if TYPE_CHECKING:
-    from ouro.session import BackgroundTask
 
 R = TypeVar("R")
 LONG_TITLE = 8
@@ -121,47 +115,6 @@ class LineSheet(Sheet[str | None]):
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
-
-
-class TasksSheet(Sheet[None]):
-    """Background jobs and subagents; below, the end of the output of the marked one. `k` ends it."""
-
-    BINDINGS = [  # noqa: RUF012 (as above)
-        Binding("k", "kill", show=False),
-        Binding("q,enter,ctrl+b", "close", show=False),
-    ]
-
-    def __init__(self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]) -> None:
-        super().__init__()
-        self._tasks = tasks
-        self._kill = kill
-        self._list = PickList(nothing="No background jobs and no subagents.", id="tasks-list")
-        self._output = Static(markup=False, id="tasks-output")
-
-    def compose(self) -> ComposeResult:
-        yield framed("Background jobs and subagents", self._list, self._output, keys="↑↓ · k ends it · Esc closes")
-
-    def on_mount(self) -> None:
-        self.set_interval(0.5, self._update)
-        self.call_after_refresh(self._update)
-
-    def on_key(self, event: events.Key) -> None:
-        if self._list.take_key(event.key):
-            self._update()
-
-    async def action_kill(self) -> None:
-        if self._list.marked is not None:
-            with suppress(OuroError):  # it has just ended
-                await self._kill(self._list.marked.value)
-            self._update()
-
-    def _update(self) -> None:
-        tasks = {task.id: task for task in self._tasks()}
-        self._list.change([Choice(task.id, f"{task.id}  {task.title}", task.state) for task in tasks.values()])
-        marked = self._list.marked
-        rows = max(3, self.app.size.height - len(tasks) - 10)
-        output = clean(tasks[marked.value].output).rstrip().split("\n")[-rows:] if marked else []
-        self._output.update(Text("\n".join(output), no_wrap=True, overflow="ellipsis"))
 
 
 MAX_WITHOUT_SEARCH = 6

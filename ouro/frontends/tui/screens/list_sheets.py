@@ -1,0 +1,332 @@
+"""Sheets with a list and a preview of its marked row: what runs, what is sent, where to rewind to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Group
+from rich.text import Text
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Input, Static
+from textual.worker import Worker
+
+from ouro.commands.front_end import WayBack
+from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
+from ouro.commands.window import change_items, item_line, largest_items
+from ouro.display import Choice
+from ouro.errors import OuroError
+from ouro.frontends.session_lines import age, now
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.screens.sheet import Sheet, framed
+from ouro.frontends.tui.widgets.row_list import PickList
+from ouro.session import Branch, Point, Rewind, RewindScope
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import BackgroundTask
+    from ouro.session.context_window import ContextWindow
+
+R = TypeVar("R")
+NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
+MAX_PREVIEW = 3
+"""Messages of a branch in the preview."""
+_UPWARD = ("up", "ctrl+p", "pageup")
+
+
+class ListSheet(Sheet[R]):
+    """A list, and below it the preview of the marked row.
+
+    Args:
+        actions: the Textual action of each key.
+    """
+
+    def __init__(self, actions: Mapping[str, str], nothing: str = "No matches.") -> None:
+        super().__init__()
+        self._actions = actions
+        self._rows: dict[str, Any] = {}
+        self._list = PickList(nothing=nothing)
+        self._preview = Static(markup=False, classes="sheet--preview")
+
+    @abstractmethod
+    def _read(self) -> Iterable[tuple[Choice, Any]]:
+        """The rows as they are now, and what each stands for."""
+
+    @abstractmethod
+    def _preview_of(self, row: Any) -> Group | Text | str:
+        """The preview of the marked row; of None where there is no row."""
+
+    @property
+    def _marked(self) -> Any:
+        return None if self._list.marked is None else self._rows[self._list.marked.value]
+
+    def _fill(self) -> None:
+        choices = list(self._read())
+        self._rows = {choice.value: row for choice, row in choices}
+        self._list.change([choice for choice, _ in choices])
+        self._show_marked()
+
+    def _show_marked(self) -> None:
+        self._preview.update(self._preview_of(self._marked))
+
+    @on(PickList.Marked)
+    def _mark_moved(self) -> None:
+        self._show_marked()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if await self._take_key(event.key):
+            event.stop()
+
+    async def _take_key(self, key: str) -> bool:
+        if key not in self._actions:
+            return self._list.take_key(key)
+        await self.run_action(self._actions[key])
+        return True
+
+
+class TasksSheet(ListSheet[None]):
+    """Background jobs and subagents; below, the end of the output of the marked one. `k` ends it."""
+
+    def __init__(self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]) -> None:
+        actions = {"k": "kill", **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
+        super().__init__(actions, "No background jobs and no subagents.")
+        self._tasks = tasks
+        self._kill = kill
+
+    def compose(self) -> ComposeResult:
+        keys = "↑↓ · k ends it · Esc closes"
+        yield framed("Background jobs and subagents", self._list, self._preview, keys=keys, id="tasks")
+
+    def on_mount(self) -> None:
+        self.set_interval(0.5, self._fill)
+        self.call_after_refresh(self._fill)
+
+    async def action_kill(self) -> None:
+        if self._marked is not None:
+            with suppress(OuroError):  # it has just ended
+                await self._kill(self._marked.id)
+            self._fill()
+
+    def _read(self) -> Iterable[tuple[Choice, BackgroundTask]]:
+        return ((Choice(task.id, f"{task.id}  {task.title}", task.state), task) for task in self._tasks())
+
+    def _preview_of(self, row: BackgroundTask | None) -> Text:
+        most = max(3, self.app.size.height - len(self._rows) - 10)
+        output = clean(row.output).rstrip().split("\n")[-most:] if row else []
+        return Text("\n".join(output), no_wrap=True, overflow="ellipsis")
+
+
+class ContextSheet(ListSheet[None]):
+    """What is sent to the model, the largest first; a key drops, restores or pins an item."""
+
+    def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
+        super().__init__({**keymap.of("context"), "q": "close", "enter": "close"}, "Nothing was sent yet.")
+        self._window = window
+        self._keys = (
+            f"↑↓ · {keymap.shown('drop_item')} drops or restores · {keymap.shown('pin_item')} pins · Esc closes"
+        )
+
+    def compose(self) -> ComposeResult:
+        yield framed("", self._list, self._preview, keys=self._keys, id="context")
+
+    def on_mount(self) -> None:
+        self._fill()
+        report = self._window.report()
+        self._say(f"Context: {report.tokens:,} of {report.window:,} tokens")
+
+    async def action_drop_item(self) -> None:
+        await self._change("restore" if self._marked and self._marked.is_dropped else "drop")
+
+    async def action_pin_item(self) -> None:
+        await self._change("pin")
+
+    async def _change(self, verb: str) -> None:
+        if self._marked is not None:
+            try:
+                self._say(await change_items(self._window, [self._marked], verb))
+            except OuroError as error:
+                self._say(str(error))
+            self._fill()
+
+    def _say(self, text: str) -> None:
+        self.query_one(".sheet--title", Static).update(text)
+
+    def _read(self) -> Iterable[tuple[Choice, Any]]:
+        return ((Choice(item.id, item_line(item)), item) for item in largest_items(self._window))
+
+    def _preview_of(self, row: Any) -> str:
+        return clean(row.text)[:400].strip() if row else ""
+
+
+class RewindSheet(ListSheet[WayBack | None]):
+    """User messages, the newest at the bottom, and left branches; below, what a rewind would undo.
+
+    Args:
+        with_files: changes of files are ticked.
+    """
+
+    def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
+        super().__init__({**keymap.of("sheet"), "enter": "choose"})
+        self._past = past
+        self._fork_key = keymap.shown("fork_there")
+        self._asked: Worker[None] | None = None
+        self._search = Input(placeholder="type to search", compact=True, id="picker-search")
+        self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
+
+    def compose(self) -> ComposeResult:
+        not_listed = [Static(NOT_LISTED, id="rewind-not-listed", markup=False)] if self._past.lacks_branches else []
+        fork = f"{self._fork_key} forks · " if self._fork_key else ""
+        keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
+        body = (self._search, self._list, *not_listed, self._preview, self._boxes)
+        yield framed("Rewind to a message", *body, keys=keys, id="rewind")
+
+    def on_mount(self) -> None:
+        self._search.focus()
+        self._fill()
+        self._mark_last()
+
+    @on(Input.Changed)
+    def _narrow(self, event: Input.Changed) -> None:
+        self._list.narrow(event.value)
+        self._mark_last()
+
+    def _mark_last(self) -> None:
+        self._list.place = max(0, len(self._list.rows) - 1)
+        self._show_marked()
+
+    async def _take_key(self, key: str) -> bool:
+        if key in _UPWARD and self._list.place == 0 and self._past.has_earlier:
+            await self._past.earlier()
+            self._fill()
+        return await super()._take_key(key)
+
+    @on(PickList.Picked)
+    async def action_choose(self) -> None:
+        if self._asked is not None:  # a box that is not shown yet may be ticked
+            await self._asked.wait()
+        match self._marked:
+            case Point(number):
+                if ticked := self._boxes.ticked:
+                    self.dismiss(WayBack.of("rewind", number, ticked))
+                else:
+                    self.notify(NOTHING_TICKED, timeout=3)
+            case Branch(number):
+                self.dismiss(WayBack("visit", number, self._boxes.ticked))
+            case None:
+                pass
+
+    def action_fork_there(self) -> None:
+        match self._marked:
+            case Point(number):
+                self.dismiss(WayBack("fork", number))
+            case _:
+                self.notify("Return to the branch first, then use /fork.", timeout=3)
+
+    def _show_marked(self) -> None:
+        super()._show_marked()
+        marked = self._marked
+        self._boxes.offer({"conversation": ""} if isinstance(marked, Point) else {})
+        self._asked = self._ask_scopes(marked) if marked else None
+
+    @work(exclusive=True)
+    async def _ask_scopes(self, row: Point | Branch) -> None:
+        if isinstance(row, Point):
+            self._boxes.offer({"conversation": "", **await self._past.can_rewind(row.number)})
+        else:  # its messages come back in any case
+            offered = await self._past.can_redo(row.number)
+            self._boxes.offer({scope: what for scope, what in offered.items() if scope != "conversation"})
+
+    def _read(self) -> Iterable[tuple[Choice, Point | Branch]]:
+        """Messages in order, each branch after the message whose answer it parts from."""
+        rows: list[Point | Branch] = [*self._past.points(), *self._past.branches()]
+        for row in sorted(rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number):
+            mark, label = ("b", branch_label(row)[0]) if isinstance(row, Branch) else ("m", one_line(row.text))
+            yield Choice(f"{mark}{row.number}", label, age(row.at, now())), row
+
+    def _preview_of(self, row: Point | Branch | None) -> Group:
+        """What Enter does, on one line: low terminals have two, and the message needs the other."""
+        what, text = "", Text(overflow="fold")
+        match row:
+            case Point():
+                what = f"Rewinds past {describe_point(row)}"
+                text.append(clean(row.text).strip())
+            case Branch():
+                what = f"Left branch: {branch_label(row)[1]}. Enter returns to it"
+                shown = [one_line(text) for text in row.texts[:MAX_PREVIEW]]
+                more = len(row.texts) - len(shown)
+                text.append("\n".join([*(f"❯ {line}" for line in shown), *([f"… and {more} more"] if more else [])]))
+            case None:
+                pass
+        return Group(Text(what, "italic", no_wrap=True, overflow="ellipsis"), text)
+
+
+class RedoSheet(Sheet[WayBack | None]):
+    """What can be done again; all of it is ticked at first."""
+
+    def __init__(self, offered: Mapping[RewindScope, str]) -> None:
+        super().__init__()
+        self._boxes = ScopeBoxes(offered)
+        self._boxes.offer(offered)
+
+    def compose(self) -> ComposeResult:
+        yield framed("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            if ticked := self._boxes.ticked:
+                self.dismiss(WayBack.of("redo", 0, ticked))
+            else:
+                self.notify(NOTHING_TICKED, timeout=3)
+
+
+class ScopeBoxes(Horizontal):
+    """A check box for each scope that is offered."""
+
+    def __init__(self, ticked: Collection[RewindScope]) -> None:
+        super().__init__(id="rewind-boxes")
+        scopes: tuple[RewindScope, ...] = ("conversation", "files", "memory")
+        self._boxes = {scope: TickBox(scope, id=f"rewind-{scope}", ticked=scope in ticked) for scope in scopes}
+
+    def compose(self) -> ComposeResult:
+        yield from self._boxes.values()
+
+    def offer(self, scopes: Mapping[RewindScope, str]) -> None:
+        """Show the boxes of these scopes, with what is in each."""
+        for scope, box in self._boxes.items():
+            box.display = scope in scopes
+            box.what = scopes.get(scope, "")
+
+    @property
+    def ticked(self) -> tuple[RewindScope, ...]:
+        return tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
+
+
+class TickBox(Widget, can_focus=True):
+    """A check box: Space or a click changes it."""
+
+    ticked: reactive[bool] = reactive(False)
+    what: reactive[str] = reactive("")
+
+    def __init__(self, label: str, id: str, *, ticked: bool = False) -> None:  # noqa: A002 (Textual's own name)
+        super().__init__(id=id)
+        self._label = label
+        self.set_reactive(TickBox.ticked, ticked)
+        self.display = False
+
+    def render(self) -> Text:
+        return Text(clean(f"{'☑' if self.ticked else '☐'} {self._label}{self.what and f' ({self.what})'}"))
+
+    def on_click(self) -> None:
+        self.ticked = not self.ticked
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "space":
+            event.stop()
+            self.ticked = not self.ticked
