@@ -198,9 +198,9 @@ class Picker(Sheet[str | None]):
             return  # it is being closed
         sheet = found.first()
         rest = [child for child in sheet.children if child.display and child is not self._list]
-        most = self.size.height if self.has_class("-low") else self.size.height * 9 // 10
-        most -= sheet.gutter.height + sum(child.outer_size.height + child.styles.margin.height for child in rest)
-        self._list.styles.max_height = max(1, most)
+        taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
+        taken += sheet.gutter.height + sheet.styles.margin.height
+        self._list.styles.max_height = max(1, self.size.height - taken)
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
             covered = sheet.outer_size.height - PROMPT_AND_STATUS
             self._beneath.styles.padding = (0, 0, max(0, covered), 0)
