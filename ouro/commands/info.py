@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ouro import __version__
@@ -37,17 +37,20 @@ TRIGGERS = (
 def help_text(session: Session | None, keys: KeySections) -> str:
     """All commands by subject, what may begin a message, and the keys, as Markdown."""
     section_of = {name: title for title, names in _SECTIONS.items() for name in names.split()}
-    sections: dict[str, list[Action]] = {title: [] for title in (*_SECTIONS, _OTHER)}
+    sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (*_SECTIONS, _OTHER)}
     for command in COMMANDS:
-        sections[section_of.get(command.name, _OTHER)].append(command)
-    custom = custom_commands(session)
-    listed: list[tuple[str, Sequence[Action | CustomCommand]]] = [*sections.items(), ("Your commands", custom)]
-    lines = [(title, [f"- {_line_of(command)}" for command in commands]) for title, commands in listed]
-    lines.append(("", [f"{code('/help memory')} shows more of one, with an example."]))
-    for title, rows in (("At the start of a message", TRIGGERS), *keys):
-        lines.append((title, [f"- {code(name)} {what}" for name, what in rows]))
-    parts = [(f"**{title}**" if title else "", "\n".join(rows)) for title, rows in lines if rows]
-    return "\n\n".join(text for part in parts for text in part if text)
+        sections[section_of.get(command.name, _OTHER)].append((f"/{command.name}", escape(command.help)))
+    sections["Your commands"] = [(f"/{command.name}", escape(command.help)) for command in custom_commands(session)]
+    parts = [_table(title, rows) for title, rows in sections.items() if rows]
+    parts.append(f"{code('/help memory')} shows more of one, with an example.")
+    parts += [_table(title, rows) for title, rows in (("At the start of a message", TRIGGERS), *keys) if rows]
+    return "\n\n".join(parts)
+
+
+def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Names, and what each is as Markdown, below a title."""
+    cells = ((code(name).replace("|", r"\|"), what) for name, what in rows)
+    return "\n".join((f"| {title} | |", "|---|---|", *(f"| {name} | {what} |" for name, what in cells)))
 
 
 async def show_help(front_end: FrontEnd, argument: str) -> None:
@@ -121,5 +124,5 @@ def _help_of(command: Action) -> str:
     example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
     aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
     words = [action for word, action in MEMORY_WORDS.items() if action.name == f"{command.name} {word}"]
-    actions = "".join(f"\n- {code(f'/{action.name}')} {action.help}" for action in words)
-    return f"{code(command.usage)} {command.help}.{aliases}{example}{f'{chr(10)}{actions}' if actions else ''}"
+    actions = f"\n\n{_table('Actions', [(f'/{word.name}', escape(word.help)) for word in words])}" if words else ""
+    return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}"

@@ -4,21 +4,21 @@ from ouro.commands.builtin import COMMANDS
 from ouro.commands.slash import dispatch
 
 
-async def test_help_lists_every_command_and_the_keys_of_the_front_end():
+async def test_help_lists_every_command_and_the_keys_of_the_front_end_in_columns():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/help")
     [page] = front_end.shown
     for command in COMMANDS:
-        assert f"- `{command.usage}` {command.help}" in page
-    assert "- `Enter` send" in page
+        assert f"| `/{command.name}` | {command.help} |" in page
+    assert "| `Enter` | send |" in page
     parts = (
-        "**Session**",
+        "| Session |",
         "/resume",
-        "**Work**",
+        "| Work |",
         "/model",
-        "**Memory**",
-        "**At the start of a message**",
-        "`Enter` send",
+        "| Memory |",
+        "| At the start of a message |",
+        "`Enter` | send",
     )
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
@@ -38,7 +38,7 @@ async def test_help_for_one_command_tells_an_example_and_what_may_stand_behind_i
     await dispatch(front_end, "/help memory")
     [page] = front_end.shown
     assert "For example: `/memory search " in page
-    assert "- `/memory undo` " in page
+    assert "| `/memory undo` | " in page
 
 
 def test_each_command_that_takes_something_has_an_example_of_it():
