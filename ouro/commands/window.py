@@ -48,16 +48,13 @@ async def _reviewed(front_end: FrontEnd, summary: str) -> str:
 async def btw(front_end: FrontEnd, argument: str) -> None:
     if not argument:
         raise UsageError("What do you want to ask?", commands=["btw which test covers this?"])
-    session = front_end.session
-
-    def show(answer: str) -> None:
-        front_end.show(f"**/btw {escape(argument)}**\n\n{answer}")
-
-    if session.running:
+    window = front_end.session.window
+    if front_end.session.running:
         front_end.say("Asked outside of the conversation. The answer follows, and the turn goes on.")
-        show(await session.window.ask_aside(argument))
+        answer = await window.ask_aside(argument)
+        front_end.show(f"**/btw {escape(argument)}**\n\n{answer}")
     else:
-        await front_end.run(session.window.aside(argument, show))
+        await front_end.run(window.aside(argument, front_end.show))
 
 
 async def pin(front_end: FrontEnd, argument: str) -> None:

@@ -142,7 +142,11 @@ class OuroApp(App[int], inherit_bindings=False):
     async def _run_command(self, text: str) -> bool:
         from ouro.commands.slash import dispatch  # too heavy to import before the first frame
 
-        return await dispatch(self.front_end, text)
+        self.front_end.typed = text
+        try:
+            return await dispatch(self.front_end, text)
+        finally:
+            self.front_end.typed = ""
 
 
 @dataclass

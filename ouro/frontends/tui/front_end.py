@@ -12,7 +12,8 @@ from textual.app import App
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Said
 from ouro.frontends.tui import external
-from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
+from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.screens.conversation import ConversationScreen
@@ -53,6 +54,8 @@ class ScreenFrontEnd:
         self._open_catalog = open_catalog
         self._save_theme = save_theme
         self._resume_card: asyncio.Task[None] | None = None
+        self.typed = ""
+        """The command that runs, until it has shown something."""
 
     @property
     def session(self) -> Session:
@@ -84,10 +87,20 @@ class ScreenFrontEnd:
             self._save_theme(name)
 
     def show(self, markdown: str) -> None:
-        self._conversation.transcript.add(AnswerBlock(markdown), from_start=True)
+        answer = AnswerBlock(markdown)
+        self._conversation.transcript.add(answer, start=self._show_typed() or answer)
 
     def say(self, text: str, level: Level = "info") -> None:
+        self._show_typed()
         self._conversation.transcript.add(NoticeBlock(text, level))
+
+    def _show_typed(self) -> TranscriptBlock | None:
+        typed, self.typed = self.typed, ""
+        if not typed:
+            return None
+        block = TypedCommand(typed)
+        self._conversation.transcript.add(block)
+        return block
 
     async def choose(
         self,
@@ -134,6 +147,7 @@ class ScreenFrontEnd:
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         if self._turns.running:
             self.say("Runs when the turn has ended.")
+        self._show_typed()
         await self._turns.run(events)
 
     async def browse(self, page: Tab | Literal["context"]) -> bool:

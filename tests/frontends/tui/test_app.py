@@ -204,6 +204,20 @@ async def test_slash_commands_run_and_unknown_ones_are_told():
     assert session.sent == []
 
 
+async def test_what_a_command_shows_stands_below_the_typed_line():
+    async with screen_of(FakeSession([says("hello")])).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        for line, output in (("/diff abc", "Error: `abc` is not a number"), ("/help", "/resume")):
+            await type_text(pilot, line)
+            await pilot.press("escape", "enter")
+            await until(pilot, lambda output=output: output in screen_text(pilot.app))
+            assert re.search(rf"❯ {line}[^\n]*\n *\n(.*\n){{0,3}}.*{output}", screen_text(pilot.app)), line
+        await type_text(pilot, "/usr/bin is full")
+        await pilot.press("enter")
+        await until(pilot, lambda: "hello" in screen_text(pilot.app))
+        assert screen_text(pilot.app).count("/usr/bin is full") == 1
+
+
 async def test_help_is_shown_from_its_beginning_and_says_how_much_follows():
     async with screen_of(FakeSession([says("hello")])).run_test(size=(80, 24)) as pilot:
         await opened(pilot)
@@ -223,7 +237,7 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
         await opened(pilot)
         await pilot.press("question_mark")
         await until(pilot, lambda: "/resume" in screen_text(pilot.app))
-        await pilot.resize_terminal(20, 5)
+        await pilot.resize_terminal(30, 5)
         await until(pilot, lambda: "/resume" in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)

@@ -215,6 +215,17 @@ class NoticeBlock(TranscriptBlock):
         return _SIGNS[self._level][1] + self.text
 
 
+class TypedCommand(NoticeBlock):
+    """A slash command above what it has shown; it is not a message."""
+
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        lines = fold_or_wrap(self.text, width - 4, palette.muted)
+        return indent(lines, ("❯ ", palette.muted), (MARGIN, palette.text))
+
+    def as_markdown(self) -> str:
+        return f"> {self.text}"
+
+
 class RetryBlock(NoticeBlock):
     """A failed model call, and the seconds until the next attempt."""
 

@@ -72,15 +72,15 @@ class TranscriptView(LineScroll):
         self._match: tuple[TranscriptBlock, int] | None = None
         """The block and its line that the search has found last."""
 
-    def add(self, block: TranscriptBlock, *, from_start: bool = False) -> None:
-        """Add a block; with `from_start` one that is longer than the screen is shown from its beginning."""
+    def add(self, block: TranscriptBlock, *, start: TranscriptBlock | None = None) -> None:
+        """Add a block; what is longer than the screen from `start` on is shown from its beginning."""
         self._blocks.add(block)
         self._frames.add(block)
-        if not from_start or not self.following:
+        if start is None or not self.following:
             return
         self._frames.draw()
-        if self._blocks.total - self._blocks.top(block) - block.gap > self.size.height:
-            self._go_to(block, int(block.gap))
+        if self._blocks.total - self._blocks.top(start) - start.gap > self.size.height:
+            self._go_to(start, int(start.gap))
             self._seen = (block, 0)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
