@@ -43,8 +43,8 @@ _REPLACES = late_pattern(
     |(?P<failed>[\w.+\#/-]+)\ (?:was|were|proved)\ too\ [^,.]+,\ so\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|no longer)\b", re.IGNORECASE)
-_FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*")
+NEGATIVE = late_pattern(r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|stop)\b", re.IGNORECASE)
+_FRAME = late_pattern(r"(?<![\w+#/-])(?!(?:always|the|an?|called|named|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*")
 _BEFORE_VALUE = {"is", "are", "was", "were", "at", "by", "from", "in", "on", "to", "with"}
 _RELATIONS = _BEFORE_VALUE | {
     "must", "should", "may", "can", "will", "has", "have", "need", "needs", "require", "requires", "take", "takes",
@@ -52,6 +52,8 @@ _RELATIONS = _BEFORE_VALUE | {
 }  # fmt: skip
 """What ties the rest of a statement to its subject, and so names the aspect."""
 _PARTICIPLE = late_pattern(r"\w+(?:ed|[dktv]en)|built|held|kept|made|read|run|sent|set")
+_NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve")
+"""The same number of other things is another aspect: `Reviews need two people`, `Reviews take two days`."""
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
 """What one does: who it is may change."""
 _REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
@@ -177,8 +179,10 @@ def _is_other_aspect(text: str, old: str) -> bool:
     """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages are in German`."""
     begin, rest, other = _common_beginning(text, old)
     starts = {*rest[:1], *other[:1]}
-    is_same = bool(subject_words(" ".join({*rest} & {*other}))) and "of" not in starts
-    return bool(starts & _RELATIONS) and not is_same and bool(subject_words(" ".join(begin)))
+    shared = (word for word in {*rest} & {*other} if not _NUMBER.fullmatch(word))
+    is_same = bool(subject_words(" ".join(shared))) and "of" not in starts
+    has_relation = starts & _RELATIONS or any(map(_PARTICIPLE.fullmatch, starts))
+    return bool(has_relation) and not is_same and bool(subject_words(" ".join(begin)))
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
