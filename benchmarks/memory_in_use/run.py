@@ -119,7 +119,7 @@ def scripted(latency: float = 0.0) -> Model:
     def answer(messages: Sequence[Message]) -> str:
         said = messages[-1].text
         if said.startswith("The sentence: "):
-            return json.dumps({"keep": True, "note": said.removeprefix("The sentence: ")})
+            return json.dumps({"kind": "fact"})
         return "Ok."
 
     def step(messages: Sequence[Message]) -> ScriptedReply:

@@ -27,6 +27,7 @@ from ouro.memory.long_term.capture.operations import (
 )
 from ouro.memory.long_term.capture.session_notes import Contradiction
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, newest_lines
+from ouro.memory.long_term.capture.small_model import SmallClassifier, is_carried_out, is_lasting
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
@@ -39,7 +40,6 @@ from ouro.utils.text import clean, cut_middle
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.capture.session_parts import SessionPart
-    from ouro.memory.long_term.capture.small_model import SmallClassifier
     from ouro.memory.transcript import Transcript
 
 MAX_SHOWN_NOTES = 12
@@ -232,6 +232,9 @@ class Capture(msgspec.Struct, eq=False):
         repository = self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
             return RefusedOperation(operation.text, "it was captured before")
+        is_told = any(is_carried_out(operation.text, message.done) for message in excerpt.spoken)
+        if operation.verb == "add" and is_told and not is_lasting(operation.text):
+            return RefusedOperation(operation.text, "what was changed in the same turn tells it")
         if known := next((own for own in excerpt.lines.values() if plain(own.text) == plain(operation.text)), None):
             return Written("confirm", known, known.scope, "") if operation.source == "user" else None
         note, message = self._note(operation, excerpt)

@@ -29,6 +29,7 @@ from ouro.memory.transcript import Transcript
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
 from ouro.utils.git import branch_in_note, same_project
+from ouro.utils.json_types import text_or_json
 from ouro.utils.log import log
 from ouro.utils.text import cut_middle
 
@@ -46,6 +47,8 @@ _MAX_PARTS = 4
 """Parts of one session; the next start continues there."""
 _SAVE_ATTEMPTS = 20
 _MAX_ARGUMENT = 2_000
+_MAX_DONE = 20_000
+"""Characters of what was done in a turn: the end."""
 _MAX_CONTEXT = 2_000
 
 
@@ -59,6 +62,8 @@ class Spoken(msgspec.Struct, frozen=True):
     at: str = ""
     branch: str = ""
     """The git branch that was checked out; empty when unknown."""
+    done: str = ""
+    """The tool calls until the user said something else, with their texts but command lines."""
 
     @property
     def is_own(self) -> bool:
@@ -91,6 +96,15 @@ def newest_lines(
             break
         lines.append(line)
     return lines[::-1]
+
+
+def _done_in(message: Message) -> str:
+    """The tool calls of a message, with what was given to them; a command line may be how things are done here."""
+    given = (
+        (call.name, *(call.arguments[key] for key in call.arguments.keys() - {"command"}))
+        for call in message.tool_calls
+    )
+    return "\n".join(text_or_json(value).replace("\\n", "\n") for values in given for value in values)
 
 
 class SessionPart(msgspec.Struct, frozen=True):
@@ -128,6 +142,9 @@ def uncaptured(entries: Sequence[TranscriptEntry], captured: int, turn: int = 0)
         if said and not entry.private:
             spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
             size += min(len(said.text), PART_CHARACTERS)
+        if not entry.private and (done := _done_in(entry.message)):
+            asked = max((at for at, other in enumerate(spoken) if other.role == "user"), default=len(spoken))
+            spoken[asked:] = [replace(other, done=f"{other.done}\n{done}"[-_MAX_DONE:]) for other in spoken[asked:]]
     yield SessionPart(tuple(spoken), last, len(entries), turn)
 
 
@@ -205,7 +222,7 @@ def _shortened(part: Part) -> Part | None:
         case Context(text):
             return Context(text[:_MAX_CONTEXT])
         case ToolCall(call_id, name, arguments):
-            shortened = {key: value[:_MAX_ARGUMENT] for key, value in arguments.items() if isinstance(value, str)}
+            shortened = {key: text_or_json(value)[:_MAX_ARGUMENT] for key, value in arguments.items()}
             return ToolCall(call_id, name, shortened)
         case ToolReply(call_id, name):
             return ToolReply(call_id, name, "")

@@ -14,58 +14,45 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.index import word_starts
-from ouro.memory.long_term.capture.operations import MAX_NOTE, MAX_OPERATIONS, Operation, OperationLimits, plain
+from ouro.memory.index import question_of
+from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits, plain
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.long_term.supersession import denies, on_subject, replaced_by, without_introduction
-from ouro.messages import Message, system, user
+from ouro.messages import Message, assistant, system, user
 from ouro.utils.json_types import decoded_answer
-from ouro.utils.text import clean
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
-_MIN_OWN = 0.7
-"""Share of a note's words that the sentence must have; else the sentence itself is the note."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _QUESTION = re.compile(
     r"\?\s*$|^\W*(?:can|could|would|will) you\b"
     r"|^\W*(?:(?:when|where) )?(?:what|how|why|which|who|is|are|do|does|did|was|were|shall|should|can|will) ",
     re.IGNORECASE,
 )
-_TASK = re.compile(
-    r"^\W*(?:(?:please|now|then|first|next|also|and|ok|so|let(?:['’]s| us| me)|I want you to|I need you to)\W+)*"
-    r"(?:add|build|change|check|clean|commit|continue|convert|create|debug|delete|describe|do|explain|find|fix|format|give"
-    r"|go|help|implement|improve|install|leave|list|look|make|mend|merge|move|open|print|push|put|read|refactor|remove"
-    r"|rename|repair|replace|review|rewrite|run|see|show|start|stop(?! \w+ing\b)|summari[sz]e|tell|test|translate|try"
-    r"|undo|update|write)\b",
-    re.IGNORECASE,
-)
 _LASTS = re.compile(
-    r"\b(?:always|never|each time|whenever|from now on|in future|by default|prefer|my name is|(?<!n't )remember that"
-    r"|(?:we|I)(?:['’]ve| have)? (?:decided|chose|agreed)|in general|we use|(?:is|are) (?:called|named))\b",
+    r"\b(?:by default|prefer|my name is|(?<!n't )remember that|(?:we|I)(?:['’]ve| have)? (?:decided|chose|agreed)"
+    r"|in general|we use|(?:is|are) (?:called|named))\b|(?:^\W*|\b(?:must|please|should|we) )(?:always|never)\b",
     re.IGNORECASE,
 )
-"""Words of a statement that holds beyond the task of the moment: no model is asked."""
-_LASTS_AFTER_TASK = re.compile(
+"""Words of a statement that holds beyond the task of the moment: no model is asked. `The test never ends` has none."""
+_BINDS = re.compile(
     r"(?:[,;:–—]\W*|\b(?:and|but) )(?:always|never)\b|\b(?:each time|whenever|from now on|in future)\b", re.IGNORECASE
 )
-"""Of a task: `Run the tests with tox, never alone`; not `Write a test for a user who never logs in`."""
+"""Also of an order: `Run the tests with tox, never alone`."""
 _PASSES = re.compile(
     r"^\W*(?:never ?mind|scratch that|not (?:now|quite|really|so|that|this|yet))\b"
-    r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those)\b(?! (?:project|repo|repository|app|service)\b)"
-    r"|\bI (?:can|do)(?:no| no|n['’]?)t (?:find|know|remember|see|understand)\b"
-    r"|\bI (?:always|never) (?:forg[eo]t|get|knew|know|remember|underst\w+)\b"
-    r"|(?<!must )\b(?:always|never) (?:crash|end|fail|finish|hang|happen|work)(?:e?[sd])?\b",
+    r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those|you)\b"
+    r"(?! (?:project|repo|repository|app|service|can|may|must|need|should)\b)"
+    r"|\bI (?:can|do)(?:no| no|n['’]?t) (?:find|know|remember|see|understand)\b",
     re.IGNORECASE,
 )
-"""What happens, or cannot be understood alone, also where it is said to be always so."""
-_HABIT = re.compile(r"^\W*(?:my )?\w+ (?:always|never) \w+s\b", re.IGNORECASE)
-"""`Tom always uses vim` is no rule, `CI always uses the lock file` is: a model is asked."""
+"""What cannot be understood alone, also where it is said to be always so."""
 _UNASSERTED = re.compile(
     r"^\W*(?:(?:as an|for) example|assum\w+|e\.g\.|hypothetically|if we (?:had|were|\w+ed)\b.*\bwould|imagine"
     r"|maybe|perhaps|let(?:['’]s| us) (?:assume|pretend|say)|suppos\w+|what if)\b"
+    r"|^\W*\w+ (?:(?:me|us|out) )?(?:how|what|where|whether|which|why)\b"
     r"|\b(?:I wonder|whether|joking|kidding|haha\w*|lol)\b|[;:]-?[)D](?=\s|$)"
     r"|\b(?:readme|docs?|documentation|wiki|tutorial|article|page|comment|error|log|message|it|[\w-]+\.\w{1,5})"
     r" (?:still )?(?:claims?|reads|says?|said|states?|tells)\b|\baccording to\b"
@@ -80,42 +67,53 @@ _UNASSERTED = re.compile(
 )
 """What is supposed, joked, read somewhere, wanted by others or only for the moment, whatever words it is said in."""
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
-_MOMENT = re.compile(
-    r"^\W*(?:I (?:think|guess|see|saw|tried|just|got|get|want|need)|I(?:['’]m| am) \w+ing|maybe|perhaps|it"
-    r"|(?:this|that) (?!(?:project|repo|repository|app|service)\b)|there (?:is|are)|looks like"
-    r"|seems)\b"
-    r"|^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
-    r"|looks good|go on|continue|bye|that works|that is fine)\b.{0,30}$",
+_SMALL_TALK = re.compile(
+    r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
+    r"|looks good|go on|continue|bye)\b.{0,30}$",
     re.IGNORECASE,
 )
-"""How it is now, and small talk."""
-_OF_THE_MOMENT = re.compile(
-    r"^\W*(?:you (?:\w+ed|forgot|broke|left)|nothing (?:happens|works)|the (?:last|second|first|next) \w+)\b"
-    r"|^\W*(?:(?:please )?(?:answer|reply) )?(?:(?:in|with) )?(?:only )?(?:one|a single) (?:short )?"
-    r"(?:word|line|sentence)\b"
-    r"|\bno tools\W*$"
-    r"|\b(?:fails|failed|broke|is broken|froze|crashes|crashed|overlaps?|loses|hangs|does(?:n['’]t| not) work)\b"
-    r"|\b(?:is|are) (?:red|wrong|missing|still|too)\b|\btakes (?:\w+ )?(?:seconds|minutes) to\b"
-    r"|\b(?:minutes? ago|this morning|just now|right now|at the moment|today)\b",
+_DEFINITE = r"(?:both|it|its|line|that|the|them|there|these|this|those|you)"
+_POINTS = re.compile(rf"^\W*(?:\w+\W+)?{_DEFINITE}\b", re.IGNORECASE)
+_ORDER = re.compile(
+    rf"^\W*(?!(?:an?|and|as|at|but|by|for|from|he|I|in|of|on|or|she|they|to|we|when|with|your?|{_DEFINITE})\b)"
+    rf"\w+ (?:(?:away|back|down|in|off|on|out|over|up|with) )?(?:{_DEFINITE}|an?|me|my|our|your)\b",
     re.IGNORECASE,
 )
-"""A fault that is seen now, or how one answer is wanted: a model of this size says that all of it lasts."""
-_KEEP = {
+"""A verb before an article or a pronoun: about a thing at hand, not as `Use British spelling`."""
+_RECURS = re.compile(
+    r"\b(?:after|at|before|on|unless|until|when|with)\b.{0,20}\b(?:each|every\w*|any\w*|I|we|you)\b", re.IGNORECASE
+)
+"""For an occasion that comes again."""
+_MIN_DONE, _START = 0.75, 4
+"""Share of the words of a statement that tools were given, from which on it was carried out; letters compared."""
+_LASTING = ("preference", "rule", "fact")
+_KINDS = ("task", "problem", "code", "status", *_LASTING)
+_KIND = {
     "type": "object",
-    "properties": {"keep": {"type": "boolean"}, "note": {"type": "string", "maxLength": _MAX_SENTENCE}},
-    "required": ["keep", "note"],
+    "properties": {"kind": {"enum": _KINDS}},
+    "required": ["kind"],
     "additionalProperties": False,
 }
-_ASK_NOTE = """\
-You get one sentence that a user said to a coding assistant. Decide whether it will still matter in other sessions: a
-preference of the user, a rule, a decision, a fact about the user or the project. Then answer with "keep": true, and in
-"note" the same statement as one short sentence. Use the words of the user. Keep all names, commands, numbers and
-reasons. Add nothing. If it only matters for the task of the moment, answer with "keep": false and an empty "note"."""
+_ASK_KIND = """\
+Label what a user says to a coding assistant: "task" (do something now), "problem" (something is wrong now), "code"
+(what this code does or is to do), "status" (what happens now), "preference" (how the user likes it), "rule" (how the
+team works), "fact" (people, servers, dates, customers, tools)."""
+_EXAMPLES = (
+    ("Mend the import in line 3.", "task"),
+    ("Otto runs the payment team.", "fact"),
+    ("The list is empty after the reload.", "problem"),
+    ("Builds must be signed.", "rule"),
+    ("Let the class take a second argument.", "task"),
+    ("I like short names.", "preference"),
+    ("The method returns a list of users.", "code"),
+    ("Secrets are in 1Password.", "fact"),
+    ("I am looking at it.", "status"),
+)
+"""Asked whether a sentence will matter later, a model of 1.5 billion parameters says yes to all of them."""
 
 
-class _Kept(msgspec.Struct):
-    keep: bool
-    note: str = ""
+class _Labelled(msgspec.Struct):
+    kind: str
 
 
 class SmallClassifier(msgspec.Struct, eq=False):
@@ -128,7 +126,8 @@ class SmallClassifier(msgspec.Struct, eq=False):
 
     async def operations(self, spoken: Sequence[Spoken], limits: OperationLimits) -> tuple[Operation, ...]:
         """The operations of these messages, of which only the user's are read. Raises ModelError."""
-        sentences = [sentence for message in spoken if message.is_own for sentence in statements_in(message.text)]
+        own = [message for message in spoken if message.is_own]
+        sentences = [sentence for message in own for sentence in statements_in(message.text, message.done)]
         found: dict[str, Operation] = {}
         for sentence in sentences[-MAX_OPERATIONS:]:
             if text := await self._note(sentence):
@@ -140,13 +139,11 @@ class SmallClassifier(msgspec.Struct, eq=False):
         rule = without_introduction(sentence)
         if is_lasting(sentence):
             return rule
-        answer = decoded_answer(await self.ask([system(_ASK_NOTE), user(f"The sentence: {rule}")], _KEEP), _Kept)
-        if answer is None or not answer.keep:
-            return ""
-        note = " ".join(clean(answer.note).split())
-        own, said = word_starts(note), word_starts(rule)
-        is_said = len(own & said) >= max(_MIN_OWN * len(own), len(said) / 2) and bool(own)
-        return note if is_said and _numbers(note) == _numbers(rule) and len(note) <= MAX_NOTE else rule
+        shots = [
+            part for said, kind in _EXAMPLES for part in (user(_question(said)), assistant(f'{{"kind": "{kind}"}}'))
+        ]
+        found = decoded_answer(await self.ask([system(_ASK_KIND), *shots, user(_question(rule))], _KIND), _Labelled)
+        return rule if found is not None and found.kind in _LASTING else ""
 
     async def _operation(self, text: str, sentence: str, limits: OperationLimits) -> Operation:
         placed = place(text, limits.scopes)
@@ -164,32 +161,56 @@ class SmallClassifier(msgspec.Struct, eq=False):
         return replace(operation, related=tuple(note.id for note in near))
 
 
-def statements_in(text: str) -> Iterator[str]:
-    """The sentences of a message that state something: no questions, tasks and small talk."""
-    for sentence in map(str.strip, _SENTENCE.split(text)):
+def statements_in(text: str, done: str = "") -> Iterator[str]:
+    """The sentences of a message that state something: no questions, tasks and small talk.
+
+    Args:
+        done: what was given to tools in the turn.
+    """
+    sentences = list(filter(None, map(str.strip, _SENTENCE.split(text))))
+    for sentence in sentences:
         rule = without_introduction(sentence)
         if len(rule.split()) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
             continue
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
             continue
-        passing = (_TASK, _MOMENT, _OF_THE_MOMENT, _PASSES)
-        if is_lasting(sentence) or not any(kind.search(rule) for kind in passing):
+        passing = (_SMALL_TALK, _PASSES)
+        if is_lasting(sentence) or not (
+            any(kind.search(rule) for kind in passing) or is_of_turn(rule, done, is_alone=len(sentences) == 1)
+        ):
             yield sentence
+
+
+def is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
+    """Whether a statement is about the work of its turn, in which `done` was given to tools.
+
+    So is what was carried out, an order about a definite thing, and what is said about one with nothing beside it
+    (`is_alone`): it is what the turn was to do.
+    """
+    if not done or _RECURS.search(statement):
+        return False
+    is_order = _ORDER.search(statement) or (is_alone and _POINTS.search(statement))
+    return bool(is_order) or is_carried_out(statement, done)
+
+
+def is_carried_out(statement: str, done: str) -> bool:
+    """Whether tools were given the words of a statement, so that the repository tells it."""
+    words = [forms[0][:_START] for forms in question_of(statement).words]
+    given = {part[:_START] for part in re.findall(r"[^\W_]+", done.casefold())}
+    return len(words) > 1 and sum(word in given for word in words) >= _MIN_DONE * len(words)
 
 
 def is_lasting(sentence: str) -> bool:
     """Whether a statement itself says that it holds beyond the task of the moment."""
     said = _QUOTED.sub(" ", sentence)
     rule = without_introduction(said)
-    if _PASSES.search(rule) or _HABIT.search(rule):
+    if _PASSES.search(rule):
         return False
-    if _TASK.search(rule):
-        return bool(_LASTS_AFTER_TASK.search(said))
-    is_order = rule.casefold().startswith(
-        ("use ", "instead of")
-    )  # `No, use a dict` is of the moment, `No, use pnpm` is not
-    return bool(_LASTS.search(said)) or (denies(said) and not is_order and not _OF_THE_MOMENT.search(rule))
+    # `No, use a dict` is of the moment, `No, use pnpm` is not.
+    is_order = _ORDER.search(rule) or rule.casefold().startswith(("use ", "instead of"))
+    is_said = _LASTS.search(said) and not _ORDER.search(rule)
+    return bool(_BINDS.search(said) or is_said) or (denies(said) and not is_order and len(rule.split()) >= _MIN_WORDS)
 
 
-def _numbers(text: str) -> set[str]:
-    return set(re.findall(r"\d+", text))
+def _question(sentence: str) -> str:
+    return f"The sentence: {sentence}"

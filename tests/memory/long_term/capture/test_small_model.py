@@ -15,7 +15,7 @@ LOCKS = Note(id="mem_00000001", text="The job queue is Redis.", scope="repo", ca
 
 
 class Small:
-    """Repeats the sentence as its note; `answers` come first."""
+    """Says that each sentence is a fact; `answers` come first."""
 
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), []
@@ -28,7 +28,7 @@ class Small:
             if isinstance(answer, Exception):
                 raise answer
             return answer
-        return json.dumps({"keep": True, "note": messages[-1].text.removeprefix("The sentence: ")})
+        return json.dumps({"kind": "fact"})
 
 
 async def captured(said, model=None, shown=()):
@@ -40,13 +40,8 @@ async def captured(said, model=None, shown=()):
 @pytest.mark.parametrize(
     "said",
     [
-        "Run the tests, then fix the basket.", "thanks, looks good", "What is the port of staging?", "ok",
-        "please add a test for the empty basket", "Can you rename it to twice", "I'm looking at the basket now.",
-        "I think it is off by one.", "The facet labels of this plot overlap.", "The FIFO loses a word when it is full.",
-        "The build is red since this morning.", "You forgot the import.", "One word, no tools.",
+"thanks, looks good", "What is the port of staging?", "ok", "Can you rename it to twice", "You forgot the import.",
         "This function is too long.",
-        "Answer in one short line, no tools.",
-        "The last commit changed the login.", "The page takes ten seconds to load.",
         # supposed, joked, read or said by others, with the words of rules
         "Imagine we decided on Redis for this.", "Maybe we should always use UTC.", "Let's say we use Kafka.",
         "I wonder whether we should always squash.", "If we used Redis, it would never wait.",
@@ -57,15 +52,12 @@ async def captured(said, model=None, shown=()):
         # of the moment, with the words of rules
         "For now we use SQLite.", "Just this once never run the formatter.", "For this task, always use print.",
         "I prefer the second option.", "I prefer option B.", "never mind, leave it", "No, the other one.",
-        "No, not that file.", "No, run it again.", "no, that still fails", "Actually undo that.",
-        "Actually let me do it.",
-        "now it works", "It works now.", "It never works on the first try.", "I always forget how to rebase.",
-        "I don't remember the command.", "The test never finishes.", "you replaced the wrong line",
-        "I changed my mind, leave it as it is.", "Write a test for a user who never logs in.",
-        'Translate "we always ship on time" to German.',
+        "No, not that file.", "Actually undo that.",
+        "now it works", "It works now.", "It never works on the first try.",
+        "I don't remember the command.", "you replaced the wrong line",
     ],
 )  # fmt: skip
-async def test_questions_tasks_and_small_talk_are_not_asked_about(said):
+async def test_questions_small_talk_and_what_is_supposed_are_not_asked_about(said):
     model = Small()
     assert await captured(said, model) == ()
     assert model.asked == []
@@ -103,18 +95,42 @@ async def test_the_model_decides_about_what_may_not_last(said, note):
     model = Small()
     assert [operation.text for operation in await captured(said, model)] == [note]
     assert model.asked == [f"The sentence: {note}"]
-    assert await captured(said, Small('{"keep": false, "note": ""}')) == ()
+    assert await captured(said, Small('{"kind": "task"}')) == ()
 
 
-async def test_the_model_decides_about_the_rest_and_its_own_inventions_are_not_kept():
-    said = "The staging server listens on port 8417."
-    assert (await captured(said))[0].text == said
-    assert await captured(said, Small('{"keep": false, "note": ""}')) == ()
-    assert await captured(said, Small("I cannot say.")) == ()
-    shorter = "Staging server listens on port 8417."
-    assert (await captured(said, Small(json.dumps({"keep": True, "note": shorter}))))[0].text == shorter
-    for invented in ("The person likes api.py.", "The staging server listens on port 80.", ""):
-        assert (await captured(said, Small(json.dumps({"keep": True, "note": invented}))))[0].text == said
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Run the tests, then fix the basket.",
+        "please add a test for the empty basket",
+        "I'm looking at the basket now.",
+        "I think it is off by one.",
+        "The facet labels of this plot overlap.",
+        "The FIFO loses a word when it is full.",
+        "The build is red since this morning.",
+        "One word, no tools.",
+        "Answer in one short line, no tools.",
+        "The last commit changed the login.",
+        "The page takes ten seconds to load.",
+        "No, run it again.",
+        "no, that still fails",
+        "Actually let me do it.",
+        "I changed my mind, leave it as it is.",
+        "Write a test for a user who never logs in.",
+        "I always forget how to rebase.",
+        "The test never finishes.",
+        'Translate "we always ship on time" to German.',
+    ],
+)
+async def test_tasks_and_faults_are_never_kept_against_the_model(said):
+    model = Small('{"kind": "task"}')
+    assert await captured(said, model) == ()
+    assert len(model.asked) == 1
+
+
+@pytest.mark.parametrize("answer", ['{"kind": "status"}', '{"kind": "code"}', '{"kind": "song"}', "I cannot say."])
+async def test_what_the_model_does_not_call_lasting_is_not_kept(answer):
+    assert await captured("The staging server listens on port 8417.", Small(answer)) == ()
 
 
 async def test_what_is_said_replaces_or_confirms_or_is_related():
@@ -122,11 +138,11 @@ async def test_what_is_said_replaces_or_confirms_or_is_related():
     assert (replaced.verb, replaced.target, replaced.category) == ("supersede", LOCKS.id, "project-conventions")
     [same] = await captured("The job queue is Redis", shown=[LOCKS])
     assert (same.verb, same.target) == ("confirm", LOCKS.id)
-    keeps = '{"keep": true, "note": "Job queue data is backed up."}'
-    [beside] = await captured("Job queue data is backed up.", Small(keeps, '{"same": true}'), shown=[LOCKS])
+    [beside] = await captured(
+        "Job queue data is backed up.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS]
+    )
     assert (beside.verb, beside.related) == ("add", (LOCKS.id,))
-    keeps = '{"keep": true, "note": "The queue of jobs is Redis."}'
-    [again] = await captured("The queue of jobs is Redis.", Small(keeps, '{"same": true}'), shown=[LOCKS])
+    [again] = await captured("The queue of jobs is Redis.", Small('{"kind": "fact"}', '{"same": true}'), shown=[LOCKS])
     assert (again.verb, again.target) == ("confirm", LOCKS.id)
 
 
@@ -153,8 +169,29 @@ def test_what_lasts_is_a_statement_also_where_it_names_a_fault(said):
     assert list(statements_in(said)) == [said]
 
 
+EDIT = 'util.py [{"old_text": "return a - b", "new_text": "return a + b"}]'
+
+
+@pytest.mark.parametrize(
+    ("said", "done", "stated"),
+    [
+        ("Use the edit tool to make it return a + b.", EDIT, []),
+        ("Use the staging database for demos.", "", ["Use the staging database for demos."]),
+        ("Use British spelling.", EDIT, ["Use British spelling."]),
+        ("Hide the sidebar before every demo.", EDIT, ["Hide the sidebar before every demo."]),
+        ("Functions return a + b in util.py.", EDIT, []),
+        ("The sum is one too small.", EDIT, []),
+        ("The sum is taken by Priya.", "", ["The sum is taken by Priya."]),
+        ("Correct it. The bank counts in cents.", EDIT, ["The bank counts in cents."]),
+        ("Responses are camelCase.", EDIT, ["Responses are camelCase."]),
+    ],
+)
+def test_what_a_turn_has_carried_out_is_no_statement(said, done, stated):
+    assert list(statements_in(said, done)) == stated
+
+
 def test_statements_are_sentences():
-    text = "Thanks. The port of staging is 8417. Now fix it. When do we deploy. When I ask, be short."
+    text = "Thanks. The port of staging is 8417. Good. When do we deploy. When I ask, be short."
     assert list(statements_in(text)) == ["The port of staging is 8417.", "When I ask, be short."]
 
 

@@ -228,7 +228,7 @@ def test_at_one_time_only_so_much_is_read():
 def test_a_record_is_kept_without_what_tools_said():
     call = ToolCall("c", "write", {"path": "a", "content": "x" * 9_000, "line": 3})
     slimmed = without_outputs(MessageRecord(1, "", assistant("done", call)))
-    assert slimmed.message.tool_calls == (ToolCall("c", "write", {"path": "a", "content": "x" * 2_000}),)
+    assert slimmed.message.tool_calls == (ToolCall("c", "write", {"path": "a", "content": "x" * 2_000, "line": "3"}),)
     assert without_outputs(MessageRecord(1, "", tool(ToolReply("c", "write", "secret")))).message == tool(
         ToolReply("c", "write", "")
     )
