@@ -83,7 +83,7 @@ async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
     monkeypatch.setattr(repl.reader, "write", printed.append)
     monkeypatch.setattr(repl.reader, "changed", lambda: changes.append(None))
     changes: list[None] = []
-    turns = repl._turns
+    turns = repl.turns
     turns.attach(session)
     session.happens(LEARNED)
     await session.close()

@@ -44,7 +44,7 @@ class Refusal(msgspec.Struct, frozen=True):
         return f"--allow {shlex.quote(self.rule)}" if self.rule else ""
 
 
-class Result(msgspec.Struct):
+class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     session_id: str
     model: str
     outcome: events.Outcome = "failed"
@@ -92,20 +92,10 @@ class Result(msgspec.Struct):
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
         """`exit_code` is that of the program, which a signal may have decided."""
-        return {
-            "type": "result",
-            "session_id": self.session_id,
-            "model": self.model,
-            "outcome": self.outcome,
-            "detail": self.detail or self.misfit,
-            "result": self.text,
-            "data": self.data,
-            "usage": msgspec.to_builtins(self.usage),
-            "turns": self.turns,
-            "duration_ms": round(self.seconds * 1000),
-            "refused": [{"tool": call.tool, "title": call.title, "rule": call.rule} for call in self.refusals],
-            "exit_code": exit_code,
-        }
+        fields = msgspec.to_builtins(self, enc_hook=str)
+        misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
+        told = {"detail": self.detail or misfit, "duration_ms": round(seconds * 1000), "exit_code": exit_code}
+        return {"type": "result", **fields, **told}
 
 
 class Pipe:

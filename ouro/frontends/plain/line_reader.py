@@ -56,7 +56,7 @@ class LineReader:
     def changed(self) -> None:
         """Print the prompt once, when a line is expected."""
         label = self._repl.label()
-        if not self._ended and label != self._shown and (self._repl.is_asking() or not self._repl.is_busy()):
+        if not self._ended and label != self._shown and (self._repl.is_asking() or not self._repl.turns.busy):
             self.write(label)
             self._shown = label
             _echo(not self._repl.is_secret())

@@ -180,14 +180,15 @@ class _Completer(Completer):
     def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
-            for command in listed_commands(self._repl.session):
+            for command in listed_commands(self._repl.turns.session):
                 if matching := next((name for name in command.names if name.startswith(before[1:])), None):
                     yield Completion(f"/{matching}", -len(before), display=command.usage, display_meta=command.help)
             return
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):
             if word == "@" or not self._files.names:
-                self._files = FileIndex(self._repl.session.project_files() if self._repl.session else [])
+                session = self._repl.turns.session
+                self._files = FileIndex(session.project_files() if session else [])
             for name in self._files.search(word[1:]):
                 yield Completion(f"@{name}", -len(word))
 
@@ -195,7 +196,7 @@ class _Completer(Completer):
 def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
     keys = KeyBindings()
     is_empty = Condition(lambda: not get_app().current_buffer.text)
-    is_busy = Condition(repl.is_busy)
+    is_busy = Condition(lambda: repl.turns.busy)
 
     @keys.add("enter")
     def _send(event: KeyPressEvent) -> None:
@@ -213,7 +214,7 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
 
     @keys.add("c-c")
     def _interrupt(event: KeyPressEvent) -> None:
-        if event.current_buffer.text and not repl.is_busy():
+        if event.current_buffer.text and not repl.turns.busy:
             event.current_buffer.reset()
         elif repl.interrupt():
             event.app.exit(exception=EOFError)
@@ -228,9 +229,10 @@ def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
         event.current_buffer.reset(append_to_history=True)
         repl.queue(text)
 
-    @keys.add("up", filter=is_empty & Condition(repl.has_queued))
+    @keys.add("up", filter=is_empty & Condition(lambda: bool(repl.turns.waiting)))
     def _unqueue(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text(repl.unqueue() or "")
+        if draft := repl.turns.withdraw():
+            event.current_buffer.insert_text(draft.text)
 
     @keys.add("s-tab")
     def _mode(_event: KeyPressEvent) -> None:

@@ -13,8 +13,18 @@ from ouro.display import Question
 from ouro.errors import OuroError
 from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, QuestionClosed, Reply
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.session_lines import card_choices, card_line, card_lines, figures, now, preview_lines, title
-from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches
+from ouro.frontends.session_lines import (
+    ALL,
+    SessionMatch,
+    SessionMatches,
+    card_choices,
+    card_line,
+    card_lines,
+    figures,
+    now,
+    preview_lines,
+    title,
+)
 from ouro.session import ResumeCard, Session, SessionCatalog, TurnQueue
 from ouro.session.opening import OpenRequest, Part
 from ouro.utils.log import log

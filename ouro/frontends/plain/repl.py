@@ -76,9 +76,9 @@ class Repl(TurnObserver):
         self._questions = LineQuestions(self.redraw)
         self._turn_questions = TurnQuestions(self._questions, self._printer)
         self._background_questions = TurnQuestions(self._questions, self._printer)
-        self._turns = TurnQueue(self, holds_after_interrupt=True)
-        self._offer = ResumeOffer(self._printer, self._questions, self._turns, self._at_rest, self._take)
-        self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self._turns, self)
+        self.turns = TurnQueue(self, holds_after_interrupt=True)
+        self._offer = ResumeOffer(self._printer, self._questions, self.turns, self._at_rest, self._take)
+        self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self.turns, self)
         self.reader: LineReader | PromptReader = LineReader(self)
         if not plain:
             from ouro.frontends.plain.prompt_reader import PromptReader
@@ -118,7 +118,7 @@ class Repl(TurnObserver):
     def show(self, event: Event) -> None:
         self._printer.event(event)
         if self._turn_questions.take(event, self._front_end.session):
-            self._ring(self._turns.seconds)
+            self._ring(self.turns.seconds)
 
     def show_background(self, event: Event) -> None:
         """Print a background event. Questions are skipped for piped input: its lines are not answers to them."""
@@ -133,7 +133,7 @@ class Repl(TurnObserver):
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
         self._turn_questions.close()
         self._ring(seconds)
-        if outcome == "interrupted" and (queued := len(self._turns.waiting)):
+        if outcome == "interrupted" and (queued := len(self.turns.waiting)):
             self._printer.say(f"{plural(queued, 'message')} queued. Up edits them; the next message sends them.")
         self.redraw()
 
@@ -171,12 +171,12 @@ class Repl(TurnObserver):
         return PLAIN_PROMPT if self._printer.output.plain else PROMPT
 
     def toolbar(self) -> str:
-        if self._turns.session is None:
+        if self.turns.session is None:
             return " starting …"
         busy = ""
-        if self._turns.busy:
-            busy = f"● {self._printer.activity or 'working'} {self._turns.seconds:.0f} s, Ctrl+C interrupts │ "
-        waiting = f"{len(self._turns.waiting)} queued │ " if self._turns.waiting else ""
+        if self.turns.busy:
+            busy = f"● {self._printer.activity or 'working'} {self.turns.seconds:.0f} s, Ctrl+C interrupts │ "
+        waiting = f"{len(self.turns.waiting)} queued │ " if self.turns.waiting else ""
         items = status_items(self._front_end.session.status())
         shown = filter(None, map(items.get, self._settings.status))
         return f" {busy}{waiting}{' · '.join(shown)}"
@@ -189,12 +189,9 @@ class Repl(TurnObserver):
         question = self._questions.open
         return question is not None and question.secret
 
-    def is_busy(self) -> bool:
-        return self._turns.busy
-
     def interrupt(self) -> bool:
         """Ctrl+C: end the turn, else a question or command; at rest, twice: True, end ouro."""
-        if self._turns.interrupt() or self._cancel_work():
+        if self.turns.interrupt() or self._cancel_work():
             return False
         now = time.monotonic()
         if now - self._ctrl_c_at < SECOND_CTRL_C:
@@ -205,23 +202,11 @@ class Repl(TurnObserver):
 
     def queue(self, text: str) -> None:
         self._printer.say(f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}")
-        self._turns.queue(Draft(text))
-
-    def has_queued(self) -> bool:
-        return bool(self._turns.waiting)
-
-    def unqueue(self) -> str | None:
-        """Remove and return the newest message that was not delivered yet."""
-        draft = self._turns.withdraw()
-        return draft.text if draft else None
+        self.turns.queue(Draft(text))
 
     def cycle_mode(self) -> None:
-        if self._turns.session is not None:
+        if self.turns.session is not None:
             set_mode(self._front_end, next_mode(self._front_end.session.status().mode))
-
-    @property
-    def session(self) -> Session | None:
-        return self._turns.session
 
     # Lines
 
@@ -249,8 +234,8 @@ class Repl(TurnObserver):
                 return
             self._take(line)
             if not sys.stdin.isatty():  # the next line is read when this one is done, or asks a question
-                while self._questions.open is None and (self._work or self._turns.busy):
-                    await self._questions.or_asked(self._turns.idle(), *self._work)
+                while self._questions.open is None and (self._work or self.turns.busy):
+                    await self._questions.or_asked(self.turns.idle(), *self._work)
 
     def _take(self, line: str) -> None:
         if self._questions.open is not None:
@@ -263,11 +248,11 @@ class Repl(TurnObserver):
             self.redraw()
 
     async def _do(self, line: str) -> None:
-        if line.startswith("!") and self._turns.busy:
+        if line.startswith("!") and self.turns.busy:
             self._printer.say("A turn is running. Run the shell line when it has ended.", "warning")
         elif line.startswith("!"):
             command, is_shared = line.lstrip("!").strip(), not line.startswith("!!")
-            self._turns.start(self._front_end.session.run_shell(command, is_shared))
+            self.turns.start(self._front_end.session.run_shell(command, is_shared))
         elif not await dispatch(self._front_end, line):
             self._printer.skip_echo(line)
             await self._front_end.send(line)
@@ -291,7 +276,7 @@ class Repl(TurnObserver):
 
     async def _at_rest(self) -> bool:
         await asyncio.gather(*self._work, return_exceptions=True)
-        return not self._turns.busy and self._questions.open is None
+        return not self.turns.busy and self._questions.open is None
 
     def _cancel_work(self) -> bool:
         for task in tuple(self._work):
@@ -305,11 +290,11 @@ class Repl(TurnObserver):
         return self._exit_code is not None
 
     async def _end(self) -> None:
-        self._turns.stop()
+        self.turns.stop()
         self._cancel_work()
-        await asyncio.gather(*self._work, self._turns.idle(), return_exceptions=True)
+        await asyncio.gather(*self._work, self.turns.idle(), return_exceptions=True)
         await self.reader.close()
-        if self._turns.session is not None:
-            await self._turns.close()
-            if self._turns.session.is_saved:
-                self._printer.say(f"Continue with: ouro --resume {self._turns.session.id}")
+        if self.turns.session is not None:
+            await self.turns.close()
+            if self.turns.session.is_saved:
+                self._printer.say(f"Continue with: ouro --resume {self.turns.session.id}")

@@ -118,6 +118,8 @@ class OuroApp(App[int], inherit_bindings=False):
     async def action_press(self, name: str) -> None:
         if name in SCROLLS:
             self._actions.scroll(name)
+        elif name in ("memory", "model"):
+            self.turns.say(Draft(f"/{name}"))
         elif inspect.iscoroutinefunction(getattr(self._actions, name)):
             self.run_worker(self._actions.run(name))
         else:
@@ -160,9 +162,8 @@ class KeyActions:
     _stopped_at: float = float("-inf")
 
     async def run(self, name: str) -> None:
-        method: Callable[[], object] = getattr(self, name)
         try:
-            result = method()
+            result = getattr(self, name)()
             if hasattr(result, "__await__"):
                 await result
         except UsageError as error:
@@ -253,12 +254,6 @@ class KeyActions:
         if self._front_end.session.memory.manager is None:
             raise UsageError("Long-term memory is off for this session.")
         await self._front_end.browse("receipt")
-
-    def memory(self) -> None:
-        self._turns.say(Draft("/memory"))
-
-    def model(self) -> None:
-        self._turns.say(Draft("/model"))
 
     def help(self) -> None:
         from ouro.commands.info import help_text  # too heavy to import before the first frame

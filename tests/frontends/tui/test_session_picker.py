@@ -79,7 +79,7 @@ def app_on(session_catalog, open_session, request=None):
 
 @pytest.fixture(autouse=True)
 def at_noon(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.tui.screens.session_picker.current_time", lambda: NOW)
+    monkeypatch.setattr("ouro.frontends.tui.screens.session_picker.now", lambda: NOW)
 
 
 async def picking(pilot):

@@ -29,8 +29,7 @@ from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, QuestionStack
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
-from ouro.frontends.tui.widgets.status import Header, StatusLine
-from ouro.frontends.tui.widgets.todos import TodoPanel
+from ouro.frontends.tui.widgets.status import Header, StatusLine, TodoPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.transcript_reader import TranscriptReader
 from ouro.frontends.welcome import welcome

@@ -11,9 +11,7 @@ from rich.cells import set_cell_size
 from textual import events, work
 
 from ouro.errors import OuroError
-from ouro.frontends.session_lines import age, cost, preview_lines, title
-from ouro.frontends.session_lines import now as current_time
-from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, alike
+from ouro.frontends.session_lines import ALL, SessionMatch, SessionMatches, age, alike, cost, now, preview_lines, title
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
@@ -59,7 +57,7 @@ class SessionList(RowList[SessionMatch]):
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _width)
         info = row.info
-        figures = (age(info.updated_at, current_time()), f"{info.messages:,}", byte_size(info.size), cost(info.cost))
+        figures = (age(info.updated_at, now()), f"{info.messages:,}", byte_size(info.size), cost(info.cost))
         room = self._title_width()
         name = title(info) + (" (copy)" if info.fork_of else "")
         yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
@@ -113,8 +111,9 @@ class SessionPicker(Browser):
         self._only = only
         self._rename_open = rename
         self._esc = esc
-        self._session_catalog: SessionCatalog | None = None
+        self._session_catalog: SessionCatalog
         self._matches: SessionMatches | None = None
+        """None until the list is read."""
         self._to_delete: SessionInfo | None = None
         """The session that the open question asks about."""
         self._asked_in_search = False
@@ -149,12 +148,10 @@ class SessionPicker(Browser):
     async def _search_messages(self, after: float = 0.0) -> None:
         """Add hits as they are found, many with one update."""
         await asyncio.sleep(after)
-        session_catalog, matches = self._session_catalog, self._matches
-        if session_catalog is None or matches is None:
-            return
-        query, shown_at = matches.query, 0.0
-        loop = asyncio.get_running_loop()
-        found = session_catalog.search(list(matches.in_scope), query)
+        matches, loop, shown_at = self._matches, asyncio.get_running_loop(), 0.0
+        assert matches is not None
+        query = matches.query
+        found = self._session_catalog.search(list(matches.in_scope), query)
         self._show_count(" · searching …")
         try:
             async for hit in found:
@@ -187,7 +184,7 @@ class SessionPicker(Browser):
 
     async def _page(self) -> Page:
         page, match = Page(), self._list.marked
-        if match is None or self._session_catalog is None:
+        if match is None:
             return page
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
@@ -255,7 +252,7 @@ class SessionPicker(Browser):
     async def _rename(self, info: SessionInfo) -> None:
         text: str | None = await self.app.push_screen_wait(LineSheet("New title", secret=False, text=title(info)))
         name = " ".join(clean(text or "").split())
-        if not name or name == info.title or self._session_catalog is None:
+        if not name or name == info.title:
             return
         if not self._rename_open(info.id, name):
             await self._do(self._session_catalog.rename(info.id, name))
@@ -277,14 +274,14 @@ class SessionPicker(Browser):
         return info
 
     async def _delete(self, info: SessionInfo) -> None:
-        if self._session_catalog is not None and await self._do(self._session_catalog.store.delete_session(info.id)):
+        if await self._do(self._session_catalog.store.delete_session(info.id)):
             self._deleted.append(info)
             await self._reload()
             key = self._keymap.shown("restore_session")
             self._show_message(f"In the trash. {key} restores it. “{title(info)}”")
 
     async def _restore_session(self) -> None:
-        if self._deleted and self._session_catalog is not None:
+        if self._deleted:
             info = self._deleted.pop()
             if await self._do(self._session_catalog.store.restore_session(info.id)):
                 await self._reload()
@@ -293,7 +290,7 @@ class SessionPicker(Browser):
             self._search.value = ""
 
     async def _reload(self) -> None:
-        if self._session_catalog is not None and self._matches is not None:
+        if self._matches is not None:
             self._matches.change(await self._session_catalog.sessions())
             self._show()
 

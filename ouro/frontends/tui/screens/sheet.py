@@ -64,7 +64,9 @@ class Sheet(ModalScreen[R]):
 def framed(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
     """The frame of a sheet: its title, its body, and its keys in the last line."""
     return Vertical(
-        Static(clean(title), classes="sheet--title", markup=False),
+        VerticalScroll(
+            Static(clean(title), classes="sheet--title", markup=False), classes="sheet--question", can_focus=False
+        ),
         *body,
         Static(keys, classes="sheet--keys", markup=False),
         classes="sheet",
@@ -156,19 +158,12 @@ class Picker(Sheet[str | None]):
         self._choices = choices
         self._list = PickList(choices, current)
         self._search = Input(search or "", placeholder="type to search", compact=True, id="picker-search")
-        self._above = VerticalScroll(classes="sheet--question", can_focus=False)
         self._whole = Static(markup=False, classes="sheet--whole")
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="sheet"):
-            with self._above:
-                yield Static(clean(self._title), classes="sheet--title", markup=False)
-            if not self.is_short:
-                yield self._search
-            yield self._list
-            yield self._whole
-            pages = " · PageUp PageDown scroll" if self._title.count("\n") >= LONG_TITLE else ""
-            yield Static(f"↑↓ Enter · Esc closes{pages}", classes="sheet--keys", markup=False)
+        pages = " · PageUp PageDown scroll" if self._title.count("\n") >= LONG_TITLE else ""
+        search = [] if self.is_short else [self._search]
+        yield framed(self._title, *search, self._list, self._whole, keys=f"↑↓ Enter · Esc closes{pages}")
 
     def on_mount(self) -> None:
         self._beneath = self.app.screen_stack[0]
@@ -222,9 +217,10 @@ class Picker(Sheet[str | None]):
             self.dismiss(chosen.value)
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in PAGES and self._above.max_scroll_y:
+        above = self.query_one(".sheet--question")
+        if event.key in PAGES and above.max_scroll_y:
             event.stop()
-            self._above.scroll_relative(y=PAGES[event.key] * (self._above.size.height - 1), animate=False)
+            above.scroll_relative(y=PAGES[event.key] * (above.size.height - 1), animate=False)
         elif event.key in PAGES and self.is_short:
             event.stop()
             await self.run_action(f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')")

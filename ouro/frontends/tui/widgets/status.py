@@ -1,4 +1,4 @@
-"""Header and StatusLine: the first and the last line of the screen."""
+"""Header, TodoPanel and StatusLine: what the screen tells about the session."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
+from ouro.display import Todo
 from ouro.frontends.session_lines import status_items
 from ouro.frontends.tui.look import OPENING, Look
 from ouro.utils.text import clean
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ouro.session import Status
 
 _BETWEEN = " · "
+MAX_TODOS = 7
+"""Of a plan, that are shown at once."""
 _DROPPED_FIRST = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
 _STYLES = ("ask", "edit", "plan", "auto", "info", "warning", "error", "full")
 
@@ -44,6 +47,46 @@ class Header(Widget):
             line.append(" " * (self.size.width - line.cell_len - title.cell_len))
             line.append_text(title)
         return line
+
+
+class TodoPanel(Widget):
+    """The plan above the prompt; the todo in progress stays in sight."""
+
+    COMPONENT_CLASSES = {"todos--in_progress", "todos--done", "todos--pending"}  # noqa: RUF012 (Textual's own form)
+    todos: reactive[tuple[Todo, ...]] = reactive((), layout=True)
+
+    def __init__(self) -> None:
+        super().__init__(id="todos")
+        self._wanted = True
+
+    def toggle(self) -> bool:
+        """Show or hide the plan; returns whether there is one."""
+        self._wanted = not self.has_class("-open")
+        self.set_class(self._wanted and bool(self.todos), "-open")
+        return bool(self.todos)
+
+    def watch_todos(self) -> None:
+        is_open = any(todo.state != "done" for todo in self.todos)
+        self.set_class(self._wanted and is_open, "-open")
+        done = sum(todo.state == "done" for todo in self.todos)
+        self.border_title = f"plan {done}/{len(self.todos)}"
+
+    def render(self) -> Text:
+        lines = []
+        for todo in self._in_sight():
+            line = Text(f"{todo.mark} {clean(todo.text)}".replace("\n", " "), no_wrap=True, end="")
+            line.stylize(self.get_component_rich_style(f"todos--{todo.state}", partial=True))
+            line.truncate(max(1, self.size.width), overflow="ellipsis")
+            lines.append(line)
+        return Text("\n").join(lines)
+
+    def _in_sight(self) -> tuple[Todo, ...]:
+        current = next((place for place, todo in enumerate(self.todos) if todo.state != "done"), 0)
+        first = max(0, min(current - 2, len(self.todos) - MAX_TODOS))
+        return self.todos[first : first + MAX_TODOS]
+
+    def get_content_height(self, *_: object) -> int:
+        return min(MAX_TODOS, len(self.todos))
 
 
 class StatusLine(Widget):
