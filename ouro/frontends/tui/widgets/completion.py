@@ -71,7 +71,9 @@ def _word(before: str) -> str:
 
 
 def _fitting(commands: Sequence[Choice], wanted: str) -> list[Choice]:
-    """Commands that start so, then those that contain the letters in order."""
+    """The command of that name, those that start so, then those that contain the letters in order."""
     scattered = re.compile(".*".join(map(re.escape, wanted)))
-    fits = [command for command in commands if scattered.search(command.label[1:].lower())]
-    return sorted(fits, key=lambda command: not command.label[1:].lower().startswith(wanted))
+    named = [(command.label[1:].lower(), command) for command in commands]
+    fits = [(label, command) for label, command in named if scattered.search(label)]
+    fits.sort(key=lambda fit: (fit[0].partition(" ")[0] != wanted, not fit[0].startswith(wanted)))
+    return [command for _, command in fits]
