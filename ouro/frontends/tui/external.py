@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
+import shlex
 import shutil
 import sys
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from textual.app import App, SuspendNotSupported
 
-from ouro.errors import UsageError
+from ouro.errors import OuroError, UsageError
 from ouro.frontends.clipboard import SENT_TO_TERMINAL, copy_with_program
 from ouro.messages import Image
 from ouro.utils.editor import edit_text, run_on_text
 
 CLIPBOARD_TIMEOUT = 3.0
+_IMAGE_PATH = re.compile(r"""['"]?[/~][^\n]*\.(png|jpe?g|gif|webp)['"]?""", re.IGNORECASE)
 
 
 async def edit(app: App[Any], text: str) -> str:
@@ -86,6 +91,22 @@ async def clipboard_image() -> Image | None:
         raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
 
 
+def dropped_image(pasted: str) -> Image | None:
+    """The image whose path is pasted, as terminals do where a file is dropped; None for any other text."""
+    from ouro.session import picture
+
+    text = unquote(pasted.strip().removeprefix("file://")) if pasted.startswith("file://") else pasted.strip()
+    if not _IMAGE_PATH.fullmatch(text):
+        return None
+    try:
+        if not (path := Path(text).expanduser()).is_file():
+            [word] = shlex.split(text)
+            path = Path(word).expanduser()
+        return picture(path.name, path.read_bytes())[0]
+    except (OSError, ValueError, OuroError):
+        return None
+
+
 def _grab_png() -> Image | None:
     from PIL import Image as Pillow  # only for this key: 40 ms
     from PIL import ImageGrab
@@ -100,9 +121,9 @@ def _grab_png() -> Image | None:
             return None
         data = io.BytesIO()
         grabbed.save(data, "PNG")
-    except (NotImplementedError, OSError, Pillow.DecompressionBombError) as error:
+    except NotImplementedError as error:
+        raise UsageError("Ctrl+V needs wl-clipboard or xclip here. Or paste the path of an image.") from error
+    except (OSError, Pillow.DecompressionBombError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-        tools = "" if sys.platform == "darwin" else "Install wl-clipboard (Wayland) or xclip (X11). "
-        hint = f"{tools}You can also save the image and mention the file with @."
-        raise UsageError(f"The clipboard cannot be read: {reason}.", hint) from error
+        raise UsageError(f"The clipboard cannot be read: {reason}.") from error
     return picture("clipboard", data.getvalue())[0]

@@ -121,12 +121,36 @@ async def test_an_image_on_the_clipboard_goes_with_the_message(monkeypatch):
     assert (image.media_type, Pillow.open(BytesIO(image.data)).size) == ("image/png", (40, 40))
 
 
+@pytest.mark.parametrize("form", ["{}", "'{}'", "file://{}", "escaped", "{}\n"])
+async def test_a_dropped_image_goes_with_the_message(form, tmp_path):
+    path = tmp_path / "my shot.png"
+    Pillow.effect_noise((40, 40), 50).save(path)
+    dropped = str(path).replace(" ", "\\ ") if form == "escaped" else form.format(path)
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await paste(pilot, dropped)
+        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 KB] ")
+
+
+async def test_a_pasted_path_that_is_not_of_an_image_stays_text(tmp_path):
+    (tmp_path / "no.png").write_text("words")
+    texts = (f"{tmp_path}/no.png", f"{tmp_path}/gone.png", f"'{tmp_path}/a b.png", "see /x/a.png and /x/b.png")
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        for text in texts:
+            await paste(pilot, text)
+            await until(pilot, lambda: prompt(pilot).text)
+            assert prompt(pilot).text == text
+            prompt(pilot).fill("")
+
+
 def no_program():
     raise NotImplementedError("wl-paste or xclip is required for ImageGrab.grabclipboard() on Linux")
 
 
 @pytest.mark.parametrize(
-    ("grab", "notice"), [(lambda: None, "no image on the clipboard"), (no_program, "wl-paste or xclip is required")]
+    ("grab", "notice"),
+    [(lambda: None, "no image on the clipboard"), (no_program, "needs wl-clipboard or xclip")],
 )
 async def test_a_clipboard_without_image_or_program_is_a_notice(monkeypatch, grab, notice):
     monkeypatch.setattr(ImageGrab, "grabclipboard", grab)
@@ -181,6 +205,15 @@ async def test_slash_suggests_commands_and_tab_or_enter_take_one():
         await pilot.press("ctrl+u", "slash", "c", "l", "e", "a")
         await pilot.press("enter")
         await until(pilot, lambda: prompt(pilot).text == "")
+
+
+async def test_the_command_of_the_typed_name_is_suggested_first():
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"/skill")
+        completion = pilot.app.conversation.completion
+        await until(pilot, lambda: completion.typed == "/skill")
+        assert [row.value.strip() for row in completion.rows[:2]] == ["/skill", "/skills"]
 
 
 async def test_at_suggests_files_by_their_letters_and_escape_closes_without_interrupting():

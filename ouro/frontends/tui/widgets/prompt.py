@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from textual.widgets import Static, TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import spinner
+from ouro.frontends.tui.external import dropped_image
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
 from ouro.frontends.tui.type_ahead import PASTE_GAP, pasted_text
@@ -180,7 +182,8 @@ class PromptArea(TextArea, inherit_bindings=False):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         self._pasted_at = event.time
-        self.put(self.attachments.fold(event.text))
+        image = await asyncio.to_thread(dropped_image, event.text)
+        self.put(f"{self.attachments.add_image(image)} " if image else self.attachments.fold(event.text))
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
         """What a key does while suggestions are shown; False: what it always does."""
