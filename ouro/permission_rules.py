@@ -86,9 +86,10 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
     if word in (*_KINDS, "revoke") and rule:
         if word == "revoke":
             _revoke(session, rule.strip())
+            front_end.say(f"Revoked: {rule.strip()}")
         else:
             _remember(session, next(kind for kind in _KINDS if kind == word), rule.strip())
-        front_end.say(f"{word} {rule.strip()}")
+            front_end.say(f"Saved for this folder: {word} {rule.strip()}")
         return
     if word in ("allow", "deny"):
         raise UsageError(f"Usage: /permissions {word} RULE", commands=[f"permissions {word} shell(make *)"])
@@ -104,7 +105,7 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
         names = [f"{found.kind} {found.rule}" for found in rules]
         if picked := await front_end.choose("Which rule?", [Choice(name, name) for name in names]):
             _revoke(session, picked)
-            front_end.say(f"revoked {picked}")
+            front_end.say(f"Revoked: {picked}")
     elif chosen:
         set_mode(front_end, chosen)
 

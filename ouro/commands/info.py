@@ -102,7 +102,7 @@ async def theme(front_end: FrontEnd, argument: str) -> None:
         show(before)
         return
     if chosen not in front_end.themes:
-        raise UsageError(f"There is no theme {chosen!r}. There are: {', '.join(front_end.themes)}.")
+        raise UsageError(f"There is no theme `{chosen}`. There are: {', '.join(front_end.themes)}.")
     front_end.set_theme(chosen)
     if chosen == "auto":
         front_end.say("From the next start on, the colours follow the background of the terminal.")

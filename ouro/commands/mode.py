@@ -31,7 +31,7 @@ def set_mode(front_end: FrontEnd, name: str) -> None:
     """Change the mode and show it. Raises UsageError."""
     mode = next((mode_name for mode_name in MODES if mode_name == name), None)
     if mode is None:
-        raise UsageError(f"{name!r} is no mode. There are: {', '.join(MODES)}.")
+        raise UsageError(f"There is no mode `{name}`. There are: {', '.join(MODES)}.")
     front_end.session.set_mode(mode)
     front_end.say(f"Mode {mode}: {MODES[mode]}.")
     front_end.redraw()

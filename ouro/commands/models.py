@@ -64,7 +64,7 @@ async def think(front_end: FrontEnd, argument: str) -> None:
         return
     effort = next((level for level in EFFORTS if level == chosen), None)
     if effort is None:
-        raise UsageError(f"{chosen!r} is no effort. There are: {', '.join(EFFORTS)}.")
+        raise UsageError(f"There is no effort `{chosen}`. There are: {', '.join(EFFORTS)}.")
     await front_end.session.set_model(effort=effort)
     front_end.say(f"Thinking: {effort}")
     front_end.redraw()

@@ -65,7 +65,7 @@ async def test_theme_changes_or_says_which_there_are():
     await dispatch(front_end, "/theme light")
     await dispatch(front_end, "/theme pink")
     assert front_end.theme == "light"
-    assert front_end.said == [("error", "There is no theme 'pink'. There are: dark, light.")]
+    assert front_end.said == [("error", "There is no theme `pink`. There are: dark, light.")]
 
 
 async def test_text_from_outside_has_no_meaning_in_what_is_shown_u2():

@@ -32,7 +32,7 @@ async def test_think_sets_the_effort_and_knows_its_values():
     await dispatch(front_end, "/think high")
     assert front_end.session.status().effort == "high"
     await dispatch(front_end, "/think more")
-    assert front_end.said[-1] == ("error", "'more' is no effort. There are: off, low, medium, high.")
+    assert front_end.said[-1] == ("error", "There is no effort `more`. There are: off, low, medium, high.")
 
 
 async def test_plan_goes_in_and_out_and_sends_what_to_plan():
