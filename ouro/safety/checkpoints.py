@@ -142,10 +142,7 @@ class Checkpoints:
                 message = f"{self.root}\n\n{left_out}"
                 commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
             ref = self.folder / _REFS / "turns" / self._session / str(number) / moment
-            ensure_private_dir(ref.parent)
-            lock = ref.with_name(f"{moment}.lock")
-            lock.write_text(f"{commit}\n")
-            lock.replace(ref)
+            write_private(ref, f"{commit}\n")
             self._taken = (content, commit, ref)
             return commit
 
