@@ -11,6 +11,7 @@ from fakes.shells import living, until
 from fakes.waiting import wait
 
 from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 from ouro.tools.shell import tell_orphans
@@ -146,3 +147,31 @@ def test_x11_a_session_that_was_killed_before_many_others_began_is_removed(home)
     wait(YamlFileMemoryStore().create_session(header(5)))
 
     assert [killed.exists(), (root / "2026-11-21_20000000").exists()] == [False, False]
+
+
+_COMMITS = """
+import sys
+from pathlib import Path
+from ouro.memory.long_term.git.repository import GitRepository
+repo = GitRepository(Path(sys.argv[1]))
+with repo.alone():
+    print("locked", flush=True)
+    repo.git("hash-object", sys.argv[2])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
+async def test_x11_a_git_that_outlives_its_ouro_keeps_the_lock_of_the_history(tmp_path):
+    """Else its `prune` removed objects of the commit that another ouro was just making."""
+    repo, pipe = GitRepository(tmp_path / "user.git"), tmp_path / "pipe"
+    repo.create()
+    os.mkfifo(pipe)  # git waits for what comes out of it
+    with subprocess.Popen([sys.executable, "-c", _COMMITS, repo.state_dir, pipe], stdout=subprocess.PIPE) as ouro:
+        assert ouro.stdout.readline() == b"locked\n"
+        await until(lambda: len(living(str(pipe))) > 1)  # ouro, and git
+        ouro.kill()
+    with pytest.raises(BlockingIOError), repo.alone(timeout=0):
+        pass
+    pipe.write_bytes(b"")
+    with repo.alone(timeout=30):
+        pass

@@ -67,12 +67,15 @@ _HANGS = f"git did not answer in {_TIMEOUT:.0f} seconds: ouro continues without 
 _HANGS_HINT = "Check `git version` and the disk. Changes made until then are committed later."
 
 
-def run_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], given: bytes, index: Path | None) -> Ended:
+def run_git(
+    git_dir: Path, common_dir: Path, arguments: Sequence[str], given: bytes, index: Path | None, keep: Sequence[int]
+) -> Ended:
     """Run git, whatever its exit code; raises MemoryUnusable where it is missing or takes too long.
 
     Args:
         common_dir: where git reads configuration, hooks and attributes instead of `git_dir`.
         index: another index than the repository's own.
+        keep: descriptors that git inherits.
     """
     environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)} | ({"GIT_INDEX_FILE": str(index)} if index else {})
     command = ["git", f"--git-dir={git_dir}", f"--work-tree={git_dir}", *_FLAGS, *arguments]
@@ -80,7 +83,8 @@ def run_git(git_dir: Path, common_dir: Path, arguments: Sequence[str], given: by
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
         _demand_answer()
-        return _execute(command, git_dir, environment, given, _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT)
+        timeout = _SLOW_TIMEOUT if _SLOW & {*arguments} else _TIMEOUT
+        return _execute(command, git_dir, environment, given, timeout, keep)
     except TimeoutExpired as error:
         _pause.until = time.monotonic() + _PAUSE
         raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
@@ -125,7 +129,14 @@ def _demand_answer() -> None:
             run(["git", "version"], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=_TIMEOUT, check=False)
 
 
-def _execute(command: list[str], folder: Path, environment: dict[str, str], given: bytes, timeout: float) -> Ended:
+def _execute(
+    command: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    given: bytes,
+    timeout: float,
+    keep: Sequence[int] = (),
+) -> Ended:
     """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole.
 
     Raises TimeoutExpired; MemoryUnusable where there is no git.
@@ -141,7 +152,7 @@ def _execute(command: list[str], folder: Path, environment: dict[str, str], give
         command = ["env", *(word for name in foreign for word in ("-u", name)), *command]
     try:
         running = Git(folder).execute(
-            command, istream=PIPE, as_process=True, env=environment, shell=False, start_new_session=True
+            command, istream=PIPE, as_process=True, env=environment, shell=False, start_new_session=True, pass_fds=keep
         )
     except GitCommandNotFound as error:
         raise MemoryUnusable(*_MISSING) from error

@@ -30,7 +30,7 @@ from ouro.memory.long_term.git.process import (
     run_remote_git,
 )
 from ouro.safety import GIT_CONFIG
-from ouro.utils.files import lock_descriptor, write_private
+from ouro.utils.files import lock_descriptor, unlock, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
@@ -85,8 +85,8 @@ class GitRepository:
         self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
         self._common_of: Path | None = None
-        self._held: set[tuple[str, int]] = set()
-        """The locks that are held, with the thread that holds each."""
+        self._held: dict[tuple[str, int], int] = {}
+        """The descriptors of the locks that are held, by name and thread."""
 
     @property
     def git_dir(self) -> Path:
@@ -256,9 +256,10 @@ class GitRepository:
         return done.stdout
 
     def run(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> CompletedProcess[bytes]:
-        """As `git`, whatever the exit code."""
-        git_dir = self.git_dir
-        return run_git(git_dir, self._common_dir(git_dir), arguments, given, index)
+        """As `git`, whatever the exit code. Git has the locks too: a `prune` may outlive an ouro that is killed."""
+        git_dir, thread = self.git_dir, get_ident()
+        locks = [descriptor for (_, holder), descriptor in list(self._held.items()) if holder == thread]
+        return run_git(git_dir, self._common_dir(git_dir), arguments, given, index, locks)
 
     def run_remote(self, *arguments: str, max_bytes: int = 0, timeout: float = 0) -> CompletedProcess[bytes]:
         """As `run`, with a remote: see `run_remote_git`."""
@@ -284,11 +285,11 @@ class GitRepository:
                 raise
             except OSError:  # some network disks know no locks: git moves the branch only from old to new
                 pass
-            self._held.add(holder)
+            self._held[holder] = descriptor
             yield
         finally:
-            self._held.discard(holder)
-            os.close(descriptor)
+            self._held.pop(holder, None)
+            unlock(descriptor)
 
     def own(self, name: str) -> str:
         """What ouro has recorded about this memory under a name; empty where it has not."""
