@@ -13,7 +13,8 @@ import msgspec
 
 from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.commands.builtin import COMMAND_NAMES
+from ouro.commands.action import Action
+from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
 from ouro.config import project_hooks, save_setting
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
@@ -143,9 +144,9 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     def commands(self) -> CommandRegistry:
         """Reads the files of the user and, if it is trusted, of the project. Blocks."""
         found = [command_of(file) for file in self._files("commands")]
-        registry = CommandRegistry(
-            [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)], COMMAND_NAMES, self._connect
-        )
+        sources = [lambda: found, self.skills.commands, lambda: prompt_commands(self.servers)]
+        own = [_own_command(action, self.ground.options.cwd) for action in COMMANDS if action.place == "prompt"]
+        registry = CommandRegistry(sources, COMMAND_NAMES, self._connect, own)
         self.problems += registry.problems()
         return registry
 
@@ -273,6 +274,13 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         files, problems = find_files(kind, self.root, self.ground.trusted)
         self.problems += problems
         return files
+
+
+def _own_command(action: Action, cwd: Path) -> CustomCommand:
+    async def prompt(typed: str) -> CommandPrompt:
+        return CommandPrompt((await action.function(cwd, typed),))
+
+    return CustomCommand(action.name, action.help, action.argument, "ouro", prompt)
 
 
 def prompt_commands(servers: McpServers) -> list[CustomCommand]:

@@ -58,7 +58,8 @@ class Action(msgspec.Struct, frozen=True):
     """None: a slash command that takes its argument as text, written as in `usage`."""
     examples: tuple[str, ...] = ()
     """As typed after `/` or `ouro`."""
-    place: Literal["session", "shell", "both"] = "session"
+    place: Literal["session", "shell", "both", "prompt"] = "session"
+    """`prompt`: its function takes the folder and the typed argument, and returns what is sent to the agent."""
     argument: str = ""
     """How the argument of the slash command is written: `[name]`."""
     aliases: tuple[str, ...] = ()

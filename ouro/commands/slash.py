@@ -38,8 +38,8 @@ _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
     """Run the command in `text`; False if it is not a command and should be sent as a message.
 
-    A path (`/usr/bin`, `/tmp`) is not a command. A custom command is sent: the session runs it. An unknown command
-    shows similar ones. `#text` is `/remember text`.
+    A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is sent: the session runs it. An unknown
+    command shows similar ones. `#text` is `/remember text`.
     """
     if line := _REMEMBER.match(text):
         text = f"/remember {line[1]}"
@@ -48,7 +48,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
         return False
     word, argument = match[1].lower(), (match[2] or "").strip()
     command = find_command(word)
-    if command is None and Path(f"/{match[1]}").exists():
+    if command.place == "prompt" if command else Path(f"/{match[1]}").exists():
         return False
     try:
         if command is not None:

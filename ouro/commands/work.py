@@ -21,16 +21,16 @@ answer what you changed, and why."""
 UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
 
 
-async def init(front_end: FrontEnd, argument: str) -> None:
-    path = find_root(front_end.session.cwd) / "AGENTS.md"
+async def init(cwd: Path, argument: str) -> str:
+    path = find_root(cwd) / "AGENTS.md"
     lines = len(path.read_text("utf-8", "replace").splitlines()) if path.is_file() else 0
     task, how = ("improve `AGENTS.md`", UPDATE.format(lines=lines)) if lines else ("write `AGENTS.md`", WRITE)
     text = _prompt("init.md").format(task=task, how=how)
-    await front_end.send(f"{text}\n\nMind in particular: {argument}" if argument else text)
+    return f"{text}\n\nMind in particular: {argument}" if argument else text
 
 
-async def review(front_end: FrontEnd, argument: str) -> None:
-    git, name = Git(front_end.session.cwd, SECONDS), argument.removeprefix("#")
+async def review(cwd: Path, argument: str) -> str:
+    git, name = Git(cwd, SECONDS), argument.removeprefix("#")
     what, how = argument or UNCOMMITTED, "`git status`, `git diff HEAD`, the new files"
     if name.isdecimal():
         what, how = f"pull request {name}", f"`gh pr view {name}`, `gh pr diff {name}`"
@@ -38,7 +38,7 @@ async def review(front_end: FrontEnd, argument: str) -> None:
         is_base = await asyncio.to_thread(git.ask, "rev-parse", "--verify", "--quiet", f"{argument}^{{commit}}")
         how = f"`git diff {argument}...HEAD`" if is_base else "find it first"
         what = f"what this branch changes since `{argument}`" if is_base else argument
-    await front_end.send(_prompt("review.md").format(what=what, how=how))
+    return _prompt("review.md").format(what=what, how=how)
 
 
 def _prompt(name: str) -> str:

@@ -83,6 +83,7 @@ class CommandRegistry:
         sources: each returns commands, at any time: those of a server come and go. The first of a name counts.
         reserved: names of the built-in commands, which no other has.
         connect: awaits the source whose name commands begin with, as `github` of `/github:review`. Raises OuroError.
+        own: the built-in commands that send a prompt; they are not among `commands`.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class CommandRegistry:
         sources: Sequence[Callable[[], Sequence[CustomCommand]]],
         reserved: Collection[str],
         connect: Callable[[str], Awaitable[None]] | None = None,
+        own: Sequence[CustomCommand] = (),
     ) -> None:
         self._sources = sources
+        self._own = own
         self._connect = connect
         self._reserved = dict.fromkeys(name.casefold() for name in reserved)
 
@@ -105,7 +108,7 @@ class CommandRegistry:
 
     def find(self, name: str) -> CustomCommand | None:
         """The command of a name; one that is off if no other has it."""
-        candidates = [*self.commands(), *(command for command in self._all() if command.is_off)]
+        candidates = [*self._own, *self.commands(), *(command for command in self._all() if command.is_off)]
         return next((command for command in candidates if command.name.casefold() == name.casefold()), None)
 
     def called_by(self, text: str) -> tuple[CustomCommand, str] | None:

@@ -3,16 +3,13 @@ import subprocess
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
+from ouro.commands import work
 from ouro.commands.slash import dispatch
 
 
 async def test_init_and_review_send_their_prompts_with_what_the_user_adds(repository):
-    front_end = FakeFrontEnd(FakeSession(cwd=repository))
-    await dispatch(front_end, "/init")
-    await dispatch(front_end, "/init the release steps")
-    await dispatch(front_end, "/review")
-    await dispatch(front_end, "/review the last commit")
-    init, special, review, named = front_end.sent
+    init, special = await work.init(repository, ""), await work.init(repository, "the release steps")
+    review, named = await work.review(repository, ""), await work.review(repository, "the last commit")
     assert "AGENTS.md" in init
     assert special == f"{init}\n\nMind in particular: the release steps"
     assert review.startswith("Have the changes in this working tree")
@@ -21,11 +18,9 @@ async def test_init_and_review_send_their_prompts_with_what_the_user_adds(reposi
 
 
 async def test_init_improves_instructions_that_are_there_line_by_line(repository):
-    front_end = FakeFrontEnd(FakeSession(cwd=repository))
-    await dispatch(front_end, "/init")
+    new = await work.init(repository, "")
     (repository / "AGENTS.md").write_text("# Mine\nUse tabs.\n")
-    await dispatch(front_end, "/init")
-    new, again = front_end.sent
+    again = await work.init(repository, "")
     assert ("then write `AGENTS.md`" in new, "with `edit`" in new) == (True, False)
     assert "then improve `AGENTS.md`" in again
     assert "The file has 2 lines already." in again
@@ -34,10 +29,7 @@ async def test_init_improves_instructions_that_are_there_line_by_line(repository
 
 async def test_review_says_how_to_see_a_branch_and_a_pull_request(repository):
     subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "x"], cwd=repository, check=True)
-    front_end = FakeFrontEnd(FakeSession(cwd=repository))
-    await dispatch(front_end, "/review HEAD")
-    await dispatch(front_end, "/review #12")
-    base, pull = front_end.sent
+    base, pull = await work.review(repository, "HEAD"), await work.review(repository, "#12")
     assert "`git diff HEAD...HEAD`" in base
     assert "`gh pr diff 12`" in pull
 

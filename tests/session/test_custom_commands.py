@@ -66,6 +66,16 @@ async def test_arguments_take_their_places(home, repository, body, typed, sent):
     await session.close()
 
 
+@pytest.mark.parametrize(("typed", "sent"), [("/review tests", "Have tests reviewed"), ("/init", "Study this")])
+async def test_a_command_of_ouro_is_shown_as_typed_and_its_prompt_is_sent_with_it(repository, typed, sent):
+    session, model = await opened(repository)
+    events = await run(session, typed)
+    assert [event.text for event in events if isinstance(event, Prompted)] == [typed]
+    assert sent in command_in(model)
+    assert session.title.startswith(typed[:5])
+    await session.close()
+
+
 @pytest.mark.parametrize(
     ("typed", "warning"),
     [
