@@ -72,11 +72,13 @@ _SMALL_TALK = re.compile(
     r"|looks good|go on|continue|bye)\b.{0,30}$",
     re.IGNORECASE,
 )
-_DEFINITE = r"(?:both|it|its|line|that|the|them|there|these|this|those|you)"
+_DEFINITE = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
 _POINTS = re.compile(rf"^\W*(?:\w+\W+)?{_DEFINITE}\b", re.IGNORECASE)
+_NO_VERB = (
+    rf"(?:after|an?|and|as|at|before|but|by|for|from|in|my|no|of|on|or|our|they|to|we|when|with|your|{_DEFINITE})\b"
+)
 _ORDER = re.compile(
-    rf"^\W*(?!(?:an?|and|as|at|but|by|for|from|he|I|in|of|on|or|she|they|to|we|when|with|your?|{_DEFINITE})\b)"
-    rf"\w+ (?:(?:away|back|down|in|off|on|out|over|up|with) )?(?:{_DEFINITE}|an?|me|my|our|your)\b",
+    rf"^\W*(?!{_NO_VERB})\w+ (?:(?:away|back|down|in|off|on|out|over|up|with) )?(?:{_DEFINITE}|an?|me|my|our|your)\b",
     re.IGNORECASE,
 )
 """A verb before an article or a pronoun: about a thing at hand, not as `Use British spelling`."""
@@ -86,8 +88,8 @@ _RECURS = re.compile(
 """For an occasion that comes again."""
 _MIN_DONE, _START = 0.75, 4
 """Share of the words of a statement that tools were given, from which on it was carried out; letters compared."""
-_LASTING = ("preference", "rule", "fact")
-_KINDS = ("task", "problem", "code", "status", *_LASTING)
+_LASTING = ("code", "preference", "rule", "fact")
+_KINDS = ("task", "problem", "status", *_LASTING)
 _KIND = {
     "type": "object",
     "properties": {"kind": {"enum": _KINDS}},
@@ -130,20 +132,22 @@ class SmallClassifier(msgspec.Struct, eq=False):
         sentences = [sentence for message in own for sentence in statements_in(message.text, message.done)]
         found: dict[str, Operation] = {}
         for sentence in sentences[-MAX_OPERATIONS:]:
-            if text := await self._note(sentence):
+            if text := await self._note(sentence, limits):
                 found.setdefault(plain(text), await self._operation(text, sentence, limits))
         return tuple(found.values())
 
-    async def _note(self, sentence: str) -> str:
+    async def _note(self, sentence: str, limits: OperationLimits) -> str:
         """What the sentence states, as a note; empty if it states nothing that lasts."""
         rule = without_introduction(sentence)
-        if is_lasting(sentence):
+        if is_lasting(sentence) or replaced_by(rule, limits.shown, sentence):
             return rule
         shots = [
             part for said, kind in _EXAMPLES for part in (user(_question(said)), assistant(f'{{"kind": "{kind}"}}'))
         ]
         found = decoded_answer(await self.ask([system(_ASK_KIND), *shots, user(_question(rule))], _KIND), _Labelled)
-        return rule if found is not None and found.kind in _LASTING else ""
+        is_statement = re.match(_NO_VERB, rule, re.IGNORECASE)  # so it is no task
+        lasts = _LASTING + ("task",) * bool(is_statement)
+        return rule if found is not None and found.kind in lasts else ""
 
     async def _operation(self, text: str, sentence: str, limits: OperationLimits) -> Operation:
         placed = place(text, limits.scopes)

@@ -95,7 +95,7 @@ async def test_the_model_decides_about_what_may_not_last(said, note):
     model = Small()
     assert [operation.text for operation in await captured(said, model)] == [note]
     assert model.asked == [f"The sentence: {note}"]
-    assert await captured(said, Small('{"kind": "task"}')) == ()
+    assert await captured(said, Small('{"kind": "problem"}')) == ()
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,23 @@ async def test_the_model_decides_about_what_may_not_last(said, note):
     ],
 )
 async def test_tasks_and_faults_are_never_kept_against_the_model(said):
-    model = Small('{"kind": "task"}')
+    model = Small('{"kind": "problem"}')
     assert await captured(said, model) == ()
     assert len(model.asked) == 1
 
 
-@pytest.mark.parametrize("answer", ['{"kind": "status"}', '{"kind": "code"}', '{"kind": "song"}', "I cannot say."])
+@pytest.mark.parametrize("answer", ['{"kind": "status"}', '{"kind": "song"}', "I cannot say."])
 async def test_what_the_model_does_not_call_lasting_is_not_kept(answer):
     assert await captured("The staging server listens on port 8417.", Small(answer)) == ()
+
+
+async def test_what_cannot_be_an_order_is_no_task_and_what_corrects_memory_is_not_asked_about():
+    labelled = '{"kind": "task"}'
+    assert len(await captured("The port of staging is 8417.", Small(labelled))) == 1
+    assert await captured("Begin with login.html.", Small(labelled)) == ()
+    model = Small('{"kind": "status"}')
+    [corrected] = await captured("The job queue is RabbitMQ now.", model, shown=[LOCKS])
+    assert (corrected.verb, model.asked) == ("supersede", [])
 
 
 async def test_what_is_said_replaces_or_confirms_or_is_related():
