@@ -162,19 +162,21 @@ class EditorSession(TurnObserver):
         status = self.session.status()
         usable = [choice.name for choice in await self.session.models() if choice.usable]
         names = usable if status.model in usable else [status.model, *usable]
-        values: dict[str, list[str]] = {"mode": list(MODES), "model": names, "effort": list(EFFORTS)}
-        chosen = {"mode": status.mode, "model": status.model, "effort": status.effort}
-        categories = {"mode": "mode", "model": "model", "effort": "thought_level"}
+        rows: tuple[tuple[str, Any, str, Iterable[str]], ...] = (
+            ("mode", "mode", status.mode, MODES),
+            ("model", "model", status.model, names),
+            ("effort", "thought_level", status.effort, EFFORTS),
+        )
         return [
             acp.SessionConfigOptionSelect(
                 type="select",
                 id=name,
                 name=name.capitalize(),
-                category=cast("Any", categories[name]),
-                current_value=chosen[name],
-                options=[acp.SessionConfigSelectOption(value=value, name=value) for value in values[name]],
+                category=category,
+                current_value=chosen,
+                options=[acp.SessionConfigSelectOption(value=value, name=value) for value in values],
             )
-            for name in values
+            for name, category, chosen, values in rows
         ]
 
     async def set_option(self, name: str, value: str) -> None:

@@ -214,7 +214,7 @@ class _Picture:
 
     def _of(self, name: str, background: str = "background") -> str:
         colours = self.look.colors
-        return self._colours.of(getattr(colours, name), getattr(colours, background))
+        return self._colours.of(colours[name], colours[background])
 
     def _status(self, text: str) -> str:
         return self._of("text" if text == AGAIN_QUITS else "muted") + f" {text}"[: self._width].ljust(self._width)

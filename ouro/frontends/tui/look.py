@@ -37,24 +37,6 @@ BACKGROUND_ANSWER = r"\x1b\]11;(?P<background>[^\x07\x1b]*)(?:\x07|\x1b\\)"
 _RGB = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 
 
-@section
-class ThemeColors:
-    """The colours of a theme, `#rrggbb`."""
-
-    background: str
-    surface: str
-    panel: str
-    border: str
-    text: str
-    muted: str
-    faint: str
-    accent: str
-    info: str
-    success: str
-    warning: str
-    error: str
-
-
 _THEMES = ("dark", "light", "high-contrast")
 _COLORS = {
     "background": ("#0f1115", "#fbfaf7", "#000000"),
@@ -71,9 +53,10 @@ _COLORS = {
     "error": ("#ec7279", "#b3261e", "#ff8a8a"),
 }
 """Of each theme, in the order of `_THEMES`."""
+ThemeColors = Mapping[str, str]
+"""The colours of a theme by name, `#rrggbb`."""
 THEMES: Mapping[str, ThemeColors] = {
-    theme: ThemeColors(**{name: values[place] for name, values in _COLORS.items()})
-    for place, theme in enumerate(_THEMES)
+    theme: {name: values[place] for name, values in _COLORS.items()} for place, theme in enumerate(_THEMES)
 }
 
 
@@ -119,30 +102,30 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
 
     return Theme(
         name=name,
-        dark=int(colors.background[1:3], 16) < 0x80,
-        primary=colors.accent,
-        secondary=colors.info,
-        accent=colors.accent,
-        foreground=colors.text,
-        background=colors.background,
-        surface=colors.surface,
-        panel=colors.panel,
-        success=colors.success,
-        warning=colors.warning,
-        error=colors.error,
+        dark=int(colors["background"][1:3], 16) < 0x80,
+        primary=colors["accent"],
+        secondary=colors["info"],
+        accent=colors["accent"],
+        foreground=colors["text"],
+        background=colors["background"],
+        surface=colors["surface"],
+        panel=colors["panel"],
+        success=colors["success"],
+        warning=colors["warning"],
+        error=colors["error"],
         variables={
-            "muted": colors.muted,
-            "faint": colors.faint,
-            "mark": colors.accent,
-            "edge": colors.border,
-            "scrollbar": colors.border,
-            "scrollbar-hover": colors.faint,
-            "scrollbar-active": colors.accent,
-            "input-cursor-background": colors.text,
-            "input-cursor-foreground": colors.background,
-            "input-selection-background": colors.info,
-            "input-selection-foreground": colors.background,
-            "screen-selection-background": colors.info,
-            "screen-selection-foreground": colors.background,
+            "muted": colors["muted"],
+            "faint": colors["faint"],
+            "mark": colors["accent"],
+            "edge": colors["border"],
+            "scrollbar": colors["border"],
+            "scrollbar-hover": colors["faint"],
+            "scrollbar-active": colors["accent"],
+            "input-cursor-background": colors["text"],
+            "input-cursor-foreground": colors["background"],
+            "input-selection-background": colors["info"],
+            "input-selection-foreground": colors["background"],
+            "screen-selection-background": colors["info"],
+            "screen-selection-foreground": colors["background"],
         },
     )

@@ -32,14 +32,14 @@ def test_each_tone_can_be_read_where_it_is_used(name):
     colors = THEMES[name]
     pairs = [(tone, ground) for tone in TONES for ground in ("background", "surface")]
     pairs += [(tone, "panel") for tone in ("text", "muted")] + [("background", "info")]  # the last: what is selected
-    ratios = {pair: contrast(*(getattr(colors, part) for part in pair)) for pair in pairs}
+    ratios = {pair: contrast(*(colors[part] for part in pair)) for pair in pairs}
     assert {pair: ratio for pair, ratio in ratios.items() if ratio < READABLE} == {}
 
 
 @pytest.mark.parametrize("name", THEMES)
 def test_grounds_stay_grey_in_256_colours(name):
     for ground in ("background", "surface", "panel"):
-        color = RichColor.parse(getattr(THEMES[name], ground)).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        color = RichColor.parse(THEMES[name][ground]).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
         assert max(color) - min(color) < 16, f"{ground} becomes {color.hex}"
 
 

@@ -66,9 +66,9 @@ class TranscriptBlock(ABC):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The lines, at most `width` cells wide."""
 
-    @abstractmethod
     def _estimate(self, width: int) -> int:
         """The approximate number of lines of `_draw`."""
+        return estimate_text(self.as_markdown(), width - 4)
 
 
 def estimate_text(text: str, width: int) -> int:

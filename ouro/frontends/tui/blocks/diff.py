@@ -57,16 +57,11 @@ def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palett
     digits = _digits(part)
     for is_same, run in groupby(part, key=lambda pair: pair.is_same):
         pairs = list(run)
-        if is_same:
-            for pair in pairs:
-                yield from _row(" ", pair.new_number, news[pair.new_number], digits, width, palette.text, palette)
-            continue
-        for pair in pairs:
-            if pair.old is not None:
-                yield from _row("-", pair.old_number, olds[pair.old_number], digits, width, palette.removed, palette)
-        for pair in pairs:
-            if pair.new is not None:
-                yield from _row("+", pair.new_number, news[pair.new_number], digits, width, palette.added, palette)
+        rows = [(" ", pair.new_number, news) for pair in pairs if is_same]
+        rows += [("-", pair.old_number, olds) for pair in pairs if not is_same and pair.old is not None]
+        rows += [("+", pair.new_number, news) for pair in pairs if not is_same and pair.new is not None]
+        for sign, number, side in rows:
+            yield from _row(sign, number, side, digits, width, palette)
 
 
 def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
@@ -74,8 +69,10 @@ def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palet
     digits = _digits(part)
     half = (width - 1) // 2
     for pair in part:
-        left = _half("-", pair.old_number, olds, digits, half, pair.is_same, palette.removed, palette)
-        right = _half("+", pair.new_number, news, digits, half, pair.is_same, palette.added, palette)
+        left, right = (
+            _row(" " if pair.is_same else sign, number, side, digits, half, palette) if number else []
+            for sign, number, side in (("-", pair.old_number, olds), ("+", pair.new_number, news))
+        )
         for number in range(max(len(left), len(right))):
             one = left[number] if number < len(left) else StyledLine([Segment(" " * half, palette.text)])
             other = right[number] if number < len(right) else StyledLine([Segment(" " * half, palette.text)])
@@ -84,23 +81,16 @@ def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palet
             yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
 
 
-def _half(
-    sign: str, number: int, side: _Side, digits: int, width: int, is_same: bool, changed: Style, palette: Palette
-) -> list[StyledLine]:
-    if not number:
-        return []
-    style = palette.text if is_same else changed
-    return list(_row(" " if is_same else sign, number, side[number], digits, width, style, palette))
-
-
-def _row(
-    sign: str, number: int, runs: list[Run], digits: int, width: int, style: Style, palette: Palette
-) -> Iterator[StyledLine]:
+def _row(sign: str, number: int, side: _Side, digits: int, width: int, palette: Palette) -> list[StyledLine]:
+    style, tone = {
+        "+": (palette.added, palette.success),
+        "-": (palette.removed, palette.error),
+        " ": (palette.text, palette.muted),
+    }[sign]
     dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
-    tone = {"+": palette.success, "-": palette.error}.get(sign, palette.muted)
-    signed = indent(fold(runs, width - digits - 3), (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
-    numbered = indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim))
-    return iter(pad(numbered, width, style))
+    code = fold(side[number], width - digits - 3)
+    signed = indent(code, (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
+    return pad(indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim)), width, style)
 
 
 def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -222,8 +223,6 @@ def table_lines(
     rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
     """The rows, the first of them the heading; `aligned` says `left`, `right`, `center` or nothing a column."""
-    if not rows:
-        return []
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     if widths is None:
         return _as_records(rows, width, palette)
@@ -235,41 +234,28 @@ def table_lines(
 
 
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
-    """The column widths: what each needs; if that is too much, the widest columns shrink."""
-    needed = [
-        max(sum(cell_len(text) for text, _ in row[column]) if column < len(row) else 0 for row in rows)
-        for column in range(len(rows[0]))
+    """The column widths: what each needs; if that is too much, the widest columns shrink. None: they do not fit."""
+    widths = [
+        max(1, *(sum(cell_len(text) for text, _ in cell) for cell in column)) for column in zip(*rows, strict=True)
     ]
-    widths = [max(1, column) for column in needed]
+    widths = [min(width, max(room, MIN_COLUMN)) for width in widths]
     while sum(widths) > room:
-        widest = max(widths)
-        if widest <= MIN_COLUMN:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= MIN_COLUMN:
             return None
-        second = max([column for column in widths if column < widest], default=MIN_COLUMN)
-        givers = [number for number, column in enumerate(widths) if column == widest]
-        cut = min(widest - max(second, MIN_COLUMN), -(-(sum(widths) - room) // len(givers)))
-        for number in givers:
-            widths[number] -= max(1, cut)
+        widths[widest] -= 1
     return widths
 
 
 def _row_lines(
     row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str], palette: Palette
 ) -> list[StyledLine]:
-    cells = [
-        wrap(row[column] if column < len(row) else [("", palette.text)], widths[column])
-        for column in range(len(widths))
-    ]
     lines = []
-    for number in range(max(len(cell) for cell in cells)):
+    for cells in zip_longest(*map(wrap, row, widths)):
         segments: list[Segment] = []
-        for column, cell in enumerate(cells):
-            if column:
-                segments.append(Segment(_BETWEEN, palette.muted))
-            content = cell[number].segments if number < len(cell) else []
-            segments += _aligned(
-                content, widths[column], aligned[column] if column < len(aligned) else "", palette.text
-            )
+        for line, width, side in zip(cells, widths, aligned, strict=True):
+            segments += [Segment(_BETWEEN, palette.muted)] if segments else []
+            segments += _aligned(line.segments if line else [], width, side, palette.text)
         lines.append(StyledLine(segments))
     return lines
 

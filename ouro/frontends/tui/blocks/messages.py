@@ -108,9 +108,6 @@ class AnswerBlock(TranscriptBlock):
         self._code = kept
         return lines
 
-    def _estimate(self, width: int) -> int:
-        return estimate_text(self.text, width - 4)
-
     def as_markdown(self) -> str:
         return self.text.strip("\n")
 
@@ -180,9 +177,6 @@ class ThinkingBlock(TranscriptBlock):
             lines += indent(wrap([(self.text.strip("\n"), palette.muted)], width - 6), bar, bar)
         return lines
 
-    def _estimate(self, width: int) -> int:
-        return estimate_text("".join(self._parts), width - 6) + 1 if self.is_open else 1
-
     def as_markdown(self) -> str:
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
 
@@ -207,9 +201,6 @@ class NoticeBlock(TranscriptBlock):
         sign, word = _SIGNS[self._level]
         lines = fold_or_wrap(word + self.text, width - 4, style)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
-
-    def _estimate(self, width: int) -> int:
-        return estimate_text(self.text, width - 4)
 
     def as_markdown(self) -> str:
         return _SIGNS[self._level][1] + self.text

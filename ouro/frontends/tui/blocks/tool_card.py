@@ -278,8 +278,5 @@ class DisplayBlock(TranscriptBlock):
         space = (MARGIN, palette.text)
         return indent(islice(body_lines(body, width - len(MARGIN) - 1, palette), MAX_LINES), space, space)
 
-    def _estimate(self, _: int) -> int:
-        return text_size(self._display.body) if self._display.body is not None else 0
-
     def as_markdown(self) -> str:
         return f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
