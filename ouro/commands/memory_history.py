@@ -21,7 +21,7 @@ from ouro.commands.render import (
     table,
 )
 from ouro.display import Choice
-from ouro.errors import UsageError
+from ouro.errors import SessionNotFound, UsageError
 from ouro.memory import long_term
 from ouro.utils.text import local_time, one_line, plural
 
@@ -105,7 +105,10 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     catalog = await context.catalog()
     session_id = context.session.id if context.session and not session else (await catalog.find(session or "latest")).id
-    found = await catalog.turn(session_id, turn)
+    try:
+        found = await catalog.turn(session_id, turn)
+    except SessionNotFound as error:
+        raise UsageError("There is no turn in this session yet.", commands=["memory why --session latest"]) from error
 
     def work(memory: MemoryAccess) -> tuple[dict[str, int], Mapping[str, str]]:
         texts = memory.editor.notebook.texts([item.id for item in found.recalled])

@@ -41,7 +41,10 @@ class Title(msgspec.Struct, frozen=True):
 
 
 class RowTable(msgspec.Struct, frozen=True):
-    """Rows of cells: columns in text, a list in Markdown. Empty cells are left out of a list."""
+    """Rows of cells: columns in text, a list in Markdown. Empty cells are left out of a list.
+
+    A row whose first cell is empty continues the one above.
+    """
 
     rows: tuple[tuple[str, ...], ...]
     is_numbered: bool = False
@@ -78,8 +81,13 @@ def as_markdown(view: View) -> str:
             case Title(text):
                 parts.append(f"**{escape(text)}**")
             case RowTable(rows, is_numbered):
-                marks = (f"{number}." if is_numbered else "-" for number in range(1, len(rows) + 1))
-                parts.append("\n".join(f"{mark} {_markdown_row(row)}" for mark, row in zip(marks, rows, strict=True)))
+                items: list[str] = []
+                for row in rows:
+                    if items and not row[0]:
+                        items[-1] += f"\\\n  {_markdown_row(row)}"
+                    else:
+                        items.append(f"{f'{len(items) + 1}.' if is_numbered else '-'} {_markdown_row(row)}")
+                parts.append("\n".join(items))
             case Quote(text, language):
                 parts.append(block(text, language))
     return "\n\n".join(parts)
@@ -136,7 +144,7 @@ def _width(text: str) -> int:
 
 def _markdown_row(row: Sequence[str]) -> str:
     cells = [cell if isinstance(cell, CodeSpan | CommandText) else cell.strip() for cell in row]
-    return " · ".join(_markdown_span(cell) for cell in cells if cell)
+    return " · ".join(_markdown_span(cell) for cell in cells if cell).replace(": · ", ": ", 1)
 
 
 def _markdown_span(span: str) -> str:

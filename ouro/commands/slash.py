@@ -151,7 +151,8 @@ class _LineParser(ArgumentParser):
     defaults: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}.", commands=self.defaults)
+        problem = f"{self.prog}: {message}.".replace(": the following arguments are required:", " needs")
+        raise UsageError(problem, commands=self.defaults)
 
 
 class SessionContext:

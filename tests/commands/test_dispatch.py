@@ -8,6 +8,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from msgspec.structs import replace
 
 from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command, listed_commands
+from ouro.commands.render import CodeSpan, as_markdown, table
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.extensions import CommandRegistry, CustomCommand
@@ -55,8 +56,15 @@ async def test_a_command_for_times_of_rest_waits_while_the_agent_works():
     assert "waits for the agent" in front_end.said[0][1]
 
 
-async def test_an_argument_that_is_not_taken_is_told():
+async def test_a_row_without_its_first_cell_continues_the_one_above():
+    rows = table([("1.2", "a hit"), ("", "its place"), ("", CodeSpan("/resume 1")), ("1.1", "another")])
+    assert as_markdown(rows) == "- 1.2 · a hit\\\n  its place\\\n  `/resume 1`\n- 1.1 · another"
+
+
+async def test_an_argument_that_is_missing_or_not_taken_is_told():
     front_end = FakeFrontEnd()
+    await dispatch(front_end, "/check")
+    assert front_end.said.pop()[1].startswith("/check needs TEXT.\n")
     await dispatch(front_end, "/exit now")
     assert (front_end.left, front_end.said) == (False, [("error", "/exit takes no argument.")])
     await dispatch(front_end, "/usage now")

@@ -103,7 +103,7 @@ async def test_list_show_edit_stats_and_the_archive(told, repository):
     assert front_end.said[-1] == ("info", "No notes or core lines.")
     await dispatch(front_end, f"/memory restore {note.stem}")
     await dispatch(front_end, "/memory stats")
-    assert "- Notes: · repo/project-conventions 1" in front_end.shown[-1]
+    assert "- Notes: repo/project-conventions 1" in front_end.shown[-1]
 
 
 async def test_export_and_import_with_a_look_first(told, repository, tmp_path):
