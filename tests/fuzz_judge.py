@@ -106,6 +106,8 @@ TRICKS = [
     "~", "~+", "*", "?", "[a]", "[", "]", "if", "then", "time ", "env ", "exec ", "command ", "eval ", "builtin ",
     "nice ", "xargs ", "coproc ", "timeout 1 ", "; mark", "\nmark", "|mark", "&mark", "\\mark", "$(", "\r", "\x01",
     "\xa0", "é", "mark", "touch made", "cd ..;", "cd src && ", "cd link/..;", "cd out;", "cd opts && ", "cd - ;",
+    "x=a.txt; ", "x=-o\n", "x='w made'; ", "x=made && ", "{1..2}", "{a.txt,-o}", "{a,b}.txt", "$(seq 2)", "$((1+1))",
+    "<(cat a.txt)", "<(mark)", "GIT_PAGER=cat ", "-c core.pager=cat ", "-c core.pager=mark ",
     "set -x;", "alias ls=mark;", "{ ", "; }", "--", "-x", "=", ",", "@(a|b)", "!(a)",
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from fuzz_judge import Judge, shell_lines
 
 EFFECTS = shell_lines("shell_lines_with_effect")
 HARMLESS = shell_lines("shell_lines_harmless")
+HOSTILE = shell_lines("shell_lines_hostile")
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,11 @@ def judge(tmp_path_factory):
 @pytest.mark.parametrize("cause", EFFECTS)
 def test_x6_no_line_with_an_effect_runs_unasked(judge, cause, mode):
     assert [line for line in EFFECTS[cause] if judge.allows(line, mode)] == []
+
+
+@pytest.mark.parametrize("form", HOSTILE)
+def test_x6_no_hostile_line_of_an_allowed_form_runs_unasked(judge, form):
+    assert [line for line in HOSTILE[form] if judge.allows(line)] == []
 
 
 @pytest.mark.parametrize("mode", ["ask", "plan"])

@@ -245,8 +245,32 @@ def test_x6_found_files_are_judged_by_what_lies_there(repository):
     )
     assert isinstance(decision(repository, for_xargs), Ask)  # only in the index
     assert isinstance(decision(repository, 'git ls-files | while read -r f; do sort "$f"; done'), Ask)
+    assert isinstance(decision(repository, "diff -r src ."), Allow)
     (repository / "out").symlink_to("..")
     assert isinstance(decision(repository, for_find), Ask)
+    assert isinstance(decision(repository, "diff -r src ."), Ask)
+
+
+def test_x6_a_program_of_the_workspace_is_asked_whatever_its_name(repository, monkeypatch):
+    for folder in (".", "bin", str(repository / "bin")):
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        assert isinstance(decision(repository, "ls; cat a.txt"), Allow)
+        name = repository / "bin" / "ls" if folder != "." else repository / "ls"
+        name.parent.mkdir(exist_ok=True)
+        name.write_text("#!/bin/sh\ntouch made\n")
+        assert isinstance(decision(repository, "ls; cat a.txt"), Ask)
+        assert isinstance(decision(repository, "cd src; cat a.txt | ls"), Ask)
+        name.unlink()
+
+
+def test_x6_processes_are_shown_outside_of_the_sandbox_and_with_nothing_else(repository):
+    for line in ("ps aux | grep node | head -3", "pgrep -fl python", "lsof -nP -iTCP:3000 -sTCP:LISTEN", "ss -tlnp"):
+        assert decision(repository, line) == Allow("off")
+        assert decision(repository, line, "auto") == Allow("off")
+    assert isinstance(decision(repository, "ps aux; cat a.txt"), Ask)
+    assert isinstance(decision(repository, "ps aux; grep -r x"), Ask)
+    assert isinstance(decision(repository, "ps aux > src/processes", "edit"), Ask)
+    assert decision(repository, "ps aux; cat a.txt", "auto") == Allow("workspace")
 
 
 def test_x6_a_name_that_bash_splits_is_asked(repository):

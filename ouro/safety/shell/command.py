@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -11,6 +13,15 @@ _HARMLESS_VARIABLES = re.compile(
     r"(LANG|LANGUAGE|LC_[A-Z]+|TZ|CI|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONUTF8|PYTHONHASHSEED|NODE_ENV)"
 )
+
+_NUMBER = r"(0|-?[1-9][0-9]{0,5})"
+_SEVERAL = re.compile(
+    rf"((?:--[\w-]+=)?[\w./*?@%+:-]*)(?:\{{{_NUMBER}\.\.{_NUMBER}\}}|\{{([\w./*?@%+:-]*(?:,[\w./*?@%+:-]*)+)\}}"
+    rf"|\$\(seq (?:{_NUMBER} )?{_NUMBER}\))([\w./*?@%+:-]*)(?=[\s;&|<>()]|\Z)"
+)
+"""A word of which bash makes several: `{1..3}`, `src/{a,b}.py`, `$(seq 3)`."""
+_MAX_WORDS = 40
+_TESTS = {"-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-z", "-n"}
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -44,7 +55,8 @@ class Assignment(msgspec.Struct, frozen=True):
     @property
     def harmless(self) -> bool:
         """Whether it makes no program run another or act elsewhere."""
-        return bool(_HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(r"[\w.:@+-]*", self.value.text))
+        is_plain = _HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(r"[\w.:@+-]*", self.value.text)
+        return bool(is_plain or re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", f"{self.name}={self.value.text}"))
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -102,3 +114,24 @@ class Command(msgspec.Struct, frozen=True):
     def settings(self) -> tuple[Assignment, ...]:
         """The assignments that may change what it does."""
         return tuple(assignment for assignment in self.assignments if not assignment.harmless)
+
+
+def several_words(text: str, at: int) -> list[Word]:
+    """The words that bash makes of the one at a place, if it is one like `{1..3}`; else none."""
+    match = _SEVERAL.match(text, at)
+    if not match or not shutil.which("bash"):
+        return []
+    head, first, last, listed, start, end, tail = match.groups()
+    numbers = range(int(first or start or 1), int(last or end or 0) + 1)[: _MAX_WORDS + 1]
+    texts = [f"{head}{value}{tail}" for value in (listed.split(",") if listed else numbers)]
+    is_plain = all(texts) and len(texts) <= _MAX_WORDS and not (end and head + tail)
+    globs = [bool(re.search(r"[*?]", text)) for text in texts]
+    return [Word(text, not glob, glob, match[0]) for text, glob in zip(texts, globs, strict=True)] if is_plain else []
+
+
+def is_plain_test(words: Sequence[Word]) -> bool:
+    """Whether `[[` only looks at one file or compares two texts."""
+    raws = [word.raw for word in words[words[0].raw == "!" :]] if words else []
+    has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _TESTS
+    has_two = len(raws) == len(("x", "=", "y", "]]")) and raws[1] in ("=", "==", "!=")
+    return (has_one or has_two) and raws[-1] == "]]"

@@ -1,8 +1,9 @@
 """Parse a shell line into commands and redirections.
 
 Only a part of bash is understood: plain and quoted words, here-documents with a quoted end, pipes, `&&`, `||`, `;`,
-newlines, redirections, `if`, `while`, groups, and `for` over words, which is read once for each of them. What a quoted
-variable or substitution gives is a word that is not exact. Anything else makes the line *opaque*: it is asked about.
+newlines, redirections, `if`, `while`, groups, `x=1` before other commands, and `for` over words, which is read once for
+each of them. What a quoted variable or substitution gives is a word that is not exact. Anything else makes the line
+*opaque*: it is asked about.
 Its commands are still collected, as well as they can be, for deny rules and the hard floor. Where even that fails, the
 line is *hidden*: it is asked in every mode.
 """
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.safety.shell.command import Assignment, Command, Redirect, Word
+from ouro.safety.shell.command import Assignment, Command, Redirect, Word, is_plain_test, several_words
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import folders_of_names, inner_commands
 
@@ -33,28 +34,29 @@ _KEYWORDS = _UNDERSTOOD_KEYWORDS | names("case esac in select function coproc [[
 _CHANGES_SHELL = names(
     "export declare typeset local readonly unset shopt let mapfile readarray read getopts enable hash"
 )
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[.*?\])?(\+?)=", re.DOTALL)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[.*?\])?(\+?)=", re.DOTALL | re.ASCII)
 _REDIRECT = re.compile(r"(?:\d*(<<<|<<-|<<|<>|<&|<|>\||>>|>&|>)|(&>>|&>))(?!\()")
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;;&|;;|;&|;|&|\n")
 _UNDERSTOOD_OPERATORS = {"&&", "||", "|", ";", "\n"}
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))", re.ASCII)
 _PLAIN_DOLLAR = re.compile(r"\$(?=[\s\"'/|),.:;\\}%]|$)")
 _SINGLE_QUOTES = re.compile(r"'([^']*)'")
 _ANSI_QUOTES = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _BACKTICKS = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
-_SIMPLE_INSIDE = re.compile(r"""\$\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)""")
+_SIMPLE_INSIDE = re.compile(r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)""")
 """A substitution that every bash ends where it is ended here."""
 _REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
 """Behind a here-document: no quote or substitution goes on in the next line."""
 _TEXT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
 """`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0 `EO\\`, `F`."""
 _BRACES = re.compile(r"(?<!@)\{(?!\}?\Z)|\{[^}]*(,|\.\.)")  # in `{}`, `{` and `HEAD@{1}` they are text
-_LOOP_VARIABLE = re.compile(r"[a-z]\w*|[A-Z]")  # none that bash or a program obeys
+_SUM = re.compile(r"\$\(\([0-9 +*/%-]+\)\)")
+_VARIABLE_NAME = r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"  # none that bash or a program obeys
+_ASSIGNED = re.compile(rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)""")
 _READ = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
 _UNSPLIT = re.compile(r"[\w./@%+=:,-]+")
 _UNSPLIT_GLOB = re.compile(r"[\w./@%+=:,*?\[\]-]+")
-_TESTS = names("-e -f -d -r -w -x -s -L -h -z -n")
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
 _WORD_ENDS = " \t\n;&|()<>"
 
@@ -145,6 +147,9 @@ class _Lexer:
         self._loops: list[_Loop] = []
         self._after_heredocs = 0
         """Where the text goes on behind the here-documents of this line."""
+        self._is_certain = depth == 0
+        """The next command runs, in this shell, and nothing of it is read yet."""
+        self._has_keywords = False
 
     def script(self, end: str = "") -> None:
         """Read commands up to `end`, the `)` of a substitution, or to the end of the text."""
@@ -178,7 +183,24 @@ class _Lexer:
             elif match := _OPERATOR.match(self._text, self._at):
                 self._at = match.end()
                 self._operator(match[0])
+            elif self._is_certain and (match := _ASSIGNED.match(self._text, self._at)) and match[1] not in os.environ:
+                self._at = match.end()
+                value = match[2][1:-1] if match[2][0] in "'\"" else match[2]
+                self._found.values[match[1]] = Word(value)
+                self._found.variables[match[1]] = value
+            elif self._words and self._text.startswith("<(", self._at) and _SIMPLE_INSIDE.match(self._text, self._at):
+                draft = _Draft()
+                self._substitute(draft)
+                if self._text[self._at : self._at + 1] not in _WORD_ENDS:
+                    self._opaque("it uses the output of a command as a file")
+                self._words.append(Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",)))
+            elif self._words and (several := several_words(self._text, self._at)):
+                self._words += several
+                self._at += len(several[0].raw)
+                if several[0].raw.startswith("$("):
+                    self._found.add(Command((Word("seq"),)), self._depth)
             else:
+                self._is_certain = False
                 self._words.append(self._word())
         else:
             if end or self._depth > _MAX_DEPTH:
@@ -191,6 +213,7 @@ class _Lexer:
         self._found.hidden = self._found.hidden or reason
 
     def _group(self, char: str) -> None:
+        self._is_certain = False
         if char == ")" or self._words or self._text.startswith("(", self._at):
             self._opaque("it groups commands")
         if char == "(" and self._words and re.match(r"\s*\)", self._text[self._at :]):
@@ -202,9 +225,11 @@ class _Lexer:
     def _operator(self, operator: str) -> None:
         if operator not in _UNDERSTOOD_OPERATORS:
             self._opaque(f"it uses `{operator}`")
-        finished = self._finish()
+        has_words, finished = bool(self._words), self._finish()
         self._piped = operator in ("|", "|&")
         self._source = finished if self._piped else None
+        if operator != "\n" or has_words:
+            self._is_certain = operator in (";", "\n") and self._depth == 1 and not self._has_keywords
         if operator == "\n":
             self._at = max(self._at, self._after_heredocs)
         elif operator in ("&&", "||", "|", "|&") and not self._text[self._at :].strip():
@@ -217,13 +242,14 @@ class _Lexer:
         piped, self._piped = self._piped, False
         source, self._source = self._source, None
         is_simple = bool(words) and words[0].raw not in _KEYWORDS
+        self._has_keywords = self._has_keywords or (bool(words) and not is_simple)
         while words and words[0].raw in _KEYWORDS:
             keyword = words.pop(0).raw
             if keyword == "done":
                 self._end_loop()
             elif keyword in _LOOPS:
                 words = self._begin_loop(keyword, words, source)
-            elif keyword not in _UNDERSTOOD_KEYWORDS and not (keyword == "[[" and _is_plain_test(words)):
+            elif keyword not in _UNDERSTOOD_KEYWORDS and not (keyword == "[[" and is_plain_test(words)):
                 self._opaque(f"it uses `{keyword}`")
             if keyword == "function":
                 self._hide("it defines a function")
@@ -262,8 +288,8 @@ class _Lexer:
         values = [Word("", exact=False, under=folders_of_names(source))] if read else words[2:]
         is_in = self._after_heredocs <= self._at and (read or (len(words) > len(("x", "in")) and words[1].raw == "in"))
         for name in variables:
-            if not _LOOP_VARIABLE.fullmatch(name) or name in {*os.environ, *self._found.values, *self._found.variables}:
-                is_in = False
+            known = {*os.environ, *self._found.values, *self._found.variables}
+            is_in = is_in and bool(re.fullmatch(_VARIABLE_NAME, name)) and name not in known
         if not is_in or not (read or all(map(_is_loop_value, values))):
             self._opaque(f"it uses `{keyword}`")
             variables, values = [], values[:1]
@@ -288,6 +314,7 @@ class _Lexer:
             del found.values[name]
 
     def _redirect(self, operator: str) -> None:
+        self._is_certain = False
         while self._text[self._at : self._at + 1] in (" ", "\t"):
             self._at += 1
         word = self._word()
@@ -387,6 +414,10 @@ class _Lexer:
         elif quoted and (match := _TEXT.match(text, at)) and _is_only_text(match[3], text[match.end() :]):
             self._at = match.end()
             draft.text += match[3].rstrip("\n")
+        elif match := _SUM.match(text, at):
+            self._at = match.end()
+            draft.text += match[0]
+            draft.exact = False
         elif text.startswith("$(", at):
             if not (quoted and _SIMPLE_INSIDE.match(text, at)):
                 self._opaque("it uses the output of a command")
@@ -452,14 +483,6 @@ class _Lexer:
 
 def _is_loop_value(word: Word) -> bool:
     return not word.text.startswith("~") and (word.exact or (word.glob and not re.search(r"[$`{<>]", word.text)))
-
-
-def _is_plain_test(words: Sequence[Word]) -> bool:
-    """Whether `[[` only looks at one file or compares two texts."""
-    raws = [word.raw for word in words[words[0].raw == "!" :]] if words else []
-    has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _TESTS
-    has_two = len(raws) == len(("x", "=", "y", "]]")) and raws[1] in ("=", "==", "!=")
-    return (has_one or has_two) and raws[-1] == "]]"
 
 
 def _is_only_text(text: str, rest: str) -> bool:

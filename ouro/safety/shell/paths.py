@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
@@ -81,10 +82,15 @@ class Places:
                 yield from ((path, True, command) for word in written_paths(command) for path in self.named(word.text))
             yield from ((path, False, command) for word in command.arguments for path in self.of_word(word))
 
-    def strange_match(self, word: Word) -> str:
+    def has_program(self, name: str) -> bool:
+        """Whether bash may find a program of that name in the workspace."""
+        return any((folder / name).exists() for text in _own_folders(self.workspace) for folder in self.named(text))
+
+    def strange_match(self, command: Command, word: Word) -> str:
         """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""
-        for path in (path for folder in word.under for path in self.named(folder)):
-            if strange := self._strange_below(path, is_split=word.text != "{}"):
+        folders = [word.text] if command.name == "diff" and not word.glob else word.under  # it follows links
+        for path in (path for folder in folders for path in self.named(folder)):
+            if strange := self._strange_below(path, is_split=bool(word.under) and word.text != "{}"):
                 return strange
         for start in self.named(before_pattern(word.text)) if word.glob else ():
             matches = list(self._matches(start, word))
@@ -191,6 +197,19 @@ class Places:
             if path in (*root.parents, self.home, *self.home.parents):
                 return str(path)
         return ""
+
+
+def _own_folders(workspace: Workspace) -> list[str]:
+    """The folders of PATH that are, or may be, in the workspace."""
+    return _own_path(os.environ.get("PATH", ""), workspace.roots)
+
+
+@lru_cache(maxsize=8)
+def _own_path(path: str, roots: tuple[Path, ...]) -> list[str]:
+    real = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
+    return [
+        text for text, place in real if not text.startswith("/") or any(place.is_relative_to(root) for root in roots)
+    ]
 
 
 def before_pattern(text: str) -> str:

@@ -12,6 +12,10 @@ from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.tables import FIND_EXPRESSION, LISTS, PATTERNS_FIRST, SCRIPTS, Row, rows
 
 _UNASKED = ("files", "file", "pattern", "script", "text", "changes")
+_GIT_SETTING = re.compile(
+    r"core\.pager=(cat)?|(color\.\w+|core\.quote[pP]ath|log\.(date|decorate))=\w+|(log\.showSignature|pager\.\w+)=false"
+)
+"""Settings of `git -c` that run nothing."""
 _GIT_FORMAT = re.compile(r"%G|signature")
 """A format of git by which it runs a program."""
 
@@ -127,6 +131,8 @@ def _read_option(word: Word, row: Row, rest: list[Word], found: ReadOptions) -> 
     marks = row.valued.get(name, "") if is_valued else ""
     if is_valued:
         # Not an option: where a letter has no value, as `-l` of `git grep`, it would act.
+        if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
+            del rest[0]
         if value is None and rest and not re.match(r"-[^\d]", rest[0].text):
             value = rest.pop(0)
         if value is None:
@@ -172,7 +178,7 @@ def _find(words: Sequence[Word]) -> tuple[Word, ...] | str:
     for word in rest[len(starts) :]:
         if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text)):
             return word.text
-    return starts
+    return (*starts, *(rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"))
 
 
 def git_words(words: Sequence[Word]) -> tuple[list[Word], str]:
@@ -181,7 +187,8 @@ def git_words(words: Sequence[Word]) -> tuple[list[Word], str]:
     One `-C` is listed.
     """
     found = read_options(words, rows()["git"])
-    return found.operands, found.unlisted or ("-C" if len(found.values.get("C", ())) > 1 else "")
+    settings = [word.text for word in found.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)]
+    return found.operands, found.unlisted or next(iter(settings), "-C" if len(found.values.get("C", ())) > 1 else "")
 
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:

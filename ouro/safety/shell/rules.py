@@ -23,6 +23,9 @@ from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
 
 _MAX_SHOWN = 60
+_SEES_PROCESSES = names("ps pgrep lsof ss netstat")
+"""Commands that run outside of the sandbox, which has processes of its own; with no others but `_FILTERS`."""
+_FILTERS = names("grep egrep head tail wc sort uniq cut awk echo true sleep")
 _PREFIX = re.compile(
     r"((npm|yarn|pnpm|bun|uv|poetry)\0run|uv\0pip|docker\0compose|python3?\0-m|gh\0(pr|issue)|(bundle|pnpm)\0exec)\0[^\0]+"
     r"|(git|cargo|go|docker|kubectl|gh|uv|pip3?|poetry|brew|apt|conda|bundle|dotnet|mvn|gradle|rustup|make|just|tox|nox"
@@ -89,7 +92,8 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     if spilled := _spilled(policy, tool, line, places):
         return Ask(spilled)
     missing = [need for need in needs if not _is_met(policy, tool, need)]
-    by_rule = bool(needs) and not missing and not opaque and _limits(policy, needs) == "off"
+    limits = _limits(policy, line, needs)
+    by_rule = bool(needs) and not missing and not opaque and limits == "off"
     if outside and not by_rule:
         commands = [need for need in missing if need.kind == "command"]
         offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in commands])
@@ -99,13 +103,13 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
             if is_written and places.is_elsewhere(path) and not policy.is_free("write", Effect.WRITE, path):
                 return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
         if not (opaque or missing):
-            return Allow(_limits(policy, needs))
+            return Allow(limits)
         return Allow("repository" if not opaque and all(map(_is_local_git, missing)) else "workspace")
     if opaque or missing:
         why = "" if policy.mode != "auto" else " (auto asks, because no sandbox works here)"
         offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in missing])
         return Ask(f"{opaque or _reason(missing)}{why}", offered)
-    return Allow(_limits(policy, needs))
+    return Allow(limits)
 
 
 def _unknown(line: ShellLine) -> str:
@@ -124,15 +128,25 @@ def _is_local_git(need: Need) -> bool:
     return bool(words) and words[0] in _LOCAL_GIT
 
 
-def _limits(policy: Permissions, needs: Sequence[Need]) -> Limits:
+def _limits(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:
     """What a line may change whose needs are all met; what a rule of the user allows runs outside of the sandbox."""
-    if any(need.kind == "command" and not need.paths for need in needs):
+    if any(need.kind == "command" and not need.paths for need in needs) or _only_sees_processes(line):
         return "off"
     written = [path for need in needs if need.kind in ("write", "command") for path in need.paths]
     in_memory = [path for path in written if policy.workspace.is_memory(path)]
     if in_memory or any(need.kind == "memory" for need in needs):
         return "memory" if len(in_memory) == len(written) else "off"
     return "workspace" if written or policy.mode in ("edit", "auto") else "read"
+
+
+def _only_sees_processes(line: ShellLine) -> bool:
+    """Whether a line shows processes or sockets of the machine, and does nothing else."""
+    found = [command for command in line.commands if command.program not in _SEES_PROCESSES]
+    filters = all(
+        command.program in _FILTERS and reading(command) == () and not reads_all_below(command) for command in found
+    )
+    writes = any(redirect.writes and redirect.target.text not in HARMLESS_DEVICES for redirect in line.redirects)
+    return len(found) < len(line.commands) and filters and not writes
 
 
 # -- what a line needs
@@ -142,6 +156,8 @@ def _needs(line: ShellLine, places: Places) -> Iterator[Need]:
     for command in line.commands:
         if command.kind == "plain":
             yield from _command_needs(command, places)
+            if command.program in _SEES_PROCESSES and not _only_sees_processes(line):
+                yield Need("command", command.text, command)
     for redirect in line.redirects:
         if not redirect.duplicates and redirect.target.exact and redirect.target.text not in HARMLESS_DEVICES:
             for path in places.named(redirect.target.text):
@@ -153,17 +169,17 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
     found = reading(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
-    elif not isinstance(found, tuple) or command.settings:
+    elif not isinstance(found, tuple) or command.settings or places.has_program(command.name):
         created: tuple[Path, ...] = ()
         if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
             created = tuple(path for word in written_paths(command) for path in places.named(word.text))
         yield Need("command", command.text, command, created)
     elif command.program == "git" and (setting := places.program_of_git(command)):
         yield Need("command", f"git with the repository's {setting[:30]}", command)
-    elif strange := next(filter(None, map(places.strange_match, command.words)), "") or places.odd_name(command):
+    elif strange := next(filter(None, (places.strange_match(command, word) for word in command.words)), "") or (
+        places.odd_name(command)
+    ):
         yield Need("command", f"{command.name}: {strange}", command)
-    elif command.name == "diff" and any(path.is_dir() for word in found for path in places.of_word(word)):
-        yield Need("command", command.text, command)  # it compares folders and follows links
     else:
         for word in (*found, *(word for word in command.arguments if word.glob)):
             if outside := next(filter(places.is_outside, places.of_word(word)), None):

@@ -50,6 +50,7 @@ cut | ns | complement only-delimited zero-terminated | b c d f delimiter fields 
 paste | sz | serial | d delimiters | files
 comm | 123z | nocheck-order check-order total | | files
 join | i | ignore-case header nocheck-order | 1 2 a e j o t v | files
+shuf | z | | n i | file
 strings | an | all | n t min-len | file
 base64 | di | decode | w wrap | file
 zcat xzcat bzcat | | | | files
@@ -60,13 +61,13 @@ md5sum sha1sum sha256sum sha512sum cksum | bt | | | files
 readlink realpath | femnqsz | canonicalize no-symlinks quiet relative | relative-to | files
 cmp | bls | print-bytes silent quiet verbose | n bytes | files
 uniq | cdDiuz | count repeated unique ignore-case | f s w | file
-file | bhi0 | brief mime mime-type mime-encoding dereference no-dereference | | files
-diff | abBcdeiNpqtTuwyZ# | brief unified side-by-side ignore-case ignore-all-space ignore-space-change
+file | bhi0L | brief mime mime-type mime-encoding dereference no-dereference | | files
+diff | abBcdeiNpqrtTuwyZ# | brief recursive unified side-by-side ignore-case ignore-all-space ignore-space-change
     ignore-blank-lines new-file color minimal text report-identical-files suppress-common-lines | U C W unified
-    context width color label | files
+    context width color label x exclude | files
 sort | bdfghiMnrRsuVcCz | numeric-sort reverse unique version-sort human-numeric-sort ignore-case stable check
     general-numeric-sort zero-terminated | k t key field-separator o>! output>! | files
-tree | adfiphsuDFCnQrtv | dirsfirst noreport prune du gitignore | L I P | files
+tree | adfiphsuDFCnQrtvJ | dirsfirst noreport prune du gitignore | L I P | files
 fd | aHIpsiu0g1 | hidden no-ignore absolute-path glob case-sensitive ignore-case full-path unrestricted | t e E d
     type extension exclude max-depth min-depth color changed-within changed-before size | pattern
 rg | cilnoSsvwxFHNPUuhIp0.a# | count count-matches files files-with-matches files-without-match fixed-strings hidden
@@ -83,11 +84,15 @@ grep egrep fgrep | cEFGHhIiLlnoPqrsvwxZzabT# | count extended-regexp fixed-strin
 sed | nErszu | quiet silent regexp-extended null-data separate unbuffered posix | e expression | script
 awk gawk mawk | | | F v field-separator assign | script
 jq | acCeMnrRsSj | compact-output color-output exit-status monochrome-output null-input raw-output slurp sort-keys
-    join-output tab | indent | script
+    join-output tab | indent arg+ argjson+ | script
+yq | rCM | | | script
 date | uIR | utc iso-8601 rfc-email universal | d date iso-8601 rfc-3339 | text
 echo expr tr basename dirname seq sleep which type true false : groups id printenv pwd whoami uname nproc uptime
-    locale getconf test [ printf set exit break continue ulimit tty free lscpu whereis | * | | | text
+    locale umask getconf test [ printf set exit break continue ulimit tty free lscpu whereis | * | | | text
 hostname | | | | text
+pgrep | aflnovxiwc | list-name list-full full count newest oldest exact ignore-case | u U P g t | text
+ss | tulnpaHsewio46 | tcp udp listening numeric processes all summary | | text
+netstat | tulnpaersiv46 | | | text
 cd | LPe@ | | | file
 tar gtar bsdtar | AcdfjJkmpPrtuvxzZwhlSO | bzip2 create extract gzip keep-old-files list verbose xz zstd append
     update totals | f> C> file> directory> exclude strip-components X T | changes
@@ -111,7 +116,7 @@ stdbuf | | | i o e input output error | wrapped
 exec | | | a | wrapped
 time | | | f o format output | wrapped
 command builtin nohup coproc setsid noglob nocorrect | | | | wrapped
-git | P | no-pager no-optional-locks literal-pathspecs version | C> c! git-dir>! work-tree>! exec-path! namespace!
+git | P | no-pager no-optional-locks literal-pathspecs version | C> c git-dir>! work-tree>! exec-path! namespace!
     config-env! | command
 git-add | Auv | all update verbose | | memory
 git-commit | qa | quiet all no-edit allow-empty | m message trailer | memory
@@ -130,7 +135,7 @@ git-status git-log git-diff git-show git-blame git-shortlog git-rev-parse git-ls
     full-name function-context git-common-dir git-dir graph heads ignore-all-space ignore-blank-lines ignore-case
     ignore-space-at-eol ignore-space-change ignored indent-heuristic independent invert-grep invert-match
     is-ancestor is-bare-repository is-inside-git-dir is-inside-work-tree killed left-only left-right line-number
-    line-porcelain long merge merged merges minimal modified name-only name-status no-abbrev no-abbrev-commit
+    line-porcelain long merge merged merges minimal modified name-only name-status no-abbrev no-abbrev-commit no-index
     no-color no-decorate no-ext-diff no-merged no-merges no-notes no-patch no-prefix no-renames no-textconv no-walk
     not null numbered numstat objects octopus oneline only-matching others parents patch patch-with-stat patience
     perl-regexp pickaxe-all pickaxe-regex porcelain quiet raw reflog relative relative-date remotes remove-empty
@@ -154,7 +159,8 @@ _S = r"s(?P<d>[/|#,:@])(\\.|(?!(?P=d))[^\\\n;])*(?P=d)(\\[^\n]|(?!(?P=d))[^\\\n;
 _ADDRESS = r"(\d+|\$|/(\\[^\n]|[^/\\\n])*/)"
 _AWK_CALLS = "if|for|while|print|printf|length|substr|split|gsub|sub|match|index|tolower|toupper|sprintf|int"
 _AWK = re.compile(
-    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|close|fflush|func|[|@`\\]|\{.*>|/inet"
+    r"(?!.*(getline|system|ARGV|ENVIRON|PROCINFO|close|fflush|func|(?<!\|)\|(?!\|)|[@`]|\\(?![tns./$^*+()\[\]-])|/inet"
+    r"|\{(?>if ?\([\w$. ]+>[\w$. ]+\)|>=|[^>])*+>"
     rf"|\b(?!({_AWK_CALLS})\b)[A-Za-z_]\w*\s*\()).*",
     re.DOTALL,
 )
@@ -163,6 +169,8 @@ SCRIPTS = {
     **dict.fromkeys(("exit", "break", "continue"), re.compile(r"\d+")),
     "ulimit": re.compile(r"-[acdfHlmnpsStuv]+"),
     "hostname": re.compile(r"(?!)"),  # one with a name sets it
+    "umask": re.compile(r"-S"),
+    "yq": re.compile(r'\.([\w.\[\]]|"[\w ./-]*")*( *\| *(\.([\w.\[\]]|"[\w ./-]*")*|keys|length|type))*'),
     "printf": re.compile(r"(?!-v)(?!.*%[#'+ 0-9.*hjlLtz-]*n).*", re.DOTALL),  # `%n` sets a variable
     "set": re.compile(r"[-+][euxo]+|pipefail"),
     **dict.fromkeys(
@@ -174,7 +182,9 @@ SCRIPTS = {
     # No call but of these functions, no file, pipe or program.
     **dict.fromkeys(("awk", "gawk", "mawk"), _AWK),
     "jq": re.compile(
-        r"(?!.*(\b(import|include|modulemeta|get_search_list|env|input_filename|debug|stderr)\b|[$@])).*", re.DOTALL
+        r"(?!.*(\b(import|include|modulemeta|get_search_list|env|input_filename|debug|stderr)\b|\$(?![a-z])"
+        r"|@(?!(csv|tsv|json|text|uri|base64d?)\b))).*",
+        re.DOTALL,
     ),
 }
 """What the text for a command may be, where it is not any text."""
@@ -188,10 +198,19 @@ PATTERNS_FIRST = names(
 FIND_EXPRESSION = re.compile(
     r"-(name|iname|path|ipath|wholename|regex|iregex|type|size|mtime|mmin|atime|amin|ctime|cmin|maxdepth|mindepth|perm"
     r"|user|group|links|empty|not|o|a|or|and|print|print0|ls|prune|executable|readable|writable|true|false|depth|xdev"
-    r"|mount|daystart|quit|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
+    r"|mount|daystart|quit|newer|inum|regextype|nouser|nogroup|noleaf|printf)|[!(),]"
+)
+_COLUMN = (  # not `environ`
+    "(pid|ppid|pgid|sid|user|uid|ruser|euser|stat|state|s|etimes?|time|lstart|start|tty|tt|nlwp|rss|vsz|sz|ni|pri|psr"
+    "|%cpu|%mem|pcpu|pmem|comm|cmd|args|command|ucmd|wchan)(=\\w*)?"
 )
 LISTS = {
-    **dict.fromkeys(names("gcc clang make cmake java javac uv mypy docker git bash deno bun gh"), " --?version"),
+    **dict.fromkeys(names("gcc clang make cmake java javac uv mypy git bash deno bun gh tsc"), " --?version"),
+    "docker": " (--|compose )version",
+    "date": " -I(date|hours|minutes|seconds)",
+    "ps": rf"( (aux[wf]*|ax[uwf]*|-[eAfFwa]+|-aux[wf]*|--forest|--no-headers?|--sort=[\w%,+-]+|-[pCu] ?[\w.,-]+"
+    rf"|(-[eAafw]*|ax)o ?{_COLUMN}(,{_COLUMN})*))*",
+    "lsof": r"( (-[nPti]+((tcp|udp|TCP|UDP)?(:\d+)?)?|(tcp|TCP)?:\d+|-sTCP:LISTEN|-p ?\d+))+",
     **dict.fromkeys(names("python python3 pip pip3 ruff rg fd"), " (--version|-V)"),
     **dict.fromkeys(names("node npm ruby perl php"), " (--version|-v)"),
     "env": "",
@@ -215,7 +234,7 @@ LISTS = {
 
 Some run what the folder names even then: pytest its conftest.py, yarn, poetry and rustup (cargo, rustc) a program,
 `pip list` the .pth files of its environment. `python version` runs a file of that name. npm writes logs and asks the
-registry. docker and ps would see nothing in the sandbox.
+registry; go fetches the version that go.mod names. docker would see nothing in the sandbox.
 """
 
 
