@@ -77,6 +77,17 @@ def test_nothing_is_done_without_a_yes(here, capsys, model_server):
     assert [each for each in model_server.requests if each.method == "POST"] == []
 
 
+def test_an_empty_memory_is_not_asked_about(here, capsys, model_server):
+    assert printed(capsys, "consolidate")[1].out.splitlines() == [
+        "Memory (user): there is nothing to merge.",
+        "Memory (repo): there is nothing to merge.",
+        "No notes say the same.",
+    ]
+    printed(capsys, "remember", "I prefer tabs")
+    assert "pass --yes" in printed(capsys, "consolidate", "core")[1].err
+    assert [each for each in model_server.requests if each.method == "POST"] == []
+
+
 def test_younger_ones_are_read_when_they_are_asked_for_and_it_is_told_as_json(here, capsys):
     old_session(here, 1, 2, *TALK)
     assert json.loads(printed(capsys, "crystallize", "--json", "--yes")[1].out)["read"] == []
