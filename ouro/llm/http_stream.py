@@ -137,7 +137,8 @@ class HttpStream:
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
-        raise ModelUnavailable(f"{self._endpoint.address} answered with {kind} in place of a stream.", hint)
+        error = RequestRefused if body.strip() else ModelUnavailable
+        raise error(f"{self._endpoint.address} answered with {kind} in place of a stream.", hint)
 
     async def _head(self, response: httpx.Response) -> str:
         import httpx

@@ -70,8 +70,8 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
         return RateLimited(message, retry_after=retry_after(headers))
     if status in (408, 409, 425) or status >= 500:
         return ModelUnavailable(message, retry_after=retry_after(headers))
-    hint = "Is the model's name right? `ouro models` lists what is usable." if status == 404 else ""
-    return RequestRefused(message, hint)
+    hint = f"Are the model's name and the address {endpoint.base_url} right? `ouro models` lists what is usable."
+    return RequestRefused(message, hint if status == 404 else "")
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:

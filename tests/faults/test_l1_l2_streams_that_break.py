@@ -4,7 +4,7 @@ import pytest
 from fakes.model_server import Call, Raw, Reply, sse
 from fakes.wires import chunks_of
 
-from ouro.errors import EmptyAnswer, ModelUnavailable, StreamCut, TransientModelError
+from ouro.errors import EmptyAnswer, RequestRefused, StreamCut, TransientModelError
 from ouro.llm import Timeouts
 from ouro.messages import user
 
@@ -19,7 +19,7 @@ async def test_l1_a_stream_without_a_finish_reason_was_cut(wire, finish):
 
 
 @pytest.mark.parametrize(
-    "answer", [HTML, Raw(200, b""), Raw(200, b"", {"Content-Type": "text/event-stream"}), sse({"choices": []})]
+    "answer", [Raw(200, b""), Raw(200, b"", {"Content-Type": "text/event-stream"}), sse({"choices": []})]
 )
 async def test_l1_a_success_without_an_answer_is_an_error_that_can_be_retried(wire, answer):
     wire.server.script([answer])
@@ -27,14 +27,15 @@ async def test_l1_a_success_without_an_answer_is_an_error_that_can_be_retried(wi
     assert (isinstance(error, TransientModelError), text) == (True, "")
 
 
-async def test_l1_a_web_page_is_named_as_one(model_server):
+async def test_l1_a_web_page_is_named_as_one_and_not_asked_for_again(model_server):
     from fakes.wires import Wire
 
     for kind in ("openai", "anthropic"):
         model_server.script([HTML])
         error, _ = await Wire(kind, model_server).failure()
-        assert type(error) is ModelUnavailable
+        assert type(error) is RequestRefused
         assert "text/html" in str(error)
+        assert f"Is {model_server.url}" in error.hint
 
 
 async def test_l1_saying_nothing_is_an_error(wire):

@@ -82,6 +82,10 @@ def test_each_status_has_its_error(status, kind):
     assert type(error_from_status(status, "{}", {}, HERE)) is kind
 
 
+def test_a_page_that_is_not_there_names_the_address_beside_the_model():
+    assert HERE.base_url in error_from_status(404, "{}", {}, HERE).hint
+
+
 def test_a_missing_key_is_told_as_missing():
     assert error_from_status(401, "{}", {}, Endpoint("http://x")).hint.startswith("No key was given")
     assert "MY_KEY" in error_from_status(401, "{}", {}, HERE).hint
