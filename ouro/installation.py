@@ -315,17 +315,18 @@ def _extensions(folder: Path) -> Iterator[Finding]:
 
     instructions = ProjectInstructions(folder, trusts)
     counts = {"file": len([*instructions.of_user(), *instructions.of_project()])}
+    hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
     problems = list(instructions.problems)
     kinds: tuple[FileKind, ...] = ("commands", "skills", "agents")
     for kind in kinds:
         files, unused = find_files(kind, root, is_trusted)
         counts[kind.removesuffix("s")] = len(files)
         problems += unused
+        hooks += tuple(hook for file in files for hook in file.hooks)
         if kind == "agents":
             problems += load_agents(files)[1]
         if kind == "commands":
             problems += CommandRegistry([partial(list, map(command_of, files))], COMMAND_NAMES).problems()
-    hooks, wrong = find_hooks(settings, root, trusts, trusted=is_trusted)
     servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugin_tables("mcpServers", problems))
     checks = len(Checks(root).here())
     counts |= {"hook": len(hooks)} | ({"check": checks} if checks else {}) | {"MCP server": len(servers.servers)}

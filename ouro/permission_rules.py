@@ -15,6 +15,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.extensions import demand_tools
 from ouro.safety import Kind, parse_rules
+from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
 _NONE = "No permission rules yet."
 _FILES = {
-    "user": "~/.ouro/config.yaml",
     "project": ".ouro/config.yaml",
     "environment": "OURO_PERMISSIONS_{}",
     "saved": "saved for this folder",
@@ -132,7 +132,8 @@ def _answer(session: Session) -> Answer:
 
 
 def _place(rule: ListedRule) -> str:
-    return _FILES.get(rule.source, "this session").format(rule.kind.upper())
+    places = {**_FILES, "user": tilde(get_config_path())}
+    return places.get(rule.source, "this session").format(rule.kind.upper())
 
 
 def _last(rule: ListedRule) -> str:

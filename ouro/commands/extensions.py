@@ -53,7 +53,9 @@ async def skills(context: SessionContext, switch: str, name: str) -> Answer:
         found.switch(name, on=switch == "on")
         return Answer(name, [line(f"{name} is {switch}. The list in the prompt changes with the next session.")])
     if not found.all():
-        return Answer([], [line("There are no skills. Put one in ~/.ouro/skills/NAME/SKILL.md, or use /skill save.")])
+        return Answer(
+            [], [line(f"There are no skills. Put one in {tilde(get_home())}/skills/NAME/SKILL.md, or use /skill save.")]
+        )
     rows = []
     for skill in found.all():
         state = "on" if skill.is_offered else "by you only" if skill.is_on else "off"

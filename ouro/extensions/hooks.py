@@ -25,7 +25,7 @@ from ouro.settings import HookEvent, HookSettings
 from ouro.tools.tool import HookOutcome, Verdict
 from ouro.utils.json_types import amount, dictionaries, dictionary, read_json
 from ouro.utils.log import log
-from ouro.utils.runtime import tilde
+from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import cut, one_line
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ def load_hooks(
         claude_files: settings files of Claude Code, and whether one is of the project.
     """
     problems: list[str] = []
-    settings = (("~/.ouro/config.yaml", False, users), (".ouro/config.yaml", True, projects))
+    settings = ((tilde(get_config_path()), False, users), (".ouro/config.yaml", True, projects))
     found = [
         Hook(own.event, own.command, own.url, own.matcher, float(own.timeout_seconds), place, is_project)
         for place, is_project, hooks in settings
@@ -160,7 +160,7 @@ def events_hooks(
 ) -> Iterator[Hook]:
     """The hooks of an object as Claude Code has it; a line in `problems` for each that is not used."""
     for name, groups in events.items():
-        event = CLAUDE_EVENTS.get(name)
+        event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
         if event is None:
             problems.append(f"{place}: ouro has no event {name}: its hooks do not run.")
             continue

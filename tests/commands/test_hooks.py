@@ -46,6 +46,31 @@ def test_a_dry_run_shows_what_each_hook_says_and_changes_nothing(shell, reposito
     assert (listed["event"], listed["matcher"], listed["file"]) == ("before-tool", "edit|write", "~/.ouro/config.yaml")
 
 
+def test_the_file_of_a_hook_and_of_a_rule_is_the_one_that_is_read(shell, home, monkeypatch, capsys):
+    (home / ".ouro").rename(home / "elsewhere")
+    monkeypatch.setenv("OURO_HOME", str(home / "elsewhere"))
+    config = home / "elsewhere" / "config.yaml"
+    config.write_text(config.read_text().replace("edit|write", "edit[") + "permissions: {deny: [read(.env)]}\n")
+    assert main(["hooks", "list"]) == 0
+    listed, notices = capsys.readouterr()
+    assert "~/elsewhere/config.yaml" in listed
+    assert notices.startswith("ouro: ~/elsewhere/config.yaml: the matcher `edit[` is not valid")
+    assert main(["permissions", "list"]) == 0
+    assert "~/elsewhere/config.yaml" in capsys.readouterr().out
+
+
+def test_hooks_in_front_matter_have_the_events_of_ouro_and_are_counted(shell, home, capsys):
+    agents = home / ".ouro" / "agents"
+    agents.mkdir()
+    hooks = {"before-tool": [{"hooks": [{"command": "true"}]}], "Stop": [{"hooks": [{"command": "true"}]}]}
+    meta = yaml.safe_dump({"name": "rev", "description": "Reviews.", "hooks": hooks})
+    (agents / "rev.md").write_text(f"---\n{meta}---\nYou review.\n")
+    events = [hook["event"] for hook in json.loads(shell("list", "--json")[1])]
+    assert sorted(events) == ["before-tool", "before-tool", "subagent-end"]
+    main(["doctor"])
+    assert "1 agent, 3 hooks" in capsys.readouterr().out
+
+
 def test_hooks_and_rules_need_no_model(shell, home, capsys):
     (home / ".ouro" / "models.yaml").unlink()
     assert shell("list", "--json")[0] == 0
