@@ -1,4 +1,4 @@
-"""The plain prompt on a fake session, as a program of its own: `python -m fakes.repl_program NAME`."""
+"""The plain prompt on a fake session, as a program of its own: `python -m fakes.repl_program NAME [MESSAGE]`."""
 
 import asyncio
 import sys
@@ -44,7 +44,13 @@ TURNS = {
 
 def main():
     session = FakeSession(TURNS[sys.argv[1]])
-    code = asyncio.run(run_repl(opener(session, FakeSession(session_id="s-2")), OpenRequest(), ""))
+    opens = opener(session, FakeSession(session_id="s-2"))
+
+    async def opened(request):
+        await asyncio.sleep(0.1)
+        return await opens(request)
+
+    code = asyncio.run(run_repl(opened, OpenRequest(), "".join(sys.argv[2:])))
     print(f"code={code} sent={session.sent} steered={session.steered} interrupts={session.interrupts}")
     print(f"answers={session.answers} shell={session.shell_lines} closed={session.closed}")
 

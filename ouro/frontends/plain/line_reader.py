@@ -54,9 +54,10 @@ class LineReader:
         return False
 
     def changed(self) -> None:
-        """Print the prompt once, when a line is expected."""
+        """Print the prompt once, when a line is expected; for lines of a pipe only that of a question."""
         label = self._repl.label()
-        if not self._ended and label != self._shown and (self._repl.is_asking() or not self._repl.turns.busy):
+        is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
+        if not self._ended and label != self._shown and is_expected:
             self.write(label)
             self._shown = label
             _echo(not self._repl.is_secret())

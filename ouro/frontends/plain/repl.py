@@ -223,7 +223,7 @@ class Repl(TurnObserver):
 
     async def _read_lines(self) -> None:
         while not self._is_leaving():
-            self._reading = asyncio.ensure_future(self.reader.read())
+            self._reading = asyncio.ensure_future(self._next_line())
             try:
                 line = await self._reading
             except asyncio.CancelledError:
@@ -233,9 +233,12 @@ class Repl(TurnObserver):
             if line is None:
                 return
             self._take(line)
-            if not sys.stdin.isatty():  # the next line is read when this one is done, or asks a question
-                while self._questions.open is None and (self._work or self.turns.busy):
-                    await self._questions.or_asked(self.turns.idle(), *self._work)
+
+    async def _next_line(self) -> str | None:
+        """The next line; of piped input only when the one before is done, or asks a question."""
+        while not sys.stdin.isatty() and self._questions.open is None and (self._work or self.turns.busy):
+            await self._questions.or_asked(self.turns.idle(), *self._work)
+        return await self.reader.read()
 
     def _take(self, line: str) -> None:
         if self._questions.open is not None:

@@ -233,20 +233,49 @@ def test_ctrl_c_in_a_dumb_terminal_interrupts_then_leaves_u7(terminal):
     assert "interrupts=1" in screen.end()
 
 
-def test_piped_lines_are_worked_through_one_by_one_u7():
+def piped(given, *arguments):
+    """What the plain prompt prints for piped input."""
+    command = [sys.executable, "-m", "fakes.repl_program", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = subprocess.run(
-        [sys.executable, "-m", "fakes.repl_program", "permission"],
-        input="go\ny\n!ls\n/status\nlast",
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    assert "sent=['go', 'last']" in done.stdout
-    assert "shell=[('ls', True)]" in done.stdout
-    assert done.stdout.index("All **done**.") < done.stdout.index("exit 0") < done.stdout.index("**Model**")
-    assert "\x1b" not in done.stdout
+        command, input=given, env=environment, capture_output=True, text=True, timeout=30, check=True
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_a_first_message_is_answered_before_the_piped_input_counts_u7():
+    assert "sent=['hi'] steered=[]" in piped("", "answers", "hi")
+    printed = piped("n not now\n", "permission", "go")
+    assert "sent=['go'] steered=[]" in printed
+    assert "Permit(choice='no', comment='not now')" in printed
+
+
+def test_no_prompt_is_printed_for_piped_input_u7():
+    lines = piped("hi\n\nmore\n", "answers").splitlines()
+    assert [line for line in lines if line.startswith(">")] == []
+
+
+def test_a_signal_ends_piped_input_in_a_turn_s5():
+    command = [sys.executable, "-u", "-m", "fakes.repl_program", "waiting"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": environment, "text": True, "bufsize": 1}
+    with subprocess.Popen(command, **pipes) as program:
+        program.stdin.write("go\n")
+        while "Working." not in program.stdout.readline():
+            pass
+        program.terminate()
+        try:
+            assert "code=143" in program.communicate(timeout=20)[0]
+        finally:
+            program.kill()
+
+
+def test_piped_lines_are_worked_through_one_by_one_u7():
+    printed = piped("go\ny\n!ls\n/status\nlast", "permission")
+    assert "sent=['go', 'last']" in printed
+    assert "shell=[('ls', True)]" in printed
+    assert printed.index("All **done**.") < printed.index("exit 0") < printed.index("**Model**")
+    assert "\x1b" not in printed
 
 
 def test_history_is_shared_and_answers_are_not_kept(terminal, home):
