@@ -94,7 +94,7 @@ class SessionError(OuroError):
 
 
 class SessionNotFound(SessionError):
-    """No session answers to that id, prefix or title."""
+    """No session matches that id, prefix or title."""
 
     exit_code = 2
 

@@ -180,7 +180,8 @@ class Subagents:
             if info.title.partition(": ")[0] == child_id:
                 return info
         known = ", ".join(info.title.partition(": ")[0] for info in await self.saved())
-        raise ToolError(f"There is no subagent `{child_id}` in this session. There are: {known or 'none'}.")
+        hint = f"There are: {known}." if known else ""
+        raise ToolError(f"There is no subagent `{child_id}` in this session.", hint)
 
     def take_reports(self) -> list[Prompt]:
         """The reports of those that ended in the background, for the model; each once."""
@@ -191,8 +192,8 @@ class Subagents:
         """End one, and wait until it has cleaned up. Raises ToolError: none of that id runs."""
         child = self._children.get(child_id)
         if child is None or child.work is None or child.work.done():
-            running = ", ".join(child.id for child in self._running()) or "none"
-            raise ToolError(f"No subagent `{child_id}` is running. Running: {running}.")
+            running = ", ".join(child.id for child in self._running())
+            raise ToolError(f"No subagent `{child_id}` is running.", f"Running: {running}." if running else "")
         child.work.cancel()
         await asyncio.wait({child.work})
 

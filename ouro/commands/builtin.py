@@ -235,7 +235,7 @@ MCP_ACTIONS: tuple[Action, ...] = (
             arg("--sse", action="store_true", help="the transport of 2024"),
             arg("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable of the command"),
             arg("--header", action="append", default=[], metavar="NAME:VALUE", help="a header of each request"),
-            _FORCE),
+            arg("--force", action="store_true", help="overwrite the server of that name")),
            ("mcp add github --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- npx -y @modelcontextprotocol/server-github",
             "mcp add docs --url https://docs.example.com/mcp"), "shell"),
     Action("mcp remove", "mcp.remove", "Remove a server that was added or imported", (arg("name", metavar="NAME"),),

@@ -31,6 +31,7 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
 
+ADD_ONE = "Add one: `ouro mcp add NAME -- COMMAND`; see docs/mcp.md."
 _MAX_DESCRIPTION = 100
 
 
@@ -50,9 +51,7 @@ async def list_servers(context: ActionContext) -> Answer:
                 "where": _where(server.settings), "tools": len(tools), "tokens": tokens,
             })  # fmt: skip
         if not rows:
-            return Answer(
-                [], [line("There are no MCP servers. Add one: `ouro mcp add NAME -- COMMAND`; see docs/mcp.md.")]
-            )
+            return Answer([], [line(f"There are no MCP servers. {ADD_ONE}")])
         problems = [line(f"{server.name}: {server.problem}") for server in servers.servers.values() if server.problem]
         return Answer(value, [*table(rows), *problems])
 
@@ -112,6 +111,10 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         env=_pairs(options["env"], "="),
         headers=_pairs(options["header"], ":"),
     )
+    if bool(command) == bool(server.url):
+        raise UsageError(
+            "A server is a command behind `--`, or the address of --url.", "Usage: ouro mcp add NAME -- COMMAND"
+        )
     check_server(name, server)
     unused = ("sse", "header") if command else ("env",)
     if other := next((flag for flag in unused if options[flag]), None):
@@ -225,7 +228,8 @@ def _described(context: ActionContext, servers: McpServers, server: McpServer) -
 def _named(servers: McpServers, name: str) -> McpServer:
     found = servers.servers.get(name)
     if found is None:
-        raise UsageError(f"There is no MCP server `{name[:40]}`. There are: {', '.join(servers.servers) or 'none'}.")
+        known = f"There are: {', '.join(servers.servers)}." if servers.servers else ADD_ONE
+        raise UsageError(f"There is no MCP server `{name[:40]}`.", known)
     return found
 
 

@@ -160,7 +160,7 @@ async def restore(context: ShellContext, session: str) -> Answer:
     if not session:
         value = [{"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted]
         return Answer(value, _listed(deleted) or [line("The trash is empty.")])
-    info = find_session(deleted, session, catalog.project)
+    info = find_session(deleted, session, catalog.project, hint="`ouro sessions restore` lists the trash.")
     await context.store.restore_session(info.id)
     return Answer({"restored": info.id}, [line(f"Restored {info.short_id} {info.title}.")])
 

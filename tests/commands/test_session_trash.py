@@ -50,6 +50,8 @@ def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
     run("restore")
     assert "ae9f3c52" in capsys.readouterr().out
     run("restore", "first")
+    with pytest.raises(SessionNotFound, match="`ouro sessions restore` lists the trash"):
+        run("restore", "first")
     assert (titles(wait(store.list_sessions())), wait(store.list_deleted())) == (["first", "new", "second"], [])
 
 

@@ -256,7 +256,7 @@ def test_repair_without_a_name_looks_at_every_session_and_leaves_open_and_newer_
 
 
 def test_unknown_sessions_are_said(root):
-    with pytest.raises(SessionNotFound, match="No session answers to `nothing`"):
+    with pytest.raises(SessionNotFound, match="No session matches `nothing`"):
         run("show", "nothing")
 
 

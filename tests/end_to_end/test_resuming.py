@@ -90,7 +90,7 @@ def test_words_that_were_said_find_a_session_and_several_are_listed(ouro):
     assert found.code == 0
     several = ouro.headless("-p", "say: again", "--resume", "zebra")
     assert several.code == 2
-    assert "Several sessions answer to that:" in several.err
+    assert "Several sessions match:" in several.err
     nobody = ouro.headless("-p", "say: x", "--resume")
     assert (nobody.code, "no session can be picked" in nobody.err) == (2, True)
     picking = ouro.start("--resume", "zebra", size=(24, 80))

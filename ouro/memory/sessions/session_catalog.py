@@ -181,7 +181,11 @@ class SessionCatalog:
 
 
 def find_session(
-    sessions: Sequence[SessionInfo], query: str, project: str, ids_with: Callable[[str], Iterable[str]] = lambda _: ()
+    sessions: Sequence[SessionInfo],
+    query: str,
+    project: str,
+    ids_with: Callable[[str], Iterable[str]] = lambda _: (),
+    hint: str = "`ouro sessions list --all` shows them all.",
 ) -> SessionInfo:
     """The session that `query` names.
 
@@ -190,6 +194,7 @@ def find_session(
             messages.
         project: the current folder; sessions of other worktrees of its repository count as its own.
         ids_with: returns the ids of the sessions with these words; called only if no title has them.
+        hint: of the error if none matches.
 
     Raises:
         SeveralSessions: several match; the message lists them.
@@ -199,7 +204,7 @@ def find_session(
     is_here = same_project(project)
     here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
-        return _only(here[:1], "No session of this folder yet.")
+        return _only(here[:1], "No session of this folder yet.", hint)
     found = [session for session in sessions if session.folder == query]
     found = found or [session for session in sessions if query and session.id.startswith(query.lower())]
     if len(query) < _LONG_PREFIX or not found:
@@ -210,7 +215,7 @@ def find_session(
         ids = set(ids_with(query))
         found = [session for session in sessions if session.id in ids]
         found = [session for session in found if is_here(session.project)] or found
-    return _only(found, f"No session answers to `{cut(query, 60)}`.")
+    return _only(found, f"No session matches `{cut(query, 60)}`.", hint)
 
 
 def _has_words(title: str, words: str) -> bool:
@@ -218,15 +223,15 @@ def _has_words(title: str, words: str) -> bool:
     return bool(wanted) and all(word in lowered for word in wanted)
 
 
-def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
+def _only(found: Sequence[SessionInfo], otherwise: str, hint: str) -> SessionInfo:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
+        raise SessionNotFound(otherwise, hint)
     lines = [f"  {item.short_id}  {item.updated_at[:10]}  {item.title}" for item in found[:_LISTED]]
     more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
     raise SeveralSessions(
-        "Several sessions answer to that:\n" + "\n".join(lines + more),
+        "Several sessions match:\n" + "\n".join(lines + more),
         "Say more of the id or the title.",
         [item.id for item in found],
     )

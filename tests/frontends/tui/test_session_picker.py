@@ -261,7 +261,7 @@ async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over
 
 
 async def test_where_several_answer_the_picker_has_these(session_catalog):
-    several = SeveralSessions("Several sessions answer to that:", "", [KNOWN[1].id, KNOWN[3].id])
+    several = SeveralSessions("Several sessions match:", "", [KNOWN[1].id, KNOWN[3].id])
     requests = Requests(several)
     request = OpenRequest("the", fork=True)
     async with app_on(session_catalog, requests, request).run_test(size=(80, 24)) as pilot:

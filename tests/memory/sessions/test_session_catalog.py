@@ -66,7 +66,7 @@ def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(cata
         "mend the import",
         "the parser again",
     ]
-    with pytest.raises(SessionNotFound, match="No session answers to `zebra`"):
+    with pytest.raises(SessionNotFound, match="No session matches `zebra`"):
         wait(catalog.find("zebra"))
 
 
