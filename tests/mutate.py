@@ -156,7 +156,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/reading.py", '== ["{}", "+"]', '[-1:] == ["+"]', LOOPS),
     Defence("X6", f"{SHELL}/wrappers.py", "and not plain.fullmatch(text)", "and False", LOOPS),
     Defence("X6", f"{SHELL}/wrappers.py", "and all(map(_UNDERSTOOD.fullmatch, values))", "", LOOPS),
-    Defence("X6", f"{SHELL}/paths.py", "if is_split and ODD_NAME.search(entry.name):", "if False:", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "if is_split and (odd := ", "if False and (odd := ", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", "self.tracked(lister, ODD_NAME.search)", "\"\"", LOOPS),
     Defence("X6", f"{SHELL}/rules.py", " or _unknown(line)", "", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", '".." if re.fullmatch(', '"" if re.fullmatch(', "test_x6_battery.py"),

@@ -251,6 +251,19 @@ def test_x6_found_files_are_judged_by_what_lies_there(repository):
     assert isinstance(decision(repository, "diff -r src ."), Ask)
 
 
+def test_x6_find_that_runs_a_command_on_regular_files_does_not_look_for_links(repository):
+    (repository / "src" / "out").symlink_to("../../key")
+    for expression in ("-type f", "-name x -type f", "-type f -name x -size +1"):
+        assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Allow)
+    for expression in (
+        "-type l", "-type f -o -type l", "-name -type", "! -type f", "\\( -name x -o -type f \\)", "-type f,l",
+        "-name f", "-not -type f", "-type d , -type f",
+    ):  # fmt: skip
+        assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Ask), expression
+    assert isinstance(decision(repository, "find src -exec cat {} + -type f"), Ask)
+    assert isinstance(decision(repository, "find src -type f | xargs cat"), Ask)
+
+
 def test_x6_a_program_of_the_workspace_is_asked_whatever_its_name(repository, monkeypatch):
     for folder in (".", "bin", str(repository / "bin")):
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

@@ -35,6 +35,8 @@ class Word(msgspec.Struct, frozen=True):
     """As it was written."""
     under: tuple[str, ...] = ()
     """It stands for files below these folders, as `{}` of `find -exec` does."""
+    regular: bool = False
+    """None of these is a link."""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Places:
         """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""
         folders = [word.text] if command.name == "diff" and not word.glob else word.under  # it follows links
         for path in (path for folder in folders for path in self.named(folder)):
-            if strange := self._strange_below(path, is_split=bool(word.under) and word.text != "{}"):
+            if strange := self._strange_below(path, word, is_split=bool(word.under) and word.text != "{}"):
                 return strange
         for start in self.named(before_pattern(word.text)) if word.glob else ():
             matches = list(self._matches(start, word))
@@ -111,16 +111,20 @@ class Places:
         is_split = any(word.under and word.text != "{}" for word in command.words)
         return self.tracked(lister, ODD_NAME.search) if lister and is_split and lister.name == "git" else ""
 
-    def _strange_below(self, start: Path, *, is_split: bool) -> str:
+    def _strange_below(self, start: Path, word: Word, *, is_split: bool) -> str:
         if self.workspace.closed_below(start):
             return f"keys are kept below {start}"
-        folders, seen = [str(start)], 0
+        folders, seen = [] if word.regular else [str(start)], 0
         while folders and seen < _MAX_BELOW:
-            with suppress(OSError), os.scandir(folders.pop()) as entries:
+            with suppress(OSError), os.scandir(folders.pop()) as scan:
+                entries = [*scan]
+                seen += len(entries)
+                # All at once: 50,000 names take 5 ms, one by one 25 ms.
+                if is_split and (odd := ODD_NAME.search("/".join(entry.name for entry in entries))):
+                    return f"a name with {odd[0].strip('/')!r} below {start} may become something else"
                 for entry in entries:
-                    seen += 1
-                    if is_split and ODD_NAME.search(entry.name):
-                        return f"the name of {entry.name} may become something else"
+                    if entry.is_file(follow_symlinks=False):  # most are: 50,000 take 25 ms
+                        continue
                     if entry.is_symlink() and self.is_outside(Path(os.path.realpath(entry.path))):
                         return f"{entry.path} leads out of the workspace"
                     folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []

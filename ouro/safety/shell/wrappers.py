@@ -50,6 +50,8 @@ _NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
     "ls": re.compile(r"( -[1aA]+)*( [^-\s]\S*)*"),
 }
 """The arguments with which a command prints nothing but names of files below the folders that it is given."""
+_ONLY_FILES = re.compile(r"(?!.*(^| )(-o|-or|,|!|-not|\()( |$))(.* )?-type f( |$)")
+"""An expression of `find` that is true for regular files at most."""
 ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
 """A name out of which `xargs`, or the command that it runs, may make something else."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -109,15 +111,20 @@ def _find(words: Sequence[Word]) -> Inner | None:
     found: list[Command] = []
     starts = find_starts(words)
     folders = (tuple(word.text for word in starts) or (".",)) if all(word.exact for word in starts) else ()
-    for begin, end in find_runs(words):
-        found += [Command(_with_names(words[begin:end], folders), piped=True)] if end > begin else []
+    runs = find_runs(words)
+    expression = " ".join(word.text for word in words[len(starts) : runs[0][0] - 1 if runs else 0])
+    is_regular = bool(_ONLY_FILES.match(expression))
+    for begin, end in runs:
+        found += [Command(_with_names(words[begin:end], folders, is_regular), piped=True)] if end > begin else []
     return Inner(tuple(found)) if found else None
 
 
-def _with_names(words: Sequence[Word], folders: tuple[str, ...]) -> tuple[Word, ...]:
+def _with_names(words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False) -> tuple[Word, ...]:
     """The words, with each `{}` for a file below the folders; one in which it is a part may be anything."""
     return tuple(
-        replace(word, exact=False, under=folders if word.text == "{}" else ()) if "{}" in word.text else word
+        replace(word, exact=False, under=folders if word.text == "{}" else (), regular=is_regular)
+        if "{}" in word.text
+        else word
         for word in words
     )
 
