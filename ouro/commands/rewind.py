@@ -8,7 +8,7 @@ from ouro.commands.front_end import FrontEnd, WayBack
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
-from ouro.session import RESTORED, Branch, OpenRequest, Point, Rewound
+from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
 from ouro.utils.text import clean, plural
 
 NOT_LISTED = "Ways that were left before what is sent now are kept in the session's file, and not listed here."
@@ -159,4 +159,4 @@ def _show_rewound(front_end: FrontEnd, rewound: Rewound, conversation: bool) -> 
         front_end.show_again(rewound.text, rewound.images)
     front_end.say("/redo returns to it.")
     for notice in rewound.notices:
-        front_end.say(notice, "info" if notice.startswith(f"{RESTORED}:") else "warning")
+        front_end.say(notice, "info" if notice.startswith(f"{UNDONE}:") else "warning")

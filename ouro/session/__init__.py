@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ouro.memory.sessions.turn_evidence import TurnEvidence
     from ouro.session.check_writer import CheckDraft, checked_draft, draft_check
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
-    from ouro.session.file_undo import RESTORED
+    from ouro.session.file_undo import UNDONE
     from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question
     from ouro.session.resume import MemorySince, RepositoryChanges, ResumeCard, Resumed, Tail
     from ouro.session.rewind import Branch, Point, Rewind, Rewound

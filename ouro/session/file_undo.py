@@ -19,7 +19,7 @@ from ouro.utils.text import plural
 
 FIRST_TIMEOUT = 20.0
 """Seconds that the first change of a turn waits for its checkpoint; the first one of a large folder takes long."""
-RESTORED = "Restored"
+UNDONE = "Undone"
 """How the line about what was undone begins; the other lines say what was not."""
 _NAMED = 3
 _CLEAN_EVERY = 86_400.0
@@ -82,7 +82,7 @@ class FileUndo(msgspec.Struct, eq=False):
     async def find(self, number: int) -> UndoableFiles | None:
         """What the turns since message `number` of the current branch did to files; None if nothing."""
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        return await self._undoable(turns, self.checkpoints.undo, RESTORED)
+        return await self._undoable(turns, self.checkpoints.undo, UNDONE)
 
     async def find_undone(self, numbers: Collection[int]) -> UndoableFiles | None:
         """What was undone of the turns that began with these messages; None if nothing."""
@@ -107,9 +107,9 @@ class FileUndo(msgspec.Struct, eq=False):
         """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises UsageError."""
         if hunk:
             first = await self._first_since(number)
-            return _lines_of(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), RESTORED)
+            return _lines_of(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), UNDONE)
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        lines = _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns, path), RESTORED)
+        lines = _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns, path), UNDONE)
         if not lines:
             raise UsageError(
                 f"No turn since then changed a file `{path}`.", "`/diff 1` shows what the last one changed."

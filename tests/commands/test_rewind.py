@@ -116,12 +116,12 @@ async def test_a_number_that_is_none_is_refused(number):
 
 async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_undone():
     front_end = front_end_with(picks=[WayBack("rewind", 5, ("memory",))])
-    front_end.session.rewind.told = ("Restored: api.py.", "A note was changed since: it stays.")
+    front_end.session.rewind.told = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
     assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
     assert front_end.said == [
         ("info", "/redo returns to it."),
-        ("info", "Restored: api.py."),
+        ("info", "Undone: api.py."),
         ("warning", "A note was changed since: it stays."),
     ]
 

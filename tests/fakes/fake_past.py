@@ -68,7 +68,7 @@ class FakePast:
 
     async def undo_file(self, path: str, hunk: str, back: int) -> list[str]:
         self.went.append(("undo", path, hunk, back))
-        return [f"Restored: {path}."]
+        return [f"Undone: {path}."]
 
     async def redo(self, scopes=()) -> list[str]:
         self.went.append(("redo", *scopes))

@@ -39,7 +39,7 @@ async def test_undo_reverts_what_tools_and_shell_lines_did_and_redo_does_it_agai
 
     undone = await session.rewind.undo()
     assert undone.text == "run it"
-    assert undone.notices == ("Restored: made.txt, old.txt.",)
+    assert undone.notices == ("Undone: made.txt, old.txt.",)
     assert not (repository / "made.txt").exists()
     assert (repository / "old.txt").read_text() == "old\n"
     assert (repository / "a.py").exists()
@@ -162,14 +162,14 @@ async def test_the_diff_since_a_message_names_hunks_and_one_can_be_undone(reposi
     diff = await session.rewind.diff(2)
     ids = re.findall(r"^@@ .* @@ #(\w{4})$", diff, re.MULTILINE)
     assert len(ids) == 3
-    assert await session.rewind.undo_file("a.txt", ids[1], 2) == ["Restored: a.txt."]
+    assert await session.rewind.undo_file("a.txt", ids[1], 2) == ["Undone: a.txt."]
     assert (repository / "a.txt").read_text() == before.replace("2\n3\n", "two\n3\n", 1)
     with pytest.raises(UsageError, match="no hunk"):
         await session.rewind.undo_file("a.txt", ids[1], 2)
-    assert await session.rewind.undo_file("a.txt", ids[0], 2) == ["Restored: a.txt."]
+    assert await session.rewind.undo_file("a.txt", ids[0], 2) == ["Undone: a.txt."]
     assert (repository / "a.txt").read_text() == before
     assert (repository / "b.txt").exists()
-    assert await session.rewind.undo_file("b.txt", "", 2) == ["Restored: b.txt."]
+    assert await session.rewind.undo_file("b.txt", "", 2) == ["Undone: b.txt."]
     assert not (repository / "b.txt").exists()
     with pytest.raises(UsageError, match="from 1 to 2"):
         await session.rewind.diff(3)
@@ -191,7 +191,7 @@ async def test_files_alone_are_undone_and_done_again(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.")
     await say(session, "write a.py")
     undone = await session.rewind.undo(("files",), conversation=False)
-    assert (undone.text, undone.notices) == ("", ("Restored: a.py.",))
+    assert (undone.text, undone.notices) == ("", ("Undone: a.py.",))
     assert not (repository / "a.py").exists()
     assert [point.text for point in session.rewind.points()] == ["write a.py"]
     assert await session.rewind.redo() == ["Changed again: a.py."]

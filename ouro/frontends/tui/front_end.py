@@ -129,6 +129,7 @@ class ScreenFrontEnd:
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, with a draft in the prompt; a draft that is there already is put aside."""
         self._conversation.show_again()
+        self.typed = ""  # the transcript itself shows what was done
         prompt = self._conversation.prompt
         attachments = [prompt.attachments.add_image(image) for image in images]
         if text := " ".join(filter(None, [draft, *attachments])):
