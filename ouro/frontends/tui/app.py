@@ -226,7 +226,7 @@ class KeyActions:
         self._unfolded_at = now
         self._conversation.transcript.toggle_outputs()
         if twice:
-            self._conversation.read_transcript()
+            self._conversation.reader.open()
 
     def card_previous(self) -> None:
         if not self._conversation.transcript.mark_card(-1):

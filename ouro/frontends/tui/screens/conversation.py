@@ -17,8 +17,6 @@ from ouro.events import Event
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
-from ouro.frontends.tui import external
-from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
@@ -101,10 +99,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
         self.box = PromptBox(self.prompt)
         self.status = StatusLine(look.status)
-        self.reader = TranscriptReader(
-            self.transcript, self._find, self._page, self.close_reader, keymap.keys("outputs")
-        )
-        self._opened_before: frozenset[TranscriptBlock] = frozenset()
+        self.reader = TranscriptReader(self.transcript, self.show_earlier, self._focus_again, keymap.keys("outputs"))
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -116,38 +111,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         yield self.box
         yield self.status
         yield self.reader
-
-    # Reading the transcript on the whole screen
-
-    def read_transcript(self) -> None:
-        """Give the transcript the whole screen, with all outputs open, until the user closes it."""
-        self.add_class("-reading")
-        self._opened_before = self.transcript.open_only()
-        self.reader.open()
-
-    def close_reader(self) -> None:
-        if self.has_class("-reading"):
-            self.remove_class("-reading")
-            self.transcript.find("", 0)
-            self.transcript.open_only(self._opened_before)
-            self.transcript.follow()
-            (self.questions.panel or self.prompt).focus()
-
-    async def _page(self) -> None:
-        """Show the whole transcript in the pager."""
-        while await self.show_earlier():
-            pass
-        try:
-            await external.page(self.app, self.transcript.as_markdown())
-        except OuroError as error:
-            self.status.show_message(str(error), "warning")
-
-    async def _find(self, text: str, by: int) -> bool:
-        """Search the transcript, also what is not read from disk yet."""
-        while not self.transcript.find(text, by):
-            if by > 0 or not await self.show_earlier():
-                return False
-        return True
 
     # The session
 
@@ -212,7 +175,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if session is self.session:
             blocks = blocks_of(earlier, self.transcript)
             for block in blocks:
-                block.set_open(self.has_class("-reading"))
+                block.set_open(self.reader.is_open)
             self.transcript.prepend(blocks)
         return session is self.session
 
@@ -236,7 +199,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.browser.memory_changed()
         match event:
             case events.PermissionAsked() | events.QuestionAsked():
-                self.close_reader()
+                self.reader.close()
                 self.questions.ask(event)
                 self.box.wait_for_answer(True)
                 self._show_window_title(self.header.session_title)
@@ -335,6 +298,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt.post_message(message.key)
 
     # The prompt
+
+    def _focus_again(self) -> None:
+        (self.questions.panel or self.prompt).focus()
 
     @on(PromptArea.Submitted)
     def _submit(self, message: PromptArea.Submitted) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+from ouro.errors import OuroError
+from ouro.frontends.tui import external
+from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 
 _HINT = "q closes · / search · { } messages · p pager · ↑↓ PageUp PageDown g G"
@@ -28,25 +30,23 @@ class TranscriptReader(Horizontal, can_focus=True):
     """Its keys are those of `less`: scroll, search, jump from message to message.
 
     Args:
-        find: searches from here, up (-1) or down (1); returns whether there is a match.
-        page: shows the whole transcript in the pager.
-        close: ends the reading.
+        show_earlier: reads earlier messages from disk; returns False if there are none.
+        closed: called when the user reads no longer.
         closing_keys: further keys that close it.
     """
 
     def __init__(
         self,
         transcript: TranscriptView,
-        find: Callable[[str, int], Awaitable[bool]],
-        page: Callable[[], Coroutine[Any, Any, None]],
-        close: Callable[[], None],
+        show_earlier: Callable[[], Awaitable[bool]],
+        closed: Callable[[], object],
         closing_keys: tuple[str, ...],
     ) -> None:
         super().__init__(id="reader")
         self._transcript = transcript
-        self._find = find
-        self._page = page
-        self._close = close
+        self._show_earlier = show_earlier
+        self._give_back = closed
+        self._opened_before: frozenset[TranscriptBlock] = frozenset()
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
         self._hint = Static(_HINT, markup=False, id="reader-hint")
         self._sign = Static("/", markup=False, id="reader-sign")
@@ -58,10 +58,25 @@ class TranscriptReader(Horizontal, can_focus=True):
         yield self._sign
         yield self._search
 
+    @property
+    def is_open(self) -> bool:
+        return self.screen.has_class("-reading")
+
     def open(self) -> None:
+        """Give the transcript the whole screen, with all outputs open, until the user closes it."""
+        self.screen.add_class("-reading")
+        self._opened_before = self._transcript.open_only()
         self._words = ""
         self._show_hint(_HINT)
         self.focus()
+
+    def close(self) -> None:
+        if self.is_open:
+            self.screen.remove_class("-reading")
+            self._transcript.find("", 0)
+            self._transcript.open_only(self._opened_before)
+            self._transcript.follow()
+            self._give_back()
 
     async def _on_key(self, event: events.Key) -> None:
         key = event.key
@@ -71,7 +86,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._show_hint(_HINT)
             self.focus()
         elif key in self._closing_keys:
-            self._close()
+            self.close()
         elif key in ("slash", "ctrl+f"):
             self.add_class("-searching")
             self._search.value = ""
@@ -103,8 +118,20 @@ class TranscriptReader(Horizontal, can_focus=True):
     def _start_search(self, by: int) -> None:
         self.run_worker(self._go_to_match(by), exclusive=True)
 
+    async def _page(self) -> None:
+        """Show the whole transcript in the pager."""
+        while await self._show_earlier():
+            pass
+        try:
+            await external.page(self.app, self._transcript.as_markdown())
+        except OuroError as error:
+            self._show_hint(f"{error} · {_HINT}")
+
     async def _go_to_match(self, by: int) -> None:
-        is_there = await self._find(self._words, by)
+        """Search the transcript, up (-1) also what is not read from disk yet."""
+        while not (is_there := self._transcript.find(self._words, by)):
+            if by > 0 or not await self._show_earlier():
+                break
         self._show_hint(_FOUND_HINT if is_there else f"No match for `{self._words}`. · {_HINT}")
 
     def _show_hint(self, text: str) -> None:
