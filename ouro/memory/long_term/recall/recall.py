@@ -1,6 +1,6 @@
 """Recall: the notes that are relevant to a message, without a model, or by a model's hypotheses (HyDE).
 
-Without a model a note is relevant by shared words, weighted by rarity, or by words and vectors together.
+Without a model a note is relevant by words and vector together, or where it has none by words, weighted by rarity.
 
 HyDE is Gao et al. 2022, "Precise Zero-Shot Dense Retrieval without Relevance Labels"; ranks are merged as Cormack,
 Clarke and Büttcher 2009 do it (reciprocal rank fusion, k = 60).
@@ -316,7 +316,7 @@ _WEIGHTS = {
     "bias": -6.35, "share": 0.91, "cosine": 7.11, "above": 5.05, "subject": 2.37, "cover": -19.52, "general": -5.26,
     "gap": -11.15, "asked": 0.8, "both": 26.11,
 }  # fmt: skip
-"""With vectors, a note is relevant too when the weighted sum of what is known about the pair is above 0: a logistic
+"""With a vector, a note is relevant when the weighted sum of what is known about the pair is above 0: a logistic
 regression of two sets of notes (`benchmarks.recall_quality --fit`); what it does on a third one is measured."""
 _FEW, _USUAL_COSINE = 5, 0.2
 """The cosines behind the first five are those of notes that are not meant; what they are where there are no others."""
@@ -376,12 +376,14 @@ def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     owned = stems(" ".join(_OWNED.findall(question)))
     best = max(map(_share, hits), default=0.0)
     is_vague = bool(_GENERAL.search(question)) and best < MIN_FOR_GENERAL
-    near = [hit for hit in hits if _share(hit) >= NEAR_BEST * best and not is_vague]
-    reasons = {hit.id: f"says {_share(hit):.0%} of the words" for hit in near if _says_the_same(asked, owned, hit)}
+    reasons: dict[str, str] = {}
     for hit, known in zip(hits, features(question, hits), strict=True):
-        if "vectors" in hit.parts and sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
-            reasons[hit.id] = f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
-    return {hit.id: reasons[hit.id] for hit in hits if hit.id in reasons}
+        if "vectors" in hit.parts:
+            if sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
+                reasons[hit.id] = f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
+        elif _share(hit) >= NEAR_BEST * best and not is_vague and _says_the_same(asked, owned, hit):
+            reasons[hit.id] = f"says {_share(hit):.0%} of the words"
+    return reasons
 
 
 def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
