@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from rich.text import Text
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
@@ -26,6 +27,15 @@ from ouro.utils.text import clean
 SHOW_PAGE_AFTER = 0.06
 """Seconds that a row has to be marked before its page is made."""
 PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
+_PAGE_STYLES: Mapping[PageStyle, str] = {
+    "": "",
+    "title": "$mark bold",
+    "detail": "$muted",
+    "who": "$secondary",
+    "flag": "$warning",
+    "added": "$success",
+    "removed": "$error",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,7 @@ class Page:
 class PageView(VerticalScroll, can_focus=True):
     """Shows a page. ↑↓ move between links; without links they scroll."""
 
-    COMPONENT_CLASSES = {  # noqa: RUF012 (Textual's own form)
-        f"page--{name}" for name in ("title", "detail", "who", "flag", "added", "removed", "marked")
-    }
-    BINDINGS = [  # noqa: RUF012 (as above)
+    BINDINGS = [  # noqa: RUF012 (Textual's own form)
         Binding("up,k", "step(-1)", show=False),
         Binding("down,j", "step(1)", show=False),
         Binding("pageup", "page_up", show=False),
@@ -103,30 +110,23 @@ class PageView(VerticalScroll, can_focus=True):
         self._draw()
         width = max(1, self._text.size.width)
         above = self._page.lines[: self._links[place]]
-        top = sum(max(1, -(-(Text(line.text).cell_len + 2 * (line.link is not None)) // width)) for line in above)
+        top = sum(max(1, -(-(cell_len(line.text) + 2 * (line.link is not None)) // width)) for line in above)
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
             self.scroll_to(y=max(0, top - self.size.height // 2), animate=False, force=True)
 
     def on_focus(self) -> None:
         self.call_later(self._draw)
 
-    def on_blur(self) -> None:
-        self.call_later(self._draw)
+    on_blur = on_focus
 
     def _draw(self) -> None:
-        text = Text(overflow="fold")
+        parts: list[tuple[str, str]] = []
         marked = self._links[self._place] if self._links and self.has_focus else -1
         for number, line in enumerate(self._page.lines):
             sign = ("❯ " if number == marked else "› ") if number in self._links else ("  " if line.link else "")
-            text.append(f"{line.speaker}  " if line.speaker else "", self._style("who"))
-            text.append(f"{sign}{line.text}\n", self._style("marked" if number == marked else line.style))
-        self._text.update(text)
-
-    def _style(self, name: str) -> Any:
-        try:
-            return self.get_component_rich_style(f"page--{name}", partial=True) if name else ""
-        except KeyError:  # the style sheet is not applied yet: focus and blur also come then
-            return ""
+            parts += [(f"{line.speaker}  ", _PAGE_STYLES["who"])] if line.speaker else []
+            parts.append((f"{sign}{line.text}\n", _PAGE_STYLES["title" if number == marked else line.style]))
+        self._text.update(Content.assemble(*parts))
 
 
 class Browser(Sheet[OpenRequest | None]):

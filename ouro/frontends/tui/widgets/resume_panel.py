@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual import events
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.style import Style
 from textual.widget import Widget
 
 from ouro.frontends.session_lines import card_choices, card_lines, now, title
@@ -26,8 +27,6 @@ class ResumePanel(Widget):
 
     On empty input Tab marks the next choice, Enter takes it, Esc closes the panel.
     """
-
-    COMPONENT_CLASSES = {"resume--name", "resume--marked"}  # noqa: RUF012 (Textual's own form)
 
     @dataclass
     class Chosen(Message):
@@ -76,34 +75,29 @@ class ResumePanel(Widget):
         self.post_message(self.Chosen(self._choices[place][0]))
         self.close()
 
-    def render(self) -> Text:
-        return Text("\n").join(self._rows(self.size.width))
+    def render(self) -> Content:
+        return Content("\n").join(self._rows(self.size.width))
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
         return len(self._rows(width))
 
-    def _rows(self, width: int) -> list[Text]:
+    def _rows(self, width: int) -> list[Content]:
         if self._card is None:
             return []
         facts = card_lines(self._card, self.clock())
         if self.app.size.height < HEADER_FROM_HEIGHT:
             facts = [fact for fact in facts if fact[0] == "first call"]
-        style = self.get_component_rich_style("resume--name", partial=True)
-        rows = [Text.assemble((f"{name:<12}", style), words, no_wrap=True, end="") for name, words in facts]
-        rows += self._choice_rows(width)
-        for row in rows:
-            row.truncate(max(1, width), overflow="ellipsis")
-        return rows
+        rows = [Content.assemble((f"{name:<12}", "$muted"), words) for name, words in facts]
+        return [row.truncate(max(1, width), ellipsis=True) for row in (*rows, *self._choice_rows(width))]
 
-    def _choice_rows(self, width: int) -> list[Text]:
+    def _choice_rows(self, width: int) -> list[Content]:
         """What to resume with, as many choices to a row as fit."""
-        marked = self.get_component_rich_style("resume--marked", partial=True)
-        rows = [Text(no_wrap=True, end="")]
+        rows = [Content()]
         for place, (_part, words) in enumerate(self._choices):
             is_marked = place == self._place
-            choice = Text(f"{'❯' if is_marked else ' '} {words}", marked if is_marked else "")
-            choice.apply_meta({"place": place})
-            if rows[-1] and rows[-1].cell_len + len(_BETWEEN) + choice.cell_len > width:
-                rows.append(Text(no_wrap=True, end=""))
-            rows[-1].append(_BETWEEN if rows[-1] else "").append_text(choice)
+            choice = Content.styled(f"{'❯' if is_marked else ' '} {words}", "$mark bold" if is_marked else "")
+            choice = choice.stylize(Style.from_meta({"place": place}))
+            if rows[-1] and rows[-1].cell_length + len(_BETWEEN) + choice.cell_length > width:
+                rows.append(Content())
+            rows[-1] = Content.assemble(rows[-1], _BETWEEN if rows[-1] else "", choice)
         return rows
