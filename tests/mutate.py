@@ -154,7 +154,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/reading.py", "if not _GIT_SETTING.fullmatch(word.text)", "if False", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/paths.py", '[word.text] if command.name == "diff"', '[] if command.name == "diff"', LOOPS),
     Defence("X6", f"{SHELL}/reading.py", '== ["{}", "+"]', '[-1:] == ["+"]', LOOPS),
-    Defence("X6", f"{SHELL}/wrappers.py", "and not plain.fullmatch(text)", "and False", LOOPS),
+    Defence("X6", f"{SHELL}/wrappers.py", "and not re.fullmatch(plain, text)", "and False", LOOPS),
     Defence("X6", f"{SHELL}/wrappers.py", "and all(map(_UNDERSTOOD.fullmatch, values))", "", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", "if is_split and (odd := ", "if False and (odd := ", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", "self.tracked(lister, ODD_NAME.search)", "\"\"", LOOPS),

@@ -109,6 +109,8 @@ def test_x6_nothing_between_two_words_of_a_line_is_passed_over(root, line):
 def test_x6_the_hard_floor_sees_what_follows_a_newline_and_a_backslash(root, tmp_path):
     assert isinstance(decision(root, f"ls\n\\rm -rf {Path.home()}/x", "auto"), Ask)
     assert isinstance(decision(root, "ls\n\\tee -a ~/.bashrc", "auto"), Ask)
+    assert isinstance(decision(root, "c=; rm -rf $c/*", "auto"), Ask)
+    assert isinstance(decision(root, "a=/ b=; rm -rf $a$b*", "auto"), Ask)
 
 
 @pytest.mark.parametrize("line", PROGRAMS)

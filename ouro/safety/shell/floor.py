@@ -164,12 +164,10 @@ def _too_much(word: Word, places: Places) -> str:
 
 
 def _find_deletes(words: Sequence[Word], places: Places) -> str:
-    starts = find_starts(words)
     is_limited = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
-    for word in starts or [Word(".")]:
-        for path in places.named(word.text):
-            if not word.exact or places.is_elsewhere(path):
-                return f"deletes below {word.text}"
+    for word in find_starts(words) or [Word(".")]:
+        if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
+            return f"deletes below {word.text}"
         if not is_limited and places.whole(word.text):
             return f"deletes everything below {word.text}"
     return ""

@@ -15,7 +15,6 @@ from ouro.safety.shell.reading import read_options, reading
 from ouro.safety.shell.tables import rows
 from ouro.safety.workspace import Workspace
 
-_MIN_WORDS = 3
 _NAMED = re.compile(r"\.ouro/+memory\b")
 
 
@@ -25,8 +24,8 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
     texts = [word.text for word in words]
     if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
         return None
-    row = rows().get(f"git-{texts[2]}") if len(words) >= _MIN_WORDS else None
-    if row is None or row.operands != "memory" or texts[0] != "-C" or not all(word.exact for word in words):
+    row = rows().get(f"git-{texts[2]}") if texts[:1] == ["-C"] and texts[2:] else None
+    if row is None or row.operands != "memory" or not all(word.exact for word in words):
         return None
     folders = {(places.workspace.memory_at(path), path) for path in places.named(texts[1])}
     folder, path = folders.pop()

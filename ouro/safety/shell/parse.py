@@ -70,9 +70,8 @@ class ShellLine(msgspec.Struct):
     """Why it cannot be judged; empty where it is understood."""
     hidden: str = ""
     """Why not even its commands are known; then it is opaque, too."""
-    variables: dict[str, str] = {}
     values: dict[str, Word] = {}
-    """The variables of the loops around a word; one that is read has a value that is not exact."""
+    """The variables that are set; one whose value is not known is not exact, one that is read has no `raw`."""
     rounds: int = 0
     bodies: list[str] = []
     """The here-documents."""
@@ -185,9 +184,7 @@ class _Lexer:
                 self._operator(match[0])
             elif self._is_certain and (match := _ASSIGNED.match(self._text, self._at)) and match[1] not in os.environ:
                 self._at = match.end()
-                value = match[2][1:-1] if match[2][0] in "'\"" else match[2]
-                self._found.values[match[1]] = Word(value)
-                self._found.variables[match[1]] = value
+                self._found.values[match[1]] = Word(match[2][1:-1] if match[2][0] in "'\"" else match[2])
             elif self._words and self._text.startswith("<(", self._at) and _SIMPLE_INSIDE.match(self._text, self._at):
                 draft = _Draft()
                 self._substitute(draft)
@@ -275,7 +272,10 @@ class _Lexer:
             return command if is_simple else None
         if assignments:
             self._opaque("it sets a variable")
-            self._found.variables |= {assignment.name: assignment.value.text for assignment in assignments}
+            unknown = {
+                assignment.name: replace(assignment.value, exact=False, glob=False) for assignment in assignments
+            }
+            self._found.values |= unknown
         return None
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
@@ -288,7 +288,7 @@ class _Lexer:
         values = [Word("", exact=False, under=folders_of_names(source))] if read else words[2:]
         is_in = self._after_heredocs <= self._at and (read or (len(words) > len(("x", "in")) and words[1].raw == "in"))
         for name in variables:
-            known = {*os.environ, *self._found.values, *self._found.variables}
+            known = {*os.environ, *self._found.values}
             is_in = is_in and bool(re.fullmatch(_VARIABLE_NAME, name)) and name not in known
         if not is_in or not (read or all(map(_is_loop_value, values))):
             self._opaque(f"it uses `{keyword}`")
@@ -311,7 +311,7 @@ class _Lexer:
         if loop.values:
             self._opaque("a loop in it is long")
         for name in loop.variables:
-            del found.values[name]
+            found.values.pop(name, None)
 
     def _redirect(self, operator: str) -> None:
         self._is_certain = False
@@ -448,7 +448,7 @@ class _Lexer:
     def _variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
         home, value = os.environ.get("HOME", ""), self._found.values.get(name)
         unsplit = _UNSPLIT_GLOB if value and value.glob else _UNSPLIT
-        if name == "HOME" and "HOME" not in self._found.variables and re.fullmatch(r"/[\w/.@+-]*", home):
+        if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
         elif name == "?":
             draft.text += "0"
@@ -459,7 +459,7 @@ class _Lexer:
             if not (quoted or _UNSPLIT.fullmatch(os.environ.get(name, ""))) or (value and not quoted):
                 self._opaque(f"the value of {raw} is not known")
             draft.exact = False
-            draft.text += " " if name == "IFS" else self._found.variables.get(name, raw)
+            draft.text += " " if name == "IFS" else value.text if value and value.raw else raw
 
     def _substitute(self, draft: _Draft) -> None:
         """Read the commands of `$(…)`, `<(…)` or `>(…)`."""

@@ -84,7 +84,8 @@ class Places:
 
     def has_program(self, name: str) -> bool:
         """Whether bash may find a program of that name in the workspace."""
-        return any((folder / name).exists() for text in _own_folders(self.workspace) for folder in self.named(text))
+        folders = _own_folders(os.environ.get("PATH", ""), self.workspace.roots)
+        return any((folder / name).exists() for text in folders for folder in self.named(text))
 
     def strange_match(self, command: Command, word: Word) -> str:
         """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""
@@ -203,17 +204,11 @@ class Places:
         return ""
 
 
-def _own_folders(workspace: Workspace) -> list[str]:
-    """The folders of PATH that are, or may be, in the workspace."""
-    return _own_path(os.environ.get("PATH", ""), workspace.roots)
-
-
 @lru_cache(maxsize=8)
-def _own_path(path: str, roots: tuple[Path, ...]) -> list[str]:
+def _own_folders(path: str, roots: tuple[Path, ...]) -> list[str]:
+    """The folders of PATH that are, or may be, in the workspace."""
     real = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
-    return [
-        text for text, place in real if not text.startswith("/") or any(place.is_relative_to(root) for root in roots)
-    ]
+    return [text for text, place in real if not text.startswith("/") or any(map(place.is_relative_to, roots))]
 
 
 def before_pattern(text: str) -> str:

@@ -31,23 +31,19 @@ _RUNNING_SUBCOMMANDS = {
     "nix": ("run", "shell", "develop"),
 }
 _NAME_FILTERS = {
-    **dict.fromkeys(names("head tail"), re.compile(r"-n?\d*")),
-    **dict.fromkeys(names("sort uniq"), re.compile(r"-[rufdiVnbs]+")),
-    **dict.fromkeys(names("grep egrep fgrep rg"), re.compile(r"-[viEFwxe]+")),
+    **dict.fromkeys(names("head tail"), r"-n?\d*"),
+    **dict.fromkeys(names("sort uniq"), r"-[rufdiVnbs]+"),
+    **dict.fromkeys(names("grep egrep fgrep rg"), r"-[viEFwxe]+"),
 }
 """The options with which a filter passes on lines as they are: `head -v` prints headers, `grep -n` numbers."""
 _NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
-    "find": re.compile(r"(?!.* -(printf|ls|exec)).*"),
-    "rg": re.compile(
-        r"(?=.*( -\w*l| --files))"
-        r"( -[liwFPSsu0]+| -[gte]| --(files(-with-matches)?|hidden|(glob|type)(=\S*)?)| [^-\s]\S*)*"
-    ),
-    "grep": re.compile(r"(?=.* -\w*l)( -[rlniIEFPwsh]+| -e| --(include|exclude|exclude-dir)=\S*| [^-\s]\S*)*"),
-    "git": re.compile(
-        r" (diff --name-only|(ls-files( -[cmoz]+| --(others|cached|modified|exclude-standard))*"
-        r"|grep -[inIEFw]*l[inIEFw]*)( --)?( [^-\s]\S*)*)"
-    ),
-    "ls": re.compile(r"( -[1aA]+)*( [^-\s]\S*)*"),
+    "find": r"(?!.* -(printf|ls|exec)).*",
+    "rg": r"(?=.*( -\w*l| --files))"
+    r"( -[liwFPSsu0]+| -[gte]| --(files(-with-matches)?|hidden|(glob|type)(=\S*)?)| [^-\s]\S*)*",
+    "grep": r"(?=.* -\w*l)( -[rlniIEFPwsh]+| -e| --(include|exclude|exclude-dir)=\S*| [^-\s]\S*)*",
+    "git": r" (diff --name-only|(ls-files( -[cmoz]+| --(others|cached|modified|exclude-standard))*"
+    r"|grep -[inIEFw]*l[inIEFw]*)( --)?( [^-\s]\S*)*)",
+    "ls": r"( -[1aA]+)*( [^-\s]\S*)*",
 }
 """The arguments with which a command prints nothing but names of files below the folders that it is given."""
 _ONLY_FILES = re.compile(r"(?!.*(^| )(-o|-or|,|!|-not|\()( |$))(.* )?-type f( |$)")
@@ -133,7 +129,7 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     """The folders below which are the files whose names a command prints; empty where it may print other text."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         texts, plain = (word.text for word in command.arguments), _NAME_FILTERS[command.program]
-        if reading(command) != () or any(text[:1] == "-" and not plain.fullmatch(text) for text in texts):
+        if reading(command) != () or any(text[:1] == "-" and not re.fullmatch(plain, text) for text in texts):
             return ()
         command = command.source
     found = reading(command) if command is not None else None
@@ -141,7 +137,7 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
         return ()
     text = "".join(f" {word.text}" for word in command.arguments)
     exact = all(word.exact and (command.name == "git" or not ODD_NAME.search(word.text)) for word in found)
-    if command.name not in _NAME_LISTERS or not exact or not _NAME_LISTERS[command.name].fullmatch(text):
+    if command.name not in _NAME_LISTERS or not exact or not re.fullmatch(_NAME_LISTERS[command.name], text):
         return ()
     folders = tuple(word.text for word in found) if command.name != "git" else ()
     return folders if folders and command.name != "ls" else (*folders, ".")
