@@ -202,6 +202,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         is_job = any(job.id == task_id for job in jobs.list())
         await (jobs.find(task_id).end() if is_job else self.workbench.subagents.kill(task_id))
 
+    @property
+    def can_think(self) -> bool:
+        """Whether the model is known to think, so that an effort can be set."""
+        return self.workbench.models.current()[0].spec.thinking
+
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""
         self.workbench.permissions.mode = mode
@@ -216,7 +221,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         models = self.workbench.models
         spec = models.current()[0].spec
-        if not name and effort not in (None, "off") and not spec.thinking:
+        if not name and effort not in (None, "off") and not self.can_think:
             raise UsageError(
                 f"{spec.name} is not known to think: there is no effort to set.",
                 "If it does, write `thinking: true` for it into models.yaml.",

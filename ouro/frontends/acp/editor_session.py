@@ -158,14 +158,14 @@ class EditorSession(TurnObserver):
         return {"modes": modes, "config_options": await self.options()}
 
     async def options(self) -> list[acp.SessionConfigOptionSelect]:
-        """Mode, model and effort, with their values now."""
+        """Mode, model and, where the model is known to think, effort, with their values now."""
         status = self.session.status()
         usable = [choice.name for choice in await self.session.models() if choice.usable]
         names = usable if status.model in usable else [status.model, *usable]
         rows: tuple[tuple[str, Any, str, Iterable[str]], ...] = (
             ("mode", "mode", status.mode, MODES),
             ("model", "model", status.model, names),
-            ("effort", "thought_level", status.effort, EFFORTS),
+            *([("effort", "thought_level", status.effort, EFFORTS)] if self.session.can_think else []),
         )
         return [
             acp.SessionConfigOptionSelect(

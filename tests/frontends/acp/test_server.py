@@ -15,7 +15,7 @@ from acp import RequestError, embedded_text_resource, image_block, resource_bloc
 from acp import schema as acp
 from fakes.editor import Editor, connected
 from fakes.model_server import Call, Reply, agent, failure
-from fakes.ouro_program import OuroProgram
+from fakes.ouro_program import ANTHROPIC, OuroProgram
 
 from ouro.events import Outcome
 from ouro.frontends.acp.server import STOP_REASONS
@@ -46,7 +46,7 @@ async def test_a_prompt_with_tools_plan_and_permission(ouro):
         assert await connection.say("Mend it.") == "end_turn"
         await editor.until(lambda: editor.of("usage_update"))
     assert opened.modes.current_mode_id == "ask"
-    assert [option.id for option in opened.config_options] == ["mode", "model", "effort"]
+    assert [option.id for option in opened.config_options] == ["mode", "model"], "this model does not think"
     assert editor.text.startswith("I look.Done.")
     assert "".join(chunk.content.text for chunk in editor.of("agent_thought_chunk")) == "Hm."
     [plan] = editor.of("plan")
@@ -208,9 +208,11 @@ async def test_commands_change_mode_and_model(ouro):
         await connection.say("/permissions")
         assert editor.of("current_mode_update")[-1].current_mode_id == "edit"
         await client.set_session_mode(session_id=session, mode_id="plan")
+        answer = await client.set_config_option(session_id=session, config_id="model", value=ANTHROPIC)
+        assert [option.id for option in answer.config_options] == ["mode", "model", "effort"]
         answer = await client.set_config_option(session_id=session, config_id="model", value="openai/other-model")
         values = {option.id: option.current_value for option in answer.config_options}
-        assert values == {"mode": "plan", "model": "openai/other-model", "effort": "off"}
+        assert values == {"mode": "plan", "model": "openai/other-model"}
         await connection.say("/context")
         await connection.say("/nonsense")
         await connection.say("/exit")
