@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import io
 import json
+import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
@@ -17,7 +18,7 @@ from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.model import Endpoint
 from ouro.llm.portable import encoded
-from ouro.llm.provider_errors import error_from_status, error_from_stream, reason_of
+from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of
 
 if TYPE_CHECKING:
     import httpx
@@ -258,7 +259,12 @@ def http_errors(endpoint: Endpoint) -> Iterator[None]:
 
         proxy = " Is the proxy of HTTPS_PROXY right?" if getproxies() else ""
         hint = "Is the server running?" if endpoint.is_local else f"Are you online?{proxy}"
-        raise ModelUnavailable(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
+        kind: type[ModelError] = ModelUnavailable
+        if any(
+            isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) for cause in causes_of(error)
+        ):
+            kind, hint = RequestRefused, "Is it http:// in place of https://? See SSL_CERT_FILE for a certificate."
+        raise kind(f"{host} cannot be reached: {reason_of(error)}.", hint) from error
     except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
         raise StreamCut(f"The connection to {host} broke: {reason_of(error)}.") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:

@@ -102,7 +102,7 @@ def reason_of(error: BaseException) -> str:
 
 _REASONS: Mapping[type[BaseException], str] = {
     ssl.SSLCertVerificationError: "its certificate is not valid",
-    ssl.SSLError: "TLS failed; is it http:// and not https://?",
+    ssl.SSLError: "TLS failed",
     socket.gaierror: "no such host",
     ConnectionRefusedError: "the connection was refused",
     ConnectionResetError: "the server reset it",

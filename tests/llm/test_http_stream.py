@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm import Endpoint
-from ouro.llm.http_stream import EventDecoder, ServerEvent, http_errors, new_client
+from ouro.llm.http_stream import EventDecoder, HttpStream, ServerEvent, http_errors, new_client
 from ouro.llm.portable import SurrogateJoiner, healed
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
@@ -60,6 +60,14 @@ def test_a_proxy_is_named_where_nothing_is_reached(monkeypatch, proxy, told):
     with pytest.raises(ModelUnavailable) as failure, http_errors(endpoint):
         raise httpx.ConnectError("[Errno 111] Connection refused")
     assert ("HTTPS_PROXY" in failure.value.hint) is told
+
+
+async def test_https_to_a_server_without_it_is_not_tried_again(model_server):
+    stream = HttpStream(Endpoint(model_server.openai_url.replace("http:", "https:")))
+    with pytest.raises(RequestRefused, match="TLS failed") as failure:
+        await anext(stream.post("/chat/completions", {}, {}, lambda: False))
+    await stream.close()
+    assert "http://" in failure.value.hint
 
 
 def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():
