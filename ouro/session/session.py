@@ -66,6 +66,8 @@ class Status(msgspec.Struct, frozen=True):
     sandbox: str = ""
     """The tier that confines commands, `none`, or `off`; empty before the first command has tested it."""
     is_saved: bool = True
+    can_think: bool = False
+    """The model is known to think, so that an effort can be set."""
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):
@@ -145,6 +147,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             sum(task.is_running and task.outlives_turn for task in self.tasks()),
             self.workbench.shell.sandbox_tier,
             self.is_saved,
+            spec.thinking,
         )
 
     def events(self) -> AsyncGenerator[Event, None]:
@@ -202,11 +205,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         is_job = any(job.id == task_id for job in jobs.list())
         await (jobs.find(task_id).end() if is_job else self.workbench.subagents.kill(task_id))
 
-    @property
-    def can_think(self) -> bool:
-        """Whether the model is known to think, so that an effort can be set."""
-        return self.workbench.models.current()[0].spec.thinking
-
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""
         self.workbench.permissions.mode = mode
@@ -221,7 +219,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         models = self.workbench.models
         spec = models.current()[0].spec
-        if not name and effort not in (None, "off") and not self.can_think:
+        if not name and effort not in (None, "off") and not spec.thinking:
             raise UsageError(
                 f"{spec.name} is not known to think: there is no effort to set.",
                 "If it does, write `thinking: true` for it into models.yaml.",

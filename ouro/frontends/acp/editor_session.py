@@ -165,7 +165,7 @@ class EditorSession(TurnObserver):
         rows: tuple[tuple[str, Any, str, Iterable[str]], ...] = (
             ("mode", "mode", status.mode, MODES),
             ("model", "model", status.model, names),
-            *([("effort", "thought_level", status.effort, EFFORTS)] if self.session.can_think else []),
+            *([("effort", "thought_level", status.effort, EFFORTS)] if status.can_think else []),
         )
         return [
             acp.SessionConfigOptionSelect(
