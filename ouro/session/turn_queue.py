@@ -32,7 +32,8 @@ class TurnObserver:
         """Show an event of the turn that runs."""
 
     def show_background(self, event: Event) -> None:
-        """Show an event that belongs to no turn."""
+        """Show an event that belongs to no turn; by default as one of a turn."""
+        self.show(event)
 
     def turn_began(self) -> None:
         """A turn or a shell line has started."""

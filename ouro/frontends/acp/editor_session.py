@@ -130,9 +130,6 @@ class EditorSession(TurnObserver):
             case _:
                 pass
 
-    def show_background(self, event: Event) -> None:
-        self.show(event)
-
     def turn_began(self) -> None:
         if self._is_cancelled:
             self._queue.interrupt()

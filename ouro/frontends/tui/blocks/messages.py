@@ -256,9 +256,9 @@ def spinner(seconds: float) -> str:
     return _SPINNER[int(seconds * 4) % len(_SPINNER)]
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float, *, tenths: bool = True) -> str:
     """Seconds: `0.4 s`, `12 s`, `3 min 20 s`."""
-    if seconds < 10:
+    if tenths and seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"

@@ -226,8 +226,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             case _:
                 pass
 
-    show_background = show
-
     def turn_began(self) -> None:
         self.show_state()
         self.resume.close()

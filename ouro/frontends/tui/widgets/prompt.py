@@ -17,7 +17,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
-from ouro.frontends.tui.blocks.messages import spinner
+from ouro.frontends.tui.blocks.messages import duration, spinner
 from ouro.frontends.tui.external import dropped_image
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
@@ -366,6 +366,4 @@ class PromptBox(Horizontal):
 
     def _work_title(self) -> str:
         passed = time.monotonic() - self._began
-        minutes, seconds = divmod(int(passed), 60)
-        spent = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-        return f"{spinner(passed)} working · {spent} · Esc interrupts"
+        return f"{spinner(passed)} working · {duration(int(passed), tenths=False)} · Esc interrupts"

@@ -155,18 +155,18 @@ class TranscriptView(LineScroll):
     def go_to(self, prompts: int) -> None:
         """Scroll to the message of the user that stands so many before the end: 1 is the last."""
         self._frames.draw()  # what was just put in has no height yet
-        said = [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
-        if 0 < prompts <= len(said):
+        if 0 < prompts <= len(said := self._prompts()):
             self._go_to(said[-prompts], 0)
+
+    def _prompts(self) -> list[UserMessage]:
+        return [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
 
     def go_to_next_prompt(self, by: int) -> None:
         """Scroll to the next message of the user, or (-1) to the previous one."""
         top = self.scroll_offset.y
-        said = [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
-        tops = [self._blocks.top(block) + block.gap for block in said]
-        others = [place for place, line in enumerate(tops) if (line > top if by > 0 else line < top)]
-        if others:
-            self._go_to(said[others[0 if by > 0 else -1]], int(said[others[0 if by > 0 else -1]].gap))
+        beyond = [said for said in self._prompts() if (self._blocks.top(said) + said.gap - top) * by > 0]
+        if beyond:
+            self._go_to(said := beyond[0 if by > 0 else -1], int(said.gap))
         elif by > 0:
             self.follow()
         else:
