@@ -149,7 +149,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "elif self._is_certain and (match", "elif (match", "test_x6_battery.py"),
-    Defence("X6", f"{SHELL}/rules.py", " or places.has_program(command.name)", "", LOOPS),
+    Defence("X6", f"{SHELL}/rules.py", "is_mixed or places.has_program(command.name)", "is_mixed", LOOPS),
     Defence("X6", f"{SHELL}/rules.py", " and filters and not writes", "", LOOPS),
     Defence("X6", f"{SHELL}/reading.py", "if not _GIT_SETTING.fullmatch(word.text)", "if False", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/paths.py", '[word.text] if command.name == "diff"', '[] if command.name == "diff"', LOOPS),

@@ -273,6 +273,13 @@ def test_x6_a_program_of_the_workspace_is_asked_whatever_its_name(repository, mo
         name.write_text("#!/bin/sh\ntouch made\n")
         assert isinstance(decision(repository, "ls; cat a.txt"), Ask)
         assert isinstance(decision(repository, "cd src; cat a.txt | ls"), Ask)
+        for other, line in (
+            ("timeout", "timeout 5 cat a.txt"),
+            ("xargs", "ls | xargs -n1 head"),
+            ("gzip", "zcat a.gz"),
+        ):
+            name = name.rename(name.with_name(other))
+            assert isinstance(decision(repository, line), Ask)
         name.unlink()
 
 

@@ -25,6 +25,7 @@ _MAX_FOLDERS = 16
 _MAX_MATCHES = 1000
 _MAX_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
+_STARTED = ("sh", "bash", "cat", "grep", "gzip")  # by egrep, zcat and git
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
 _WRITTEN = {"written": slice(None), "but first": slice(1, None), "last": slice(-1, None)}
 """The operands that are written, by their kind."""
@@ -83,9 +84,10 @@ class Places:
             yield from ((path, False, command) for word in command.arguments for path in self.of_word(word))
 
     def has_program(self, name: str) -> bool:
-        """Whether bash may find a program of that name in the workspace."""
+        """Whether bash may find a program of that name in the workspace, or one that a listed program starts."""
         folders = _own_folders(os.environ.get("PATH", ""), self.workspace.roots)
-        return any((folder / name).exists() for text in folders for folder in self.named(text))
+        places = [folder for text in folders for folder in self.named(text)]
+        return any((folder / program).exists() for folder in places for program in (name, *_STARTED))
 
     def strange_match(self, command: Command, word: Word) -> str:
         """Why the files that a word stands for cannot be judged: odd names, links outside, too many; else empty."""

@@ -154,10 +154,11 @@ def _only_sees_processes(line: ShellLine) -> bool:
 
 def _needs(line: ShellLine, places: Places) -> Iterator[Need]:
     for command in line.commands:
-        if command.kind == "plain":
+        is_mixed = command.program in _SEES_PROCESSES and not _only_sees_processes(line)
+        if command.kind != "guess" and (is_mixed or places.has_program(command.name)):
+            yield Need("command", command.text, command)
+        elif command.kind == "plain":
             yield from _command_needs(command, places)
-            if command.program in _SEES_PROCESSES and not _only_sees_processes(line):
-                yield Need("command", command.text, command)
     for redirect in line.redirects:
         if not redirect.duplicates and redirect.target.exact and redirect.target.text not in HARMLESS_DEVICES:
             for path in places.named(redirect.target.text):
@@ -169,7 +170,7 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
     found = reading(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
-    elif not isinstance(found, tuple) or command.settings or places.has_program(command.name):
+    elif not isinstance(found, tuple) or command.settings:
         created: tuple[Path, ...] = ()
         if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
             created = tuple(path for word in written_paths(command) for path in places.named(word.text))
