@@ -257,10 +257,12 @@ def test_x6_find_that_runs_a_command_on_regular_files_does_not_look_for_links(re
         assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Allow)
     for expression in (
         "-type l", "-type f -o -type l", "-name -type", "! -type f", "\\( -name x -o -type f \\)", "-type f,l",
-        "-name f", "-not -type f", "-type d , -type f",
+        "-name '* -type f *'", "-name f", "-not -type f", "-type d , -type f",
     ):  # fmt: skip
         assert isinstance(decision(repository, f"find src {expression} -exec cat {{}} +"), Ask), expression
-    assert isinstance(decision(repository, "find src -exec cat {} + -type f"), Ask)
+    for last in ("-type f", "-o -exec cat {} +", ", -exec cat {} +"):
+        assert isinstance(decision(repository, f"find src -exec cat {{}} + {last}"), Ask)
+        assert isinstance(decision(repository, f"find src -type f -exec cat {{}} + {last}"), Ask) or last == "-type f"
     assert isinstance(decision(repository, "find src -type f | xargs cat"), Ask)
 
 

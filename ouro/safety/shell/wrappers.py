@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -46,8 +47,7 @@ _NAME_LISTERS = {  # without letters that have a value: `-tl` of rg is a type
     "ls": r"( -[1aA]+)*( [^-\s]\S*)*",
 }
 """The arguments with which a command prints nothing but names of files below the folders that it is given."""
-_ONLY_FILES = re.compile(r"(?!.*(^| )(-o|-or|,|!|-not|\()( |$))(.* )?-type f( |$)")
-"""An expression of `find` that is true for regular files at most."""
+_ALTERNATIVES = names("-o -or , ! -not (")
 ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
 """A name out of which `xargs`, or the command that it runs, may make something else."""
 _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -108,8 +108,9 @@ def _find(words: Sequence[Word]) -> Inner | None:
     starts = find_starts(words)
     folders = (tuple(word.text for word in starts) or (".",)) if all(word.exact for word in starts) else ()
     runs = find_runs(words)
-    expression = " ".join(word.text for word in words[len(starts) : runs[0][0] - 1 if runs else 0])
-    is_regular = bool(_ONLY_FILES.match(expression))
+    texts = [word.text for word in words]
+    tests = texts[: runs[0][0] - 1] if runs else []  # before the first command
+    is_regular = ("-type", "f") in itertools.pairwise(tests) and _ALTERNATIVES.isdisjoint(texts)
     for begin, end in runs:
         found += [Command(_with_names(words[begin:end], folders, is_regular), piped=True)] if end > begin else []
     return Inner(tuple(found)) if found else None
