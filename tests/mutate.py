@@ -85,7 +85,7 @@ DEFENCES = (
             "edits[0].after) for name, edits in without", "test_m5_side_by_side.py"),
     Defence("M5", f"{MEMORY}/scope.py", "not self._foreign and not self._mixed", "not self._foreign",
             "test_m5_side_by_side.py"),
-    Defence("M6", f"{MEMORY}/git/process.py", "if name.startswith(\"GIT_\") and name not in environment]",
+    Defence("M6", f"{MEMORY}/git/process.py", "if name.startswith(\"GIT_\") and name not in variables]",
             "if False]", "test_m6_odd_repositories.py"),
     Defence("M7", f"{MEMORY}/git/process.py", 'environment = {**_LOCAL, "GIT_COMMON_DIR": str(common_dir)} | (',
             "environment = {} | (", "test_m7_hostile_git_settings.py"),

@@ -115,16 +115,14 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
         if _affirms(old, names) and _is_same_use(text, old, names)
     ]
     ranked = _ranked(text, named, _MIN_SHARED)
-    contradicts = _CONTRADICTS.search(said)
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
-    if not ranked and (contradicts or is_change):
-        means = _contradicts if contradicts else _changes
+    if not ranked and (is_change or _CONTRADICTS.search(said)):
         # What comes before may be a reason: `They asked for more, the rate is 500 Hz now`.
         ways = [text, *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1]))]
         ranked = [
             (share, entry)
             for share, entry in _ranked(text, pairs, _MIN_SHARED)
-            if any(means(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways)
+            if any(_changes(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways)
         ]
         words = subject_words(text)
         ranked = ranked or [(1.0, entry) for old, entry in _sharing(words, pairs) if _is_other_value(text, old)]
@@ -160,11 +158,6 @@ def _is_opposite(text: str, old: str) -> bool:
     """Whether one statement negates the other: `Always squash commits`, `Don't squash commits`."""
     words = subject_words(text)
     return bool(words) and words == subject_words(old) and bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(old))
-
-
-def _contradicts(text: str, old: str) -> bool:
-    words, own = subject_words(text), subject_words(old)
-    return len(words & own) > 1 or words <= own or own <= words
 
 
 def _is_other_value(text: str, old: str) -> bool:

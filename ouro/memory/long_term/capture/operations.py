@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import re
@@ -40,7 +39,6 @@ _RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 """Thinking in the text is not the answer, even where it drafts one."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_PYTHON = re.compile(r"[\[{].*[\]}]", re.DOTALL)
 _EMPTY = re.compile(r"\[\s*\]")
 _NOTHING = re.compile(
     r"\W*(?:\w+\W+){0,4}?(?:nothing|none|null|no\W+(?:new\W+)?(?:operations?|notes?|changes?))\b.{0,200}",
@@ -124,23 +122,13 @@ def plain(text: str) -> str:
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """The operations in an answer, with keys in lower case."""
     text = _TRAILING_COMMA.sub(r"\1", _THINKING.sub("", answer[:100_000]))
-    for value in list(_in_json(text)) or _in_python(text):
+    for value in _in_json(text):
         whole = _lowered(value)
         if _verb(whole):
             yield whole
             continue
         inside = (item for part in value.values() for item in (part if isinstance(part, list) else [part]))
         yield from filter(_verb, (_lowered(item) for item in inside if isinstance(item, dict)))
-
-
-def _in_python(text: str) -> list[dict[Any, Any]]:
-    """Python literals, as some small models write them."""
-    found = _PYTHON.search(text)
-    try:
-        value = ast.literal_eval(found[0]) if found else []
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return []
-    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
 
 
 def _in_json(text: str) -> Iterator[dict[Any, Any]]:

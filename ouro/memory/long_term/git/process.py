@@ -130,12 +130,7 @@ def _demand_answer() -> None:
 
 
 def _execute(
-    command: list[str],
-    folder: Path,
-    environment: dict[str, str],
-    given: bytes,
-    timeout: float,
-    keep: Sequence[int] = (),
+    command: list[str], folder: Path, variables: dict[str, str], given: bytes, timeout: float, keep: Sequence[int] = ()
 ) -> Ended:
     """Run a command by GitPython in a process group of its own, which a timeout or an interrupt kills whole.
 
@@ -147,12 +142,12 @@ def _execute(
     except ImportError as error:  # GitPython looks for git
         raise MemoryUnusable(*_MISSING) from error
     # GitPython adds to the environment of ouro. `env` removes what another git has left there.
-    foreign = [name for name in os.environ if name.startswith("GIT_") and name not in environment]
+    foreign = [name for name in os.environ if name.startswith("GIT_") and name not in variables]
     if foreign:
         command = ["env", *(word for name in foreign for word in ("-u", name)), *command]
     try:
         running = Git(folder).execute(
-            command, istream=PIPE, as_process=True, env=environment, shell=False, start_new_session=True, pass_fds=keep
+            command, istream=PIPE, as_process=True, env=variables, shell=False, start_new_session=True, pass_fds=keep
         )
     except GitCommandNotFound as error:
         raise MemoryUnusable(*_MISSING) from error

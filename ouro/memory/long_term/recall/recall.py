@@ -300,16 +300,12 @@ def _mark(note_id: str, text: str) -> str:
     return f"{note_id}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
 
 
-MIN_SHARE = 0.3
+MIN_SHARE = 0.25
 """By words, a note is relevant when it has this share of the message's words, weighted by rarity;"""
-MIN_SHARE_OF_TWO = 0.2
-"""less is needed when two of the words name a subject;"""
-MIN_COVER = 0.3
-"""or when two such words are this share of the note's words."""
 MIN_SHARE_OF_ONE = 0.45
-"""A single shared word is enough only when it is this share of the message."""
-MIN_FOR_GENERAL = 0.9
-"""Share for a general question (`What is a mutex?`), or where two words of any program are shared."""
+"""or this one, where it has a single word of it;"""
+MIN_SHARE_OF_CODE = 0.9
+"""or this one, where it has two words of it that any program has."""
 NEAR_BEST = 0.6
 """Share of the best score that others need."""
 _WEIGHTS = {
@@ -375,13 +371,12 @@ def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     asked = stems(question)
     owned = stems(" ".join(_OWNED.findall(question)))
     best = max(map(_share, hits), default=0.0)
-    is_vague = bool(_GENERAL.search(question)) and best < MIN_FOR_GENERAL
     reasons: dict[str, str] = {}
     for hit, known in zip(hits, features(question, hits), strict=True):
         if "vectors" in hit.parts:
             if sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
                 reasons[hit.id] = f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
-        elif _share(hit) >= NEAR_BEST * best and not is_vague and _says_the_same(asked, owned, hit):
+        elif _share(hit) >= NEAR_BEST * best and _says_the_same(asked, owned, hit):
             reasons[hit.id] = f"says {_share(hit):.0%} of the words"
     return reasons
 
@@ -437,17 +432,13 @@ def _cosine(hit: MemoryHit) -> float:
 
 def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit) -> bool:
     """Whether a note is relevant by words to a message of these stems, of which `owned` name a subject."""
-    share, own = _share(hit), stems(hit.text)
-    shared = asked & own
-    of_tasks = _STEMS_OF_TASKS - owned
-    count, subjects = len(shared), len(shared - of_tasks)
-    is_specific = shared - of_tasks - (_STEMS_OF_CODE - owned) or count > 2 or (count > 1 and share >= MIN_FOR_GENERAL)
-    if not is_specific:
-        return False
-    if subjects and count == 1:
-        return share >= MIN_SHARE_OF_ONE
-    of_two = share >= MIN_SHARE_OF_TWO or count / max(1, len(own)) >= MIN_COVER
-    return (subjects > 0 and share >= MIN_SHARE) or (subjects > 1 and of_two)
+    shared = asked & stems(hit.text)
+    subjects = shared - (_STEMS_OF_TASKS - owned)
+    is_of_code = not subjects - (_STEMS_OF_CODE - owned)
+    if len(shared) < 2:
+        return not is_of_code and _share(hit) >= MIN_SHARE_OF_ONE
+    least = MIN_SHARE_OF_CODE if is_of_code and len(shared) == 2 else MIN_SHARE
+    return bool(subjects) and _share(hit) >= least
 
 
 _STEMS_OF_TASKS = frozenset(found for word in _OF_TASKS for found in stems(word) or {word})
