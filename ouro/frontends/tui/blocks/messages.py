@@ -13,8 +13,7 @@ from ouro.frontends.event_lines import retry_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad, tidy, wrap
-from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces, StreamCleaner
+from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, StreamCleaner, markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.look import QUEUED
 from ouro.utils.text import plural

@@ -8,7 +8,7 @@ from rich.style import Style
 
 from ouro.frontends.tui.blocks.block_list import HeightIndex
 from ouro.frontends.tui.blocks.lines import copied, crop, fitting, fold, indent, printed, tidy, wrap
-from ouro.frontends.tui.blocks.markdown_pieces import StreamCleaner
+from ouro.frontends.tui.blocks.markdown import StreamCleaner
 
 PLAIN = Style.null()
 TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)

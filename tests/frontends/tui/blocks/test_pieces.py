@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPieces
+from ouro.frontends.tui.blocks.markdown import MarkdownPieces
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.palette import Palette
 
