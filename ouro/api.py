@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import aclosing, suppress
@@ -31,6 +32,7 @@ Picture = Image | Path | str | bytes
 """An image: a file, or its bytes (png, jpeg, gif, webp)."""
 REFUSED = "The program that runs ouro allows this call neither by a rule nor by a callback, so it was refused."
 _WAIT_SECONDS = 0.5
+_POLL_SECONDS = 0.01
 _CLOSED = "The agent is not open."
 _HOW_TO_OPEN = "Use it in a `with` block, or call open() first."
 
@@ -90,6 +92,8 @@ class AsyncAgent:
         self._session: Session | None = None
         self._last_id = ""
         self._background: asyncio.Task[None] | None = None
+        self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
+        """The events of the last turn; nothing is left of them where a loop over them was left early."""
 
     @property
     def session(self) -> Session:
@@ -110,6 +114,8 @@ class AsyncAgent:
     async def open(self) -> Self:
         if self._session is None:
             options = self._options
+            if options.get("fork") and not options.get("resume"):
+                raise UsageError("`fork` copies a session.", "Name it with `resume`.")
             trust = options.get("trust")
             answered: Literal["unknown", "yes", "no"] = "unknown" if trust is None else "yes" if trust else "no"
             open_session = await asyncio.to_thread(opener, _session_options(self._cwd, options))
@@ -128,15 +134,26 @@ class AsyncAgent:
         if self._background is not None:
             await self._background
 
-    async def send(self, prompt: str, images: Sequence[Picture] = ()) -> AsyncGenerator[Event, None]:
+    def send(self, prompt: str, images: Sequence[Picture] = ()) -> AsyncGenerator[Event, None]:
         """The events of one turn; TurnFinished comes last. Leaving the loop early interrupts the turn.
 
         Raises:
             UsageError: a turn runs already, the prompt is empty, or an image is none.
         """
+        events = self._send(prompt, images, self._stream)
+        if self._stream is None or self._stream() is None:  # else that one may run, and this one will be refused
+            self._stream = weakref.ref(events)
+        return events
+
+    async def _send(
+        self, prompt: str, images: Sequence[Picture], before: weakref.ref[AsyncGenerator[Event, None]] | None
+    ) -> AsyncGenerator[Event, None]:
         session, pictures = self.session, [await asyncio.to_thread(_image, image) for image in images]
         if not (prompt.strip() or pictures):
             raise UsageError("The prompt is empty.")
+        # asyncio itself ends events that a loop has left, and tells nobody.
+        while before is not None and before() is None and session.running:  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECONDS)
         async with aclosing(session.send(prompt, pictures)) as events:
             async for event in events:
                 yield event
@@ -178,7 +195,7 @@ class AsyncAgent:
         if result.outcome != "answered":
             raise _error_of(result)
         if result.misfit:
-            raise AnswerMisfit(f"The answer does not match {answer!r}: {result.misfit}")
+            raise AnswerMisfit(f"The answer does not match {inspect.formatannotation(answer)}: {result.misfit}")
         return cast("T", result.data)
 
     def steer(self, text: str) -> None:
@@ -190,7 +207,7 @@ class AsyncAgent:
         return self._session is not None and self._session.interrupt()
 
     def set_mode(self, mode: Mode) -> None:
-        self.session.set_mode(mode)
+        self.session.set_mode(_checked(mode))
 
     async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """Use another model, or another effort, from the next request on. Raises NoModelError."""
@@ -305,7 +322,7 @@ class Agent:
         self._soon(self._agent.interrupt)
 
     def set_mode(self, mode: Mode) -> None:
-        self._soon(self._agent.set_mode, mode)
+        self._soon(self._agent.set_mode, _checked(mode))
 
     def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """As AsyncAgent.set_model."""
@@ -418,6 +435,12 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
         ready_model=None if isinstance(model, str) else model,
         tools=tuple(type(tool)(cwd) for tool in tools),
     )
+
+
+def _checked(mode: Mode) -> Mode:
+    if mode not in get_args(Mode):
+        raise UsageError(f"There is no mode `{mode}`. There are: {', '.join(get_args(Mode))}.")
+    return mode
 
 
 async def _next(events: AsyncGenerator[Event, None]) -> Event | None:

@@ -180,6 +180,25 @@ def test_leaving_the_loop_early_interrupts_the_turn(agent_of):
         assert agent.run("again").text == "Again."
 
 
+async def test_leaving_an_async_loop_early_interrupts_the_turn(agent_of):
+    async with agent_of(calls(text="Let me see."), "Again.", "Third.", kind=AsyncAgent) as agent:
+        async for event in agent.send("go"):
+            if isinstance(event, TextDelta):
+                break
+        assert (await agent.run("again")).text == "Again."
+        async for _event in agent.send("go"):
+            with pytest.raises(UsageError, match="still at work"):
+                await agent.run("beside it")
+
+
+async def test_a_mode_that_does_not_exist_is_refused(agent_of):
+    async with agent_of(kind=AsyncAgent) as agent:
+        with pytest.raises(UsageError, match="There is no mode `yolo`"):
+            agent.set_mode("yolo")
+    with agent_of() as agent, pytest.raises(UsageError, match="There is no mode `yolo`"):
+        agent.set_mode("yolo")
+
+
 def test_interrupt_and_steer_come_from_other_threads(agent_of):
     reached = threading.Event()
 
@@ -275,6 +294,8 @@ def test_a_check_of_the_type_itself_is_told_to_the_model(agent_of):
 def test_an_answer_that_never_fits_is_an_error(agent_of):
     with agent_of("-1", '{"width": -1}', "no") as agent, pytest.raises(AnswerMisfit, match="not JSON"):
         agent.ask("how wide?", Size)
+    with agent_of("a", "b", "c") as agent, pytest.raises(AnswerMisfit, match=r"does not match list\[int\]:"):
+        agent.ask("how many?", list[int])
     with agent_of() as agent, pytest.raises(UsageError, match="cannot be the type of an answer"):
         agent.ask("what?", threading.Thread)
 
@@ -410,6 +431,8 @@ def test_errors_of_opening_are_raised_and_leave_no_thread(agent_of, repository, 
         agent_of(model="", trust=False).open()
     with pytest.raises(UsageError, match=r"`wirte` in the rule `wirte\(\.env\)` is not a tool"):
         agent_of(deny=["wirte(.env)"], trust=False).open()
+    with pytest.raises(UsageError, match="`fork` copies a session"):
+        agent_of(fork=True, trust=False).open()
     with pytest.raises(TypeError, match="modle"):
         Agent(modle="x")
     with pytest.raises(UsageError, match="not open"):

@@ -79,16 +79,11 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
 
 
 def _split_command(group: str, words: Sequence[str]) -> tuple[Sequence[str], dict[str, Sequence[str]]]:
-    """The words before `--`, and those behind it as the argument `command` of an action that has one.
+    """The words before `--`, and those behind it as the argument `command` of `ouro mcp add`.
 
     argparse takes no list of words behind flags.
     """
-    has_command = any(
-        action.name.split() == [group, *words[:1]]
-        and any(found.names == ("command",) for found in action.arguments or ())
-        for action in ACTIONS
-    )
-    if not has_command or "--" not in words:
+    if [group, *words[:1]] != ["mcp", "add"] or "--" not in words:
         return words, {}
     place = list(words).index("--")
     return words[:place], {"command": words[place + 1 :]}

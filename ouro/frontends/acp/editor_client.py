@@ -77,7 +77,7 @@ class EditorClient:
         await self._answer(self._client.release_terminal(self.session_id, terminal_id))
         if found is None:
             return "[The editor did not return the output.]\n"
-        return f"[The begin of the output is cut.]\n{found.output}" if found.truncated else found.output
+        return f"[The beginning of the output is cut.]\n{found.output}" if found.truncated else found.output
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

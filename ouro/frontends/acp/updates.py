@@ -24,6 +24,7 @@ from acp.helpers import (
 )
 
 from ouro import events
+from ouro.commands.render import block
 from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
 from ouro.frontends.event_lines import notice_of
@@ -219,11 +220,7 @@ def _prompted(event: events.Prompted) -> Iterator[Update]:
 
 
 def _fenced(text: str, language: str = "") -> acp.ContentToolCallContent:
-    """A code block; the fence is longer than any in the text."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return tool_content(text_block(f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"))
+    return tool_content(text_block(block(text, language)))
 
 
 def _first_change(change: Any) -> int:
