@@ -152,6 +152,7 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/rules.py", "is_mixed or places.has_program(command.name)", "is_mixed", LOOPS),
     Defence("X6", f"{SHELL}/rules.py", " and filters and not writes", "", LOOPS),
     Defence("X6", f"{SHELL}/reading.py", "if not _GIT_SETTING.fullmatch(word.text)", "if False", "test_x6_battery.py"),
+    Defence("X6", f"{SHELL}/wrappers.py", " and _ALTERNATIVES.isdisjoint(texts)", "", LOOPS),
     Defence("X6", f"{SHELL}/paths.py", '[word.text] if command.name == "diff"', '[] if command.name == "diff"', LOOPS),
     Defence("X6", f"{SHELL}/reading.py", '== ["{}", "+"]', '[-1:] == ["+"]', LOOPS),
     Defence("X6", f"{SHELL}/wrappers.py", "and not re.fullmatch(plain, text)", "and False", LOOPS),

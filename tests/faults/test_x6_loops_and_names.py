@@ -47,6 +47,7 @@ HOSTILE = {
         "cat <<'EOF' > made\nx\nEOF",
         "cat <<'EOF'\nx\nEOF\ntouch made",
         "cat <<'EOF' \"a\nEOF\n\"\ntouch made",
+        "cat <<'EOF' \"a\nb\nEOF\n\"",
         "cat <<'EOF' \\\nx\nEOF\ntouch made",
         "cat <<-'EOF'\n\ttouch made\n\tEOF\ntouch made",
         "cat <<'EOF'\nno end",
