@@ -17,7 +17,6 @@ from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
 
 if TYPE_CHECKING:
-    from ouro.extensions import CustomCommand
     from ouro.session import Session
 
 _SECTIONS = {
@@ -59,15 +58,11 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
         if command := find_command(word):
             front_end.show(_help_of(command))
         elif custom := next((custom for custom in custom_commands(front_end.session) if word == custom.name), None):
-            front_end.show(f"{_line_of(custom)}\n\nFrom {code(custom.place)}")
+            front_end.show(f"{code(custom.usage)} {escape(custom.help)}\n\nFrom {code(custom.place)}")
         else:
             raise UsageError(f"There is no command /{word}. /help lists them all.")
         return
     front_end.show(help_text(front_end.session, front_end.keys))
-
-
-def _line_of(command: Action | CustomCommand) -> str:
-    return f"{code(command.usage)} {escape(command.help)}"
 
 
 async def status(front_end: FrontEnd, _argument: str) -> None:

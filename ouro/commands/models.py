@@ -195,7 +195,7 @@ async def _other_server(asker: Asker) -> str:
 async def _model_at(asker: Asker, server: ServerModels, *, key: str = "", local: Provider | None = None) -> str:
     if server.models:
         choices = [
-            Choice(name, name if local else name.partition("/")[2], _window(window))
+            Choice(name, name if local else name.partition("/")[2], f"{window:,} tokens" if window else "")
             for name, window in server.models.items()
         ]
         name = await asker.choose(f"Which model of {local.title if local else server.url}?", choices)
@@ -227,7 +227,3 @@ def _variable_with_key(provider: Provider) -> str:
 def _price(name: str) -> str:
     spec = KNOWN.get(name.lower())
     return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens" if spec and spec.prices else ""
-
-
-def _window(size: int | None) -> str:
-    return f"{size:,} tokens" if size else ""

@@ -53,7 +53,9 @@ async def diff(front_end: FrontEnd, argument: str) -> None:
         text, since = await front_end.session.rewind.diff(int(argument)), "then"
     else:
         text, since = await changes(front_end.session.cwd), "the last commit"
-    front_end.show(block(_cut(text), "diff") if text.strip() else f"No changes since {since}.")
+    if len(text) > MAX_CHARACTERS:
+        text = f"{text[:MAX_CHARACTERS]}\n… cut: the diff is too large"
+    front_end.show(block(text, "diff") if text.strip() else f"No changes since {since}.")
     if argument and text.strip():
         back = "" if argument == "1" else f" {argument}"
         front_end.say(f"/undo FILE{back} undoes one file of it, /undo FILE#ID{back} one hunk.")
@@ -87,7 +89,3 @@ def _changes(git: Git) -> str:
     if len(names) > MAX_NEW_FILES:
         new.append(f"… and {len(names) - MAX_NEW_FILES} more new files")
     return "".join((known, *new))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n… cut: the diff is too large"
