@@ -164,9 +164,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         undoable = await self._undoable(number, scopes)
         if conversation:
             await self._go(await self._before(entry), ("conversation", *undoable))
+        elif not undoable:
+            raise UsageError("Nothing was changed there.")
         notices = await _carry_out(undoable, "undone")
         if not conversation:
-            return Rewound(notices=tuple(notices or ["Nothing was changed there."]))
+            return Rewound(notices=tuple(notices))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
 
     async def diff(self, back: int) -> str:

@@ -187,6 +187,15 @@ async def test_e10_undo_of_one_file_keeps_what_the_user_wrote_into_it(repository
     await session.close()
 
 
+async def test_an_undo_of_files_where_none_changed_is_refused(repository):
+    session = await opened(repository, "Hello.")
+    await say(session, "hello")
+    with pytest.raises(UsageError, match="Nothing was changed there"):
+        await session.rewind.undo(("files",), conversation=False)
+    assert await session.rewind.can_redo() == {}
+    await session.close()
+
+
 async def test_files_alone_are_undone_and_done_again(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.")
     await say(session, "write a.py")
