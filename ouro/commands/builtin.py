@@ -63,7 +63,8 @@ SESSION_COMMANDS: tuple[Action, ...] = (
 )  # fmt: skip
 
 MEMORY_ACTIONS: tuple[Action, ...] = (
-    Action("memory files", "memory_notes.files", "List the core files and pending changes", (), ("memory files",)),
+    Action("memory files", "memory_notes.files", "List the core files and pending changes", (), ("memory files",),
+           "both"),
     Action("memory list", "memory_notes.list_entries", "List notes, core lines and pending changes",
            (arg("what", nargs="*", metavar="WHAT", help="a scope, a category, core, note, archived, replaced"),
             arg("-n", "--max", dest="limit", type=count, default=0, metavar="N", help="entries to show (all)")),

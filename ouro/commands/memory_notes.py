@@ -42,7 +42,7 @@ async def files(context: ActionContext) -> Answer:
             texts = [(f"{name}.md", memory.editor.text(scope.scope, f"{name}.md")) for name in scope.store.core]
             counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in texts if text]
             rows = table((CodeSpan(name), plural(count, "line")) for name, count in counts)
-            value.append((tilde(scope.store.folder), counts))
+            value.append({"scope": scope.scope, "folder": str(scope.store.folder), "lines": dict(counts)})
             view += [Title(tilde(scope.store.folder)), *(rows or [line("The core is empty.")])]
         return Answer(value, [*(view or [line("No memory is in use here.")]), *_pending_view(_pending(memory.editor))])
 

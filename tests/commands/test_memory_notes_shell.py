@@ -49,6 +49,13 @@ def test_each_action_has_help_with_an_example_and_json(ouro, action, capsys):
     assert f"ouro memory {action}" in out.partition("example:")[2]
 
 
+def test_the_files_are_listed_as_in_a_session(ouro, inside):
+    ouro("remember", "--scope", "user", "I prefer tabs")
+    user, repo = json.loads(ouro("files", "--json")[1])
+    assert (user["scope"], user["lines"], repo["lines"]) == ("user", {"preferences.md": 1}, {})
+    assert "preferences.md  1 line" in ouro("files")[1]
+
+
 def test_confidence_fades_with_the_half_life_of_the_settings(ouro, home, inside, monkeypatch):
     ago = (datetime.now(UTC) - timedelta(days=10)).isoformat()
     folder = home / ".ouro" / "memory"
