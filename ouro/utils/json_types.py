@@ -70,6 +70,11 @@ def amount(value: Any) -> float | None:
     return float(value) if is_number and 0 <= value < MAX_COUNT else None
 
 
+def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON schema of a model's answer, which has no other fields."""
+    return {**msgspec.json.schema_components([kind])[1][kind.__name__], "additionalProperties": False}
+
+
 def decoded_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
     """A model's answer in a JSON schema, also where the server wrote around it; None if it is none."""
     start, end = answer.find("{"), answer.rfind("}")

@@ -98,7 +98,7 @@ class SessionMemory:
     @property
     def recalled_count(self) -> int:
         """The number of notes sent with the last message."""
-        return self._recall.count if self._recall else 0
+        return len(self._recall.loaded()) if self._recall else 0
 
     @property
     def last_recalled(self) -> str:

@@ -18,18 +18,12 @@ from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
 from ouro.memory.long_term.supersession import NEGATIVE, on_subject, subject_words
 from ouro.messages import Message, system, user
-from ouro.utils.json_types import decoded_answer
+from ouro.utils.json_types import decoded_answer, schema_of
 
 _MAX_NEAR = 2
 """Earlier lines on the subject of a line that are compared with it."""
 _LIGHT = frozenset(("call", "go", "have", "hold", "keep", "make", "name", "out", "put", "take", "write"))
 """Words of a statement that another one may say in other words."""
-_SAYS_ALL = {
-    "type": "object",
-    "properties": {"same": {"type": "boolean"}},
-    "required": ["same"],
-    "additionalProperties": False,
-}
 _ASK = """\
 You get two lines of notes. Answer {"same": true} only if the second line says everything that the first line says, so
 that the first line can be deleted without losing anything. Otherwise answer {"same": false}.
@@ -62,7 +56,7 @@ class SmallMerger(msgspec.Struct, frozen=True):
             or bool(NEGATIVE.search(text)) != bool(NEGATIVE.search(other))
         ):
             return False
-        answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], _SAYS_ALL)
+        answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], schema_of(_Answer))
         found = decoded_answer(answer, _Answer)
         return found is not None and found.same
 

@@ -95,12 +95,6 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     return PromotedNote(note.id, branch, commit, owner, expires)
 
 
-def expired_notes(editor: MemoryEditor, owner: str, today: str) -> list[Note]:
-    """The shared notes of this owner whose day of expiry has passed."""
-    notes = (file.note for file in editor.notebook.all() if file.scope == "repo")
-    return [note for note in notes if note.extra.get(OWNER) == owner and "" < str(note.extra.get(EXPIRES, "")) < today]
-
-
 def renew(editor: MemoryEditor, note: Note) -> None:
     """Record that an expired note still holds, until a new day of expiry."""
     expires = (datetime.now(UTC) + timedelta(days=DAYS)).date().isoformat()
@@ -120,7 +114,11 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
         editor = MemoryEditor(scopes)
         owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
         known = _read(asked)
-        return [note for note in expired_notes(editor, owner, today) if _mark(note) not in known], ()
+        own = [
+            file.note for file in editor.notebook.all() if file.scope == "repo" and file.note.extra.get(OWNER) == owner
+        ]
+        expired = [note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today]
+        return [note for note in expired if _mark(note) not in known], ()
 
     for note in (await manager.by_hand(due, quiet=True))[:_MAX_ASKED]:
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"

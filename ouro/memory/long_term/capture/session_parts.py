@@ -47,8 +47,6 @@ _MAX_PARTS = 4
 """Parts of one session; the next start continues there."""
 _SAVE_ATTEMPTS = 20
 _MAX_ARGUMENT = 2_000
-_MAX_DONE = 20_000
-"""Characters of what was done in a turn: the end."""
 _MAX_CONTEXT = 2_000
 
 
@@ -144,7 +142,9 @@ def uncaptured(entries: Sequence[TranscriptEntry], captured: int, turn: int = 0)
             size += min(len(said.text), PART_CHARACTERS)
         if not entry.private and (done := _done_in(entry.message)):
             asked = max((at for at, other in enumerate(spoken) if other.role == "user"), default=len(spoken))
-            spoken[asked:] = [replace(other, done=f"{other.done}\n{done}"[-_MAX_DONE:]) for other in spoken[asked:]]
+            spoken[asked:] = [
+                replace(other, done=f"{other.done}\n{done}"[-PART_CHARACTERS:]) for other in spoken[asked:]
+            ]
     yield SessionPart(tuple(spoken), last, len(entries), turn)
 
 

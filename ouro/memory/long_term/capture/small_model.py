@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.long_term.supersession import denies, on_subject, replaced_by, without_introduction
 from ouro.messages import Message, assistant, system, user
-from ouro.utils.json_types import decoded_answer
+from ouro.utils.json_types import decoded_answer, schema_of
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -44,8 +44,7 @@ _BINDS = re.compile(
 _PASSES = re.compile(
     r"^\W*(?:never ?mind|scratch that|not (?:now|quite|really|so|that|this|yet))\b"
     r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those|you)\b"
-    r"(?! (?:project|repo|repository|app|service|can|may|must|need|should)\b)"
-    r"|\bI (?:can|do)(?:no| no|n['’]?t) (?:find|know|remember|see|understand)\b",
+    r"(?! (?:project|repo|repository|app|service|can|may|must|need|should)\b)",
     re.IGNORECASE,
 )
 """What cannot be understood alone, also where it is said to be always so."""
@@ -88,34 +87,30 @@ _RECURS = re.compile(
 """For an occasion that comes again."""
 _MIN_DONE, _START = 0.75, 4
 """Share of the words of a statement that tools were given, from which on it was carried out; letters compared."""
-_LASTING = ("code", "preference", "rule", "fact")
-_KINDS = ("task", "problem", "status", *_LASTING)
-_KIND = {
-    "type": "object",
-    "properties": {"kind": {"enum": _KINDS}},
-    "required": ["kind"],
-    "additionalProperties": False,
-}
 _ASK_KIND = """\
 Label what a user says to a coding assistant: "task" (do something now), "problem" (something is wrong now), "code"
 (what this code does or is to do), "status" (what happens now), "preference" (how the user likes it), "rule" (how the
 team works), "fact" (people, servers, dates, customers, tools)."""
-_EXAMPLES = (
-    ("Mend the import in line 3.", "task"),
-    ("Otto runs the payment team.", "fact"),
-    ("The list is empty after the reload.", "problem"),
-    ("Builds must be signed.", "rule"),
-    ("Let the class take a second argument.", "task"),
-    ("I like short names.", "preference"),
-    ("The method returns a list of users.", "code"),
-    ("Secrets are in 1Password.", "fact"),
-    ("I am looking at it.", "status"),
-)
+_EXAMPLES = [
+    message
+    for said, kind in (
+        ("Mend the import in line 3.", "task"),
+        ("Otto runs the payment team.", "fact"),
+        ("The list is empty after the reload.", "problem"),
+        ("Builds must be signed.", "rule"),
+        ("Let the class take a second argument.", "task"),
+        ("I like short names.", "preference"),
+        ("The method returns a list of users.", "code"),
+        ("Secrets are in 1Password.", "fact"),
+        ("I am looking at it.", "status"),
+    )
+    for message in (user(f"The sentence: {said}"), assistant(f'{{"kind": "{kind}"}}'))
+]
 """Asked whether a sentence will matter later, a model of 1.5 billion parameters says yes to all of them."""
 
 
 class _Labelled(msgspec.Struct):
-    kind: str
+    kind: Literal["task", "problem", "status", "code", "preference", "rule", "fact"]
 
 
 class SmallClassifier(msgspec.Struct, eq=False):
@@ -141,13 +136,10 @@ class SmallClassifier(msgspec.Struct, eq=False):
         rule = without_introduction(sentence)
         if is_lasting(sentence) or replaced_by(rule, limits.shown, sentence):
             return rule
-        shots = [
-            part for said, kind in _EXAMPLES for part in (user(_question(said)), assistant(f'{{"kind": "{kind}"}}'))
-        ]
-        found = decoded_answer(await self.ask([system(_ASK_KIND), *shots, user(_question(rule))], _KIND), _Labelled)
-        is_statement = re.match(_NO_VERB, rule, re.IGNORECASE)  # so it is no task
-        lasts = _LASTING + ("task",) * bool(is_statement)
-        return rule if found is not None and found.kind in lasts else ""
+        asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {rule}")]
+        found = decoded_answer(await self.ask(asked, schema_of(_Labelled)), _Labelled)
+        passing = {"problem", "status"} if re.match(_NO_VERB, rule, re.IGNORECASE) else {"problem", "status", "task"}
+        return rule if found is not None and found.kind not in passing else ""
 
     async def _operation(self, text: str, sentence: str, limits: OperationLimits) -> Operation:
         placed = place(text, limits.scopes)
@@ -214,7 +206,3 @@ def is_lasting(sentence: str) -> bool:
     is_order = _ORDER.search(rule) or rule.casefold().startswith(("use ", "instead of"))
     is_said = _LASTS.search(said) and not _ORDER.search(rule)
     return bool(_BINDS.search(said) or is_said) or (denies(said) and not is_order and len(rule.split()) >= _MIN_WORDS)
-
-
-def _question(sentence: str) -> str:
-    return f"The sentence: {sentence}"

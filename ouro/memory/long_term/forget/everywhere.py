@@ -124,7 +124,9 @@ class TrueForget:
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
                 self._in_session(folder, report, changes)
-                self._in_subagents(folder / SUBAGENTS, report, changes)
+                for subagent in sorted((folder / SUBAGENTS).glob("*/")):
+                    self._in_session(subagent, report, changes)
+                self._in_list(folder / SUBAGENTS / INDEX_NAME, report, changes)
         self._in_list(root / INDEX_NAME, report, changes)
 
     def _in_exports(self, report: ForgetReport, changes: bool) -> None:
@@ -138,11 +140,6 @@ class TrueForget:
                     report.left.append(f"{path}: it is in the text that is not ouro's. Remove it there yourself.")
             except (OuroError, OSError, UnicodeDecodeError) as error:
                 report.left.append(f"{path}: it could not be searched or written ({error}). Look at it yourself.")
-
-    def _in_subagents(self, place: Path, report: ForgetReport, changes: bool) -> None:
-        for folder in sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []:
-            self._in_session(folder, report, changes)
-        self._in_list(place / INDEX_NAME, report, changes)
 
     def _in_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
         count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0

@@ -103,7 +103,8 @@ def merged_branches(root: Path, names: Iterable[str], into: str) -> frozenset[st
         if into not in existing:
             return frozenset()
         merged = set(git.ask("for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads").split())
-        named = _branches_in_merges(git, into)
+        subjects = git.ask("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--").splitlines()
+        named = {found[1] or found[2] for subject in subjects if (found := _MERGE.match(subject))}
         merged = {name for name in merged & wanted if name in named or _begin(git, name) != existing[name]}
         if deleted := wanted - existing.keys():
             begins, tips = _checked_out(git)
@@ -130,11 +131,6 @@ def _checked_out(git: Git) -> tuple[dict[str, str], dict[str, str]]:
             tips.setdefault(moved[1], before.partition(" ")[0])
             begins[moved[2]] = line.partition(" ")[0]
     return begins, tips
-
-
-def _branches_in_merges(git: Git, into: str) -> set[str]:
-    subjects = git.ask("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--").splitlines()
-    return {found[1] or found[2] for subject in subjects if (found := _MERGE.match(subject))}
 
 
 def _contains(git: Git, into: str, commit: str) -> bool:

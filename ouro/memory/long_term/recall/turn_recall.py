@@ -237,15 +237,10 @@ class TurnRecall(msgspec.Struct, eq=False):
                 break
         return found[::-1]
 
-    def _loaded(self) -> list[Remembered]:
+    def loaded(self) -> list[Remembered]:
         """What went to the model in this turn."""
         receipts = (*self._receipts.values(), *([self._unsaved] if self._unsaved else []))
         return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
-
-    @property
-    def count(self) -> int:
-        """Memories that went to the model in the last turn."""
-        return len(self._loaded())
 
     async def before(self, text: str) -> str:
         """What goes to the model with `text`; empty when nothing is relevant, or recall failed."""
@@ -259,12 +254,13 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     async def touched(self, paths: Sequence[str]) -> str:
         """What goes to the model with the results of tools that used these files: notes about them, each once."""
-        room = self.finder.settings.injection_token_budget - sum(item.tokens for item in self._loaded())
+        room = self.finder.settings.injection_token_budget - sum(item.tokens for item in self.loaded())
         if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return ""
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
-                found = await self._about_files(paths, room)
+                ids = await asyncio.to_thread(self.finder.about_files, paths, Path(self.memory.project))
+                found = await asyncio.to_thread(self.finder.touching, ids, self._sent(), room) if ids else None
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
             return ""
@@ -272,10 +268,6 @@ class TurnRecall(msgspec.Struct, eq=False):
             return ""
         self._unsaved = NotesRecalled(found.items, found.way, found.milliseconds)
         return found.text
-
-    async def _about_files(self, paths: Sequence[str], room: int) -> Recalled | None:
-        note_ids = await asyncio.to_thread(self.finder.about_files, paths, Path(self.memory.project))
-        return await asyncio.to_thread(self.finder.touching, note_ids, self._sent(), room) if note_ids else None
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the receipt, once its notes were sent."""
@@ -293,7 +285,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if self.commands:
             _begin(self.commands.save)
         turn = [entry.message for entry in self._turn()]
-        notes = [item for item in self._loaded() if item.id.startswith("mem_")]
+        notes = [item for item in self.loaded() if item.id.startswith("mem_")]
         is_answered = turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
         if notes and is_answered:
             _begin(self.finder.judge, notes, turn)

@@ -53,8 +53,7 @@ async def captured(said, model=None, shown=()):
         "For now we use SQLite.", "Just this once never run the formatter.", "For this task, always use print.",
         "I prefer the second option.", "I prefer option B.", "never mind, leave it", "No, the other one.",
         "No, not that file.", "Actually undo that.",
-        "now it works", "It works now.", "It never works on the first try.",
-        "I don't remember the command.", "you replaced the wrong line",
+        "now it works", "It works now.", "It never works on the first try.", "you replaced the wrong line",
     ],
 )  # fmt: skip
 async def test_questions_small_talk_and_what_is_supposed_are_not_asked_about(said):
@@ -119,6 +118,7 @@ async def test_the_model_decides_about_what_may_not_last(said, note):
         "Write a test for a user who never logs in.",
         "I always forget how to rebase.",
         "The test never finishes.",
+        "I don't remember the command.",
         'Translate "we always ship on time" to German.',
     ],
 )
