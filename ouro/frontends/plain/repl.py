@@ -251,11 +251,8 @@ class Repl(TurnObserver):
             self.redraw()
 
     async def _do(self, line: str) -> None:
-        if line.startswith("!") and self.turns.busy:
-            self._printer.say("A turn is running. Run the shell line when it has ended.", "warning")
-        elif line.startswith("!"):
-            command, is_shared = line.lstrip("!").strip(), not line.startswith("!!")
-            self.turns.start(self._front_end.session.run_shell(command, is_shared))
+        if line.startswith("!"):
+            await self._front_end.send(line)
         elif not await dispatch(self._front_end, line):
             self._printer.skip_echo(line)
             await self._front_end.send(line)

@@ -250,6 +250,20 @@ def test_a_first_message_is_answered_before_the_piped_input_counts_u7():
     assert "Permit(choice='no', comment='not now')" in printed
 
 
+def test_a_shell_line_during_a_turn_waits_for_its_end(terminal):
+    screen = terminal("waiting")
+    screen.type("go\r")
+    screen.wait_for("Working.")
+    screen.type("!ls\r")
+    screen.wait_for("1 queued")
+    screen.type("\x03")
+    screen.wait_for("1 message queued.")
+    screen.type("more\r")
+    screen.wait_for("exit 0")
+    screen.type("/exit\r")
+    assert "shell=[('ls', True)]" in screen.end()
+
+
 def test_no_prompt_is_printed_for_piped_input_u7():
     lines = piped("hi\n\nmore\n", "answers").splitlines()
     assert [line for line in lines if line.startswith(">")] == []
