@@ -106,8 +106,9 @@ def _final(command: Command) -> str:
     texts, found = [word.text for word in words], read_options(words, UNKNOWN)
     called = " ".join([name, *(text for text in texts if not text.startswith("-")), ""])
     for command_words, options, reason in _final_commands():
-        is_given = found.has(*(option.lstrip("-") for option in options)) or not set(options).isdisjoint(texts)
-        if called.startswith(command_words) and (not options or is_given):
+        if not called.startswith(command_words):
+            continue
+        if not options or found.has(*(option.lstrip("-") for option in options)) or not set(options).isdisjoint(texts):
             return f"{texts[0]} {reason}" if name == "git" else reason
     if name == "git" and texts:
         return _git(texts[0], texts[1:], found)
