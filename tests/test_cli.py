@@ -83,7 +83,7 @@ def test_a_mistyped_word_gets_an_answer_of_two_lines(capsys):
     assert main(["memory", "lst"]) == 2
     message, hint = capsys.readouterr().err.splitlines()
     assert message == "ouro: `ouro memory` has no action `lst`."
-    assert hint.startswith("There are: list, show, ")
+    assert hint.startswith("There are: files, list, show, ")
     with pytest.raises(SystemExit):
         main(["sesions", "list"])
     assert capsys.readouterr().err.endswith("unrecognized arguments: list. Did you mean `ouro sessions`?\n")

@@ -109,13 +109,13 @@ FIRST_PICTURE = (
 )
 def test_a_start_loads_no_more_modules_than_it_did(statement, most):
     """Counts, not times: they are the same on each machine. A module takes 0.3 ms on average."""
-    assert len(modules_of(statement)) <= most
+    assert len(modules_of(statement)) <= most + 2 * (sys.version_info >= (3, 13))
 
 
 def test_a_section_of_the_settings_is_defined_without_generated_code():
-    code = "import builtins, sys; n = []; run = exec; builtins.exec = lambda *a: n.append(1) or run(*a)"
+    code = "import builtins, sys; n = []; run = exec; builtins.exec = lambda *a: n.append(*a[:1]) or run(*a)"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport dataclasses, ouro; n.clear(); import ouro.settings; print(len(n))"],
+        [sys.executable, "-c", f"{code}\nimport ouro; n.clear(); import ouro.settings; print(str(n).count('(self'))"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert int(done.stdout) <= 2

@@ -161,7 +161,8 @@ def leaked(_: Host, output: str) -> bool:
 
 
 def printed(word: str) -> Callable[[Host, str], bool]:
-    return lambda _, output: word in output
+    # At the start of a line: from Python 3.13 on a traceback quotes the code.
+    return lambda _, output: any(line.startswith(word) for line in output.splitlines())
 
 
 LANDLOCK = frozenset({"landlock"})
