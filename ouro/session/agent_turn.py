@@ -94,6 +94,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 is_shown = False
             else:
                 emit(event)
+            if self.files is not None and isinstance(event, Prompted):
+                self.files.message_added()
             if missing and isinstance(event, Prompted):
                 emit(Said(f"There is no file {', '.join(missing)}. The message was sent as it is.", "warning"))
                 missing.clear()

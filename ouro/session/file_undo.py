@@ -52,8 +52,18 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def turn_began(self) -> None:
         """Start the checkpoint of the files as they are now."""
+        self._begin(self.transcript.next_number)
+
+    def message_added(self) -> None:
+        """A message that steers the turn begins a part of it that can be undone alone; only its next change waits."""
+        if self.transcript.transcript.last_number > self._number:
+            if self._changes and self._before is not None:
+                self._start("after")
+            self._begin(self.transcript.transcript.last_number)
+
+    def _begin(self, number: int) -> None:
         self._changes = False
-        self._number = self.transcript.next_number
+        self._number = number
         self._before = None if self._is_off else self._start("before")
 
     async def before_change(self) -> None:

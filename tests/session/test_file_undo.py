@@ -116,6 +116,26 @@ async def test_a_turn_that_is_interrupted_can_be_undone(repository):
     await session.close()
 
 
+async def test_a_message_that_steers_is_undone_with_what_followed_it_alone(repository):
+    session = await opened(repository, write("a.py", "1\n"), lambda _: steer(), write("b.py", "3\n"), "Done.")
+
+    def steer():
+        session.steer("and b.py")
+        return write("a.py", "2\n")
+
+    await say(session, "write a.py")
+    first, second = session.rewind.points()
+    assert second.text == "and b.py"
+    assert dict(await session.rewind.can_rewind(second.number)) == {"files": "1 file"}
+    undone = await session.rewind.undo(conversation=False)
+    assert undone.notices == ("Undone: b.py.",)
+    assert (repository / "a.py").read_text() == "2\n"
+    assert not (repository / "b.py").exists()
+    await session.rewind.rewind(first.number, ("files",))
+    assert not (repository / "a.py").exists()
+    await session.close()
+
+
 @pytest.mark.parametrize("options", [{"ephemeral": True}, {"settings": {"checkpoints.enabled": False}}])
 async def test_it_can_be_off(repository, home, options):
     session = await opened(repository, write("a.py", "1\n"), "Done.", **options)
