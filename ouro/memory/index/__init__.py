@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.query import findable, question_of, word_starts
     from ouro.memory.index.schema import writing_alone
-    from ouro.memory.index.scoring import stem
+    from ouro.memory.index.scoring import DAYS, stem
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
 
 __getattr__ = lazy_exports(__name__)

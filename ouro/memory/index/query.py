@@ -162,6 +162,8 @@ _SAID_AS_A_MONTH = late_pattern(
 _YEAR = late_pattern(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
 _AGO = late_pattern(r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b")
 _RECENT = late_pattern(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAY = late_pattern(rf"\b(?:on|last|since) ({'|'.join(_WEEKDAYS)})\b")
 _COUNTS = {"a": 1, "an": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "a few": 3, "a couple of": 2}
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 SPEAKERS = ("user", "assistant")
@@ -258,6 +260,9 @@ def _relative(text: str, today: date) -> list[tuple[date, date]]:
         length = _DAYS[found[2]]
         away = length * (_COUNTS.get(found[1]) or int(found[1]))
         spans.append((today - timedelta(days=away + length // 2), today - timedelta(days=away - length // 2)))
+    for found in _WEEKDAY.finditer(text):
+        day = today - timedelta(days=(today.weekday() - _WEEKDAYS.index(found[1]) - 1) % 7 + 1)
+        spans.append((day, day))
     return [*spans, *(_recent(found, today) for found in _RECENT.finditer(text))]
 
 

@@ -218,7 +218,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
     within = _range_of_notes(request)
     shares = request.words("notes", within)
     nearest = request.nearest("notes", _NOTE_CANDIDATES, lambda: _notes_in(request, within))
-    chosen = {*best_of(shares, _NOTE_CANDIDATES), *nearest}
+    chosen = {*best_of(shares, _NOTE_CANDIDATES), *nearest, *_notes_of_days(request, within)}
     cosines = request.cosines("notes", chosen)
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     hits = []
@@ -274,6 +274,20 @@ def _notes_in(request: _Request, within: PassageRange) -> PassageFilter | None:
         return None
     question = f"SELECT id AS passage FROM notes AS candidates WHERE {within.condition}"
     return PassageFilter([place for (place,) in request.database.execute(question, within.values)])
+
+
+def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
+    """The newest notes from the days that the query names."""
+    found: list[int] = []
+    for first, last in request.question.days:
+        until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
+        rows = request.database.execute(
+            f"SELECT id AS passage FROM notes AS candidates WHERE at >= ? AND at < ? AND {within.condition}"
+            " ORDER BY at DESC LIMIT ?",
+            (first, until, *within.values, _NOTE_CANDIDATES),
+        )
+        found += [place for (place,) in rows]
+    return found
 
 
 def _find_messages(request: _Request, k: int) -> list[MemoryHit]:

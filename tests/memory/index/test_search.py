@@ -138,6 +138,8 @@ def test_no_question_is_an_error(search, query):
         ("last year", [("2025-01-01", "2025-12-31")]),
         ("three days ago", [("2026-11-19", "2026-11-19")]),
         ("2 weeks ago", [("2026-11-05", "2026-11-11")]),
+        ("on Friday", [("2026-11-20", "2026-11-20")]),
+        ("last Sunday", [("2026-11-15", "2026-11-15")]),
         ("you may march on", []),
         ("31 February 2026", []),
         ("on 2026-13-45", []),

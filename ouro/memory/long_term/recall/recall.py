@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import Remembered
-from ouro.memory.index import Graph, MemoryHit, Search, SearchFilter, question_of, stem
+from ouro.memory.index import DAYS, Graph, MemoryHit, Search, SearchFilter, question_of, stem
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
@@ -347,6 +347,14 @@ _OF_CODE = """
     """.split()  # noqa: SIM905
 """Words of any program: alone they name no subject."""
 
+_OF_DAYS = """
+    ago agree anything april august choose couple day december decide decision discuss february few five four friday
+    happen january july june learn march may monday month november october plan remember saturday september settle
+    six sunday talk three thursday today tuesday wednesday week year yesterday
+    """.split()  # noqa: SIM905
+"""Words of a question about days, whatever it was that happened on them."""
+_ASKS = re.compile(r"^\W*(?:what|which|when)\b|\?\W*$", re.IGNORECASE)
+
 
 def questions_in(text: str) -> list[str]:
     """What to search for: the message, and each of its sentences, as what is said beside one takes nothing from it.
@@ -371,9 +379,13 @@ def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     asked = stems(question)
     owned = stems(" ".join(_OWNED.findall(question)))
     best = max(map(_share, hits), default=0.0)
+    subjects = asked - _STEMS_OF_TASKS - _STEMS_OF_DAYS
+    is_of_days = bool(_ASKS.search(question)) and all(map(str.isdigit, subjects))
     reasons: dict[str, str] = {}
     for hit, known in zip(hits, features(question, hits), strict=True):
-        if "vectors" in hit.parts:
+        if is_of_days and hit.parts.get("days", 0.0) >= DAYS:
+            reasons[hit.id] = f"noted on {hit.at[:10]}"
+        elif "vectors" in hit.parts:
             if sum(_WEIGHTS[name] * value for name, value in known.items()) > 0:
                 reasons[hit.id] = f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
         elif _share(hit) >= NEAR_BEST * best and _says_the_same(asked, owned, hit):
@@ -442,4 +454,5 @@ def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit)
 
 
 _STEMS_OF_TASKS = frozenset(found for word in _OF_TASKS for found in stems(word) or {word})
+_STEMS_OF_DAYS = frozenset(found for word in _OF_DAYS for found in stems(word) or {word})
 _STEMS_OF_CODE = frozenset(map(stem, _OF_CODE))

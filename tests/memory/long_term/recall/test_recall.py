@@ -103,6 +103,24 @@ def test_what_bears_on_the_message_is_told_and_nothing_else(recall_of):
     assert found.text.endswith(f"</{MARK}>")
 
 
+@pytest.mark.parametrize("embedder", [None, WordEmbedder()])
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("What did we decide yesterday?", "12"),
+        ("anything we talked about 10 days ago?", "3"),
+        ("What did we decide about tea yesterday?", ""),
+        ("fix what you did yesterday", ""),
+        ("What did we decide?", ""),
+    ],
+)
+def test_a_question_about_days_alone_brings_the_notes_of_these_days(recall_of, said, wanted, embedder):
+    old = note(3, "Invoices are rounded up.", created_at=days_ago(10), updated_at=days_ago(10))
+    other = note(4, "Colours come from the theme.", created_at=days_ago(40), updated_at=days_ago(40))
+    recalled = recall_of(LOCKS, TESTS, old, other, embedder=embedder).local(said, recall_of.here)
+    assert {item.id[-1] for item in recalled.items if item.state == "loaded"} == set(wanted)
+
+
 @pytest.mark.parametrize("text", ["", "yes", "go on, please", "What about the weather in Oslo?"])
 def test_where_nothing_bears_on_it_nothing_is_told(recall_of, text):
     found = recall_of(LOCKS, TESTS, TEA).local(text, recall_of.here)
