@@ -91,7 +91,7 @@ def _opened(path: Path, is_written: bool, command: Command | None, places: Place
         return ""
     if is_written and (reason := places.workspace.protection(path)):
         return f"it writes to {shown}: {reason}"
-    is_searched = command is not None and reads_all_below(command) and places.is_above_keys(path)
+    is_searched = command is not None and places.is_above_keys(path) and reads_all_below(command)
     return f"it reaches {shown}, which holds keys" if is_searched or places.holds_keys(path) else ""
 
 
@@ -175,12 +175,10 @@ def _find_deletes(words: Sequence[Word], places: Places) -> str:
 
 
 def reads_all_below(command: Command) -> bool:
-    is_recursive = read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
-    return (
-        any(word.under for word in command.arguments)
-        or command.program in ("rg", "tar", "zip", "rsync")
-        or (command.program in ("grep", "egrep", "fgrep", "cp", "scp") and is_recursive)
-    )
+    if command.program in ("rg", "tar", "zip", "rsync") or any(word.under for word in command.arguments):
+        return True
+    is_optional = command.program in ("grep", "egrep", "fgrep", "cp", "scp")
+    return is_optional and read_options(command.arguments, UNKNOWN).has("r", "R", "a", "recursive", "archive")
 
 
 def _runs_input(command: Command) -> bool:
