@@ -24,6 +24,7 @@ _OPENERS = (
 )  # fmt: skip
 """What a call begins with, without white space; possibly after a fence."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
+_BEGINNINGS = tuple(fence + opener for fence in _FENCES for opener in _OPENERS)
 _FENCE = late_pattern(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
 _TAGGED = late_pattern(r"<tool(?:_call|s)>\s*(.*?)\s*(?:</tool(?:_call|s)>|\Z)", re.DOTALL)
 _FUNCTION = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
@@ -178,8 +179,7 @@ def _string_at(text: str, start: int) -> tuple[str, int]:
 
 def _may_begin(text: str) -> bool:
     start = "".join(text[:200].split())
-    openers = (fence + opener for fence in _FENCES for opener in _OPENERS)
-    return bool(start) and any(opener.startswith(start) or start.startswith(opener) for opener in openers)
+    return bool(start) and (start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS))
 
 
 def _split(text: str) -> tuple[str, list[Any]]:
