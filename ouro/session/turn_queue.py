@@ -161,7 +161,11 @@ class TurnQueue:
         assert self.session is not None
         if draft.text.startswith("!"):
             line = draft.text.lstrip("!").strip()
-            await self.run(self.session.run_shell(line, share=not draft.text.startswith("!!")))
+            if line:
+                await self.run(self.session.run_shell(line, share=not draft.text.startswith("!!")))
+            else:
+                usage = "Usage: !COMMAND runs a shell command; the agent sees its output. With !! it does not."
+                self._observer.show(Said(usage, "error"))
         elif not draft.text.startswith(("/", "#")) or not await self._run_command(draft):
             await self.run(self.session.send(draft.text, draft.images))
 

@@ -162,6 +162,8 @@ def test_shell_lines_commands_and_modes(terminal):
     screen.wait_for("exit 0")
     screen.type("!!secret\r")
     screen.wait_for("exit 0")
+    screen.type("!\r")
+    screen.wait_for("Usage: !COMMAND")
     screen.type("\x1b[Z")
     screen.wait_for("Mode edit")
     screen.type("/modle\r")
