@@ -60,7 +60,7 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
         NoModelError: models of several providers match.
     """
     wanted = word.strip().lower()
-    part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z])")
+    part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z/])")
     ways: tuple[Callable[[str], object], ...] = (
         lambda name: wanted == name,
         lambda name: wanted in {(tail := _tail(name)), tail.partition(":")[0], tail.rpartition("/")[2]},
