@@ -276,9 +276,9 @@ def _recalled_view(found: NotesRecalled) -> View:
 
 
 def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool) -> Answer:
-    """The core files of these places that are not empty, or else the first one."""
+    """The core files of these places that are not empty, or else all of them."""
     found = [(scope, name, editor.text(scope, name)) for scope, name in places]
-    shown = [file for file in found if file[2]] or found[:1]
+    shown = [file for file in found if file[2]] or found
     value = [{"scope": scope, "name": name, "text": text} for scope, name, text in shown]
     view: list[ViewItem] = []
     for scope, name, text in shown:

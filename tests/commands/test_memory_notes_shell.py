@@ -265,7 +265,9 @@ def test_what_holds_for_all_for_want_of_a_project_says_so(ouro, inside, home):
 
 
 def test_show_without_a_name_shows_the_core_files_as_in_a_session(ouro, inside):
-    assert ouro("show")[0] == 0
+    code, out, _ = ouro("show")
+    assert (code, out.count(".md is empty.")) == (0, len(out.splitlines()))
+    assert "preferences.md is empty." in out
     ouro("remember", "Always answer in German")
     code, out, _ = ouro("show")
     assert (code, out.splitlines()[1:]) == (0, ["- Always answer in German"])
