@@ -291,7 +291,7 @@ COMMANDS: tuple[Action, ...] = (
     Action("instructions", "extensions.instructions", "List the loaded files of instructions, and their sizes",
            (), ("instructions",)),
     Action("skills", "extensions.skills", "List the skills and what each costs, or switch one on or off",
-           (arg("switch", nargs="?", default="", choices=("on", "off", ""), metavar="on|off"),
+           (arg("switch", nargs="?", choices=("on", "off"), metavar="on|off"),
             arg("name", nargs="?", default="", metavar="NAME")),
            ("skills off pdf",), "session", "[on|off NAME]"),
     Action("skill", "extensions.skill", "Draft a skill from what was done in this session", None,

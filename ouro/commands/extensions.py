@@ -45,7 +45,7 @@ async def instructions(context: SessionContext) -> Answer:
     return Answer(files, [Title(f"Instructions: about {plural(sent, 'token')} sent"), *table(rows), *problems])
 
 
-async def skills(context: SessionContext, switch: str, name: str) -> Answer:
+async def skills(context: SessionContext, switch: str | None, name: str) -> Answer:
     found = context.session.workbench.extensions.skills
     if switch:
         if not name:

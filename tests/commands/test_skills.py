@@ -35,6 +35,9 @@ async def test_skills_are_listed_with_their_cost_and_switched(home):
     assert "· off ·" in front_end.shown[1]
     with pytest.raises(UsageError, match="There is no skill `doc`"):
         await slash(front_end, "skills", "on doc")
+    with pytest.raises(UsageError) as error:
+        await slash(front_end, "skills", "maybe pdf")
+    assert "''" not in str(error.value)
 
 
 async def opened(repository, *script):
