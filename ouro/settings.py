@@ -169,7 +169,7 @@ class SessionSettings:
     titles: bool = True
     """Let a model find a title after the first turn."""
     summaries: bool = True
-    """Let a model sum up sessions that were left, or have grown, in three lines."""
+    """Let a model summarize sessions that were left, or have grown, in three lines."""
     carry_over: Literal["off", "summary"] = "off"
     """Whether a new session begins with the summary of the last one of the project."""
     remote: str = ""

@@ -157,7 +157,7 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     file = " ".join(rest[1:] if rest[:1] == ["show"] else rest)
     found = await context.memory(lambda memory: memory.timeline.as_of(date, file))
     if not found:
-        return Answer(found, [line(f"There was no {file or 'memory'} yet: {date}.", level="error")], 1)
+        return Answer(found, [line(f"{file or 'Memory'} did not exist yet: {date}.", level="error")], 1)
     view: list[ViewItem] = []
     for scope in dict.fromkeys(old.scope for old in found):
         own = [old for old in found if old.scope == scope]

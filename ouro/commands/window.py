@@ -148,7 +148,7 @@ def _show_report(front_end: FrontEnd) -> None:
 def _advice(report: WindowReport) -> str:
     lines = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
     if (outlook := report.outlook) is not None:
-        done = f"would sum up {plural(outlook.covered, 'message')}, keep {outlook.kept} of them word for word"
+        done = f"would summarize {plural(outlook.covered, 'message')}, keep {outlook.kept} of them word for word"
         lines.append(f"A compaction now {done}, and leave about {outlook.tokens:,} tokens.")
     else:
         lines.append("There is nothing to compact yet.")

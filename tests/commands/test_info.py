@@ -55,7 +55,7 @@ async def test_status_and_context_tell_the_figures():
     assert "- **Model**: `fake/one`" in status
     assert "1,200 of 128,000 tokens (1 %)" in context
     assert "system prompt        900    1%" in context
-    assert "sum up 40 messages, keep 3 of them word for word, and leave about 9,000 tokens" in context
+    assert "summarize 40 messages, keep 3 of them word for word, and leave about 9,000 tokens" in context
     assert "the output of shell at message 12" in context
     assert "at 102,400 tokens" in context
 

@@ -185,7 +185,7 @@ async def test_as_of_shows_memory_as_it_was(home, said):
     await memory(front_end, f"at 2 weeks ago show {NOTE}")
     assert "x" in front_end.shown[3]
     await memory(front_end, "as-of 2020-01-01")
-    assert front_end.said[-1] == ("error", "There was no memory yet: 2020-01-01.")
+    assert front_end.said[-1] == ("error", "Memory did not exist yet: 2020-01-01.")
 
 
 async def learned_in_two_commits(conversation):

@@ -77,7 +77,8 @@ def test_undo_of_one_hunk_asks_first(store):
 
 
 def test_as_of_a_date(store):
-    assert "There was no memory yet" in ouro("as-of", "2020-01-01", code=1)
+    assert "Memory did not exist yet" in ouro("as-of", "2020-01-01", code=1)
+    assert "facts did not exist yet" in ouro("as-of", "2020-01-01", "facts", code=1)
     assert "- A" in ouro("as-of", "today", "facts")
     assert "is not a date" in ouro("as-of", "nonsense", code=2)
 

@@ -60,7 +60,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
     """
     store = editor.scope("repo").store
     if not store.is_shared or editor.project is None:
-        raise UsageError("The memory of this repository is not shared.", "See `memory.repo.share`.", ["config"])
+        raise UsageError("The memory of this repository is not shared.", "`memory.repo.share` shares it.", ["config"])
     entry = find_entry(editor, named)
     branch_note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
     if entry.scope == "repo" and (branch_note is None or branch_note.branch is None):

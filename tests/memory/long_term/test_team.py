@@ -73,8 +73,9 @@ def test_what_is_shared_already_holds_a_secret_or_has_no_shared_memory_is_refuse
     with pytest.raises(UsageError, match="holds a secret"):
         promote(editor(home, repository, lambda text: "key" if "hunter2" in text else ""), "mem_5ec2e700")
     alone = MemoryEditor(open_scopes([repo_store(repository, home / "h", lambda _text: "")]).opened)
-    with pytest.raises(UsageError, match="is not shared"):
+    with pytest.raises(UsageError, match="is not shared") as error:
         promote(alone, "mem_0badcafe")
+    assert str(error.value).count("See ") == 1
     assert git(repository, "branch", "--list", "ouro-memory/*") == ""
 
 
