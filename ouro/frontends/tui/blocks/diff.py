@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.display import NO_FILE
-from ouro.frontends.tui.blocks.code import highlight, language_of
+from ouro.frontends.tui.blocks.code import Code, highlight, language_of
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
 from ouro.frontends.tui.blocks.palette import Palette
 
@@ -26,13 +26,30 @@ def diff_lines(rows: Iterable[str], width: int, palette: Palette) -> Iterator[St
     return (line for file in file_diffs(rows) for line in _file_lines(file, width, palette))
 
 
+def git_diff_lines(text: str, width: int, palette: Palette) -> list[StyledLine]:
+    """A diff of git, file by file; what is not all hunks (binary, renamed, cut) as git wrote it."""
+    lines: list[StyledLine] = []
+    for file in re.split(rf"^(?={GIT_FILE})", text.rstrip("\n"), flags=re.MULTILINE)[1:]:
+        rows = file.rstrip("\n").split("\n")
+        lines += [StyledLine([])] * bool(lines)
+        start = next((number for number, row in enumerate(rows) if row.startswith("--- ")), 0)
+        try:
+            if not start or not all(row.startswith(_GIT_HEAD) for row in rows[:start]):
+                raise ValueError("not the hunks of one file")
+            names = (re.sub(r"^(--- |\+\+\+ )[ab]/", r"\1", row).rstrip("\t") for row in rows[start : start + 2])
+            lines += diff_lines([*names, *rows[start + 2 :]], width, palette)
+        except ValueError:
+            lines += Code("diff", width, palette).lines("\n".join(rows))
+    return lines
+
+
 def _file_lines(file: FileDiff, width: int, palette: Palette) -> Iterator[StyledLine]:
     yield _head(file, width, palette)
     two_columns = width >= TWO_COLUMNS and NO_FILE not in (file.before, file.after)
     language = language_of(file.before if file.after == NO_FILE else file.after)
-    for number, part in enumerate(file.hunks):
-        if number:
-            yield StyledLine([Segment("⋮", palette.muted)])
+    for number, (part, name) in enumerate(zip(file.hunks, file.names, strict=True)):
+        if number or name:
+            yield StyledLine([Segment(crop(f"⋮ {name}".rstrip(), width), palette.muted)])
         yield from (_two_columns if two_columns else _one_column)(part, language, width, palette)
 
 
@@ -124,6 +141,9 @@ def _digits(part: Sequence[Pair]) -> int:
 
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+GIT_FILE = "diff --git "
+"""Begins a file in a diff of git."""
+_GIT_HEAD = (GIT_FILE, "index ", "new file mode ", "deleted file mode ")
 _NO_NEWLINE = "\\"
 """Begins the note that a file ends without a newline."""
 _WORDS = re.compile(r"\w+|\s+|.")
@@ -153,6 +173,8 @@ class FileDiff:
     """The name of the file before the change, and after it: NO_FILE where there is none."""
     after: str
     hunks: list[list[Pair]]
+    names: list[str]
+    """What stands behind the second `@@` of each hunk: its function, its id."""
 
 
 def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
@@ -161,8 +183,9 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
     reader = iter(rows)
     for row in reader:
         if row.startswith("--- ") and (target := next(reader, "")).startswith("+++ "):
-            files.append(FileDiff(row[4:], target[4:], []))
+            files.append(FileDiff(row[4:], target[4:], [], []))
         elif files and (found := _HUNK.match(row)):
+            files[-1].names.append(tidy(row[found.end() :].strip()))
             files[-1].hunks.append(_hunk(reader, *(int(number or 1) for number in found.groups())))
         elif not row.startswith(_NO_NEWLINE):
             raise ValueError(f"not part of a unified diff: {row}")

@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import Code
+from ouro.frontends.tui.blocks.diff import GIT_FILE, git_diff_lines
 from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import clean
@@ -85,7 +86,10 @@ class _Drawing:
                 return wrap(self._inline(tokens[1], style), prose_width)
             case "fence" | "code_block":
                 language = tokens[0].info.strip().partition(" ")[0]
-                return Code(language, width, palette).lines(clean(tokens[0].content.removesuffix("\n")))
+                text = clean(tokens[0].content.removesuffix("\n"))
+                if language == "diff" and text.startswith(GIT_FILE):
+                    return git_diff_lines(text, width, palette)
+                return Code(language, width, palette).lines(text)
             case "blockquote_open":
                 bar = ("▌ ", palette.muted)
                 return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)

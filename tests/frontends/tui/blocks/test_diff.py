@@ -1,10 +1,14 @@
 """Diffs as lines."""
 
+import subprocess
+
 import pytest
 
+from ouro.commands.work import changes
 from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks.diff import changed_words, file_diffs
 from ouro.frontends.tui.blocks.lines import copied
+from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import body_lines
 from ouro.memory.serialization import deserialize_message, serialize_message
@@ -48,6 +52,48 @@ def test_a_wide_diff_has_before_and_after_side_by_side():
     lines = texts(FileChange("a.txt", BEFORE, AFTER), 160)
     assert [part.rstrip() for part in lines[3].split("│")] == ["3 - line 3", "3 + line three"]
     assert [part.rstrip() for part in lines[11].split("│")] == ["18 - line 18", ""]
+
+
+async def test_what_git_shows_is_drawn_as_edits_are_and_the_rest_as_git_wrote_it(repository):
+    (repository / "a b.py").write_text("def total():\n" + "    pass\n" * 6 + "    return 1\n")
+    (repository / "bin").write_bytes(b"\0\1")
+    (repository / "gone.txt").write_text("x\n")
+    for line in (["add", "."], ["commit", "-qm", "more"]):
+        subprocess.run(["git", *line], cwd=repository, check=True)
+    (repository / "a b.py").write_text("def total():\n" + "    pass\n" * 6 + "    return 2")
+    (repository / "bin").write_bytes(b"\0\2")
+    (repository / "gone.txt").unlink()
+    (repository / "new.py").write_text("print(1)\n")
+    (repository / "empty").touch()
+
+    text = (await changes(repository)).replace("@@ def total():", "@@ #ab12")
+    drawn = [line.text.rstrip() for line in markdown_lines(f"```diff\n{text}```", 60, PALETTE)]
+    assert drawn.count("") == 4
+    drawn = [line for line in drawn if line]
+    assert drawn[:8] == [
+        "a b.py  +1 −1",
+        "⋮ #ab12",
+        "5       pass",
+        "6       pass",
+        "7       pass",
+        "8 -     return 1",
+        "8 +     return 2",
+        " diff --git a/bin b/bin",
+    ]
+    assert drawn[9:14] == [
+        " Binary files a/bin and b/bin differ",
+        "gone.txt (deleted)  +0 −1",
+        "1 - x",
+        " diff --git a/empty b/empty",
+        " new file mode 100644",
+    ]
+    assert drawn[-2:] == ["new.py (new)  +1 −0", "1 + print(1)"]
+
+
+@pytest.mark.parametrize("text", ["diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n-a\n… cut", "-a\n+b", "@@"])
+def test_a_diff_that_is_cut_stays_text(text):
+    drawn = [line.text.strip() for line in markdown_lines(f"```diff\n{text}\n```", 60, PALETTE)]
+    assert drawn == text.split("\n")
 
 
 def test_below_160_columns_a_diff_has_one():
