@@ -35,6 +35,11 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
         text = await context.memory(lambda memory: long_term.as_markdown(memory.editor))
+    return await _write(path, text, force)
+
+
+async def _write(path: Path | None, text: str, force: bool) -> Answer | None:
+    """Write a document to a file, or print it."""
     if path is None:
         print_document([text])
         return None
@@ -118,14 +123,13 @@ async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None
     return None if report is None else Answer(report, [line(text) for text in long_term.sync_summary(report)])
 
 
-async def graph(context: ShellContext, output: str, force: bool, html: bool) -> Answer:  # noqa: ARG001 (the only format)
+async def graph(context: ShellContext, output: str, force: bool) -> Answer | None:
     with context.folder.memory() as (editor, _stores):
         picture = long_term.picture_of(long_term.note_entries(editor, stale=True), long_term.all_notes(editor))
-    if not context.as_json:
-        page = long_term.html_page(picture)
-        write_document(Path(output).expanduser().absolute(), [page], force=force)
-    count = plural(len(picture.nodes), "note or name", "notes and names")
-    return Answer(picture, [line(f"Wrote {output}: {count}. Open it in a browser; it loads nothing.")])
+    if context.as_json:
+        return Answer(picture, [])
+    path = context.cwd / Path(output).expanduser() if output else None
+    return await _write(path, long_term.html_page(picture), force)
 
 
 def _plan_view(found: long_term.Import) -> View:

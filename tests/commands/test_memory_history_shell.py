@@ -84,7 +84,7 @@ def test_as_of_a_date(store):
 
 
 def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path):
-    ouro("graph", "--html", "-o", "memory.html")
+    ouro("graph", "-o", "memory.html")
     page = (tmp_path / "memory.html").read_text()
     for paper, tie in zip(*(colours_of(page, name) for name in ("paper", "tie")), strict=True):
         assert contrast(paper, tie) > 3, "edges of the graph are visible, in light and dark"
@@ -114,10 +114,12 @@ def test_a_locale_without_all_letters_costs_some_and_no_output(store, monkeypatc
 
 def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp_path):
     tmp_path.chmod(0o755)
+    assert "<script" in ouro("graph")
+    assert not (tmp_path / "memory.html").exists()
     (tmp_path / "memory.html").write_text("mine")
-    assert "memory.html exists" in ouro("graph", code=2)
+    assert "memory.html exists" in ouro("graph", "-o", "memory.html", code=2)
     assert (tmp_path / "memory.html").read_text() == "mine"
-    ouro("graph", "--force")
+    ouro("graph", "-o", "memory.html", "--force")
     assert "<script" in (tmp_path / "memory.html").read_text()
     assert "cannot be written" in ouro("graph", "-o", "none/memory.html", code=2)
     assert tmp_path.stat().st_mode & 0o777 == 0o755
