@@ -71,6 +71,13 @@ def test_an_unknown_flag_is_told_with_the_usage_of_its_action(capsys):
     assert capsys.readouterr().err.startswith("usage: ouro sessions clean [-h] [--days N]")
 
 
+@pytest.mark.parametrize("line", ["acp", "completion bash", "mcp serve"])
+def test_what_prints_no_json_takes_no_such_flag(line, capsys):
+    with pytest.raises(SystemExit):
+        main([*line.split(), "--json"])
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --json\n")
+
+
 def test_a_group_alone_lists_its_actions_on_one_page(capsys):
     assert main(["memory"]) == 2
     lines = capsys.readouterr().err.splitlines()

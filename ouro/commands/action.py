@@ -66,6 +66,8 @@ class Action(msgspec.Struct, frozen=True):
     """Other names; for a command in both places, those of the slash command."""
     between_turns: bool = False
     """The slash command waits until the agent is idle."""
+    has_json: bool = True
+    """On the command line it takes `--json`."""
     takes_text: bool = False
     """In a slash command, everything after the flags is one text, without quoting."""
 

@@ -246,7 +246,7 @@ MCP_ACTIONS: tuple[Action, ...] = (
     Action("mcp login", "mcp.login", "Log in to a server with OAuth, in the browser", (_SERVER,),
            ("mcp login docs",), "shell"),
     Action("mcp serve", "mcp_serve.serve", "Serve ouro's memory to another agent, on stdin and stdout", (),
-           ("mcp serve",), "shell"),
+           ("mcp serve",), "shell", has_json=False),
     Action("mcp logout", "mcp.logout", "Forget the tokens of a server", (_SERVER,), ("mcp logout docs",), "shell"),
 )  # fmt: skip
 
@@ -399,10 +399,10 @@ SHELL_ACTIONS: tuple[Action, ...] = (
             arg("--no-sandbox", action="store_true", help="run commands unconfined"),
             arg("--no-memory", action="store_true", help="neither read nor write long-term memory"),
             arg("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")),
-           ("acp", "acp --mode plan"), "shell"),
+           ("acp", "acp --mode plan"), "shell", has_json=False),
     Action("completion", "ouro.cli.completion", "Print a script that completes ouro's command line",
            (arg("shell", choices=("bash", "zsh", "fish")),),
-           ("completion bash > ~/.local/share/bash-completion/completions/ouro",), "shell"),
+           ("completion bash > ~/.local/share/bash-completion/completions/ouro",), "shell", has_json=False),
     Action("demo", "ouro.demo.demo", "Watch ouro repair a small program, without a model or a key",
            (arg("--plain", action="store_true", help="in the plain prompt"),
             arg("--headless", action="store_true", help="without a screen; questions are answered with yes")),

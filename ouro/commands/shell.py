@@ -66,7 +66,7 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
         parser.print_help(sys.stderr)
         return 2
     args.pop("action", None)
-    context = ShellContext(folder, open_session, as_json=args.pop("json"))
+    context = ShellContext(folder, open_session, as_json=args.pop("json", False))
     result = action.function(context, **args)
     if not inspect.iscoroutine(result):
         return int(result)
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser, group: str, named: str = "") 
 
     Raises UsageError: there is no such action.
     """
-    actions = [action for action in ACTIONS if action.place != "session" and action.name.split()[0] == group]
+    actions = [action for action in ACTIONS if action.name.split()[0] == group]
     if [action.name for action in actions] == [group]:
         _declare(parser, actions[0])
         return
@@ -129,7 +129,8 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
     parser.epilog = "\n".join(["example:", *(f"  ouro {example}" for example in action.examples)])
     for argument in action.arguments or ():
         parser.add_argument(*argument.names, **argument.options)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    if action.has_json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(chosen=action, parser=parser)
 
 
