@@ -99,8 +99,18 @@ def environment_of_all_tests() -> None:
             os.environ["OURO_SANDBOX_ENABLED"] = "false"  # without it `auto` would ask in every test
 
 
+@pytest.fixture(scope="session")
+def git_template(tmp_path_factory) -> Path:
+    """What `git init` copies: its own has thirteen samples of hooks."""
+    folder = tmp_path_factory.mktemp("git-template")
+    (folder / "hooks").mkdir()
+    (folder / "info").mkdir()
+    (folder / "info" / "exclude").touch()
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch) -> Path:
+def home(tmp_path_factory, monkeypatch, git_template) -> Path:
     """A home that is empty."""
     folder = tmp_path_factory.getbasetemp() / f"home{next(_numbers)}"
     folder.mkdir(mode=0o700)
@@ -108,6 +118,7 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     monkeypatch.setenv("OURO_HOME", str(folder / ".ouro"))
     (folder / ".gitconfig").write_text(
         "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
+        f"\ttemplateDir = {git_template}\n"
     )
     return folder
 
@@ -170,6 +181,21 @@ def short_waits_for_screens():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_wait, "SLEEP_GRANULARITY", 0.01)
         patch.setattr(_wait, "SLEEP_IDLE", 0.0005)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk():
+    """Waiting for the disk is a twentieth of the time of all tests; what they read is there without it.
+
+    Tests of what is flushed, and in which order, put their own function in its place, or run in other processes.
+    """
+
+    def known(descriptor):
+        os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", known)
         yield
 
 

@@ -108,7 +108,7 @@ class OuroProgram:
     def __post_init__(self) -> None:
         self.home.mkdir(mode=0o700)
         (self.home / "cache").mkdir(mode=0o700)
-        shutil.copytree(secret_rules(), self.home / "cache" / "secret-rules")
+        shutil.copytree(secret_rules(), self.home / "cache" / "secret-rules", copy_function=os.link)
         models = {
             "openai/test-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 100_000},
             "openai/other-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 50_000},

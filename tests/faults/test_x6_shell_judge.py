@@ -9,7 +9,7 @@ from fuzz_judge import Judge, fuzz
 
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 
-SECONDS = float(os.environ.get("OURO_FUZZ_SECONDS", "8"))
+SECONDS = float(os.environ.get("OURO_FUZZ_SECONDS", "3"))
 
 
 def decision(root: Path, line: str, mode: str = "ask", **rules):
