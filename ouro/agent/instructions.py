@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from ouro.errors import ToolError
+from ouro.messages import Image
 from ouro.utils.git import Git, GitError, git_branch
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, plural
@@ -19,6 +21,7 @@ GIT_TIMEOUT = 1.0
 """Seconds; a repository for which git needs longer is described without its state."""
 
 _NAMED_FILE = late_pattern(r"(?<!\S)@([^\s:\0]+)(?=\s|$)")
+_IMAGE = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
 _ENDING = late_pattern(
     r"\.(?:c|cfg|cpp|css|csv|go|h|hpp|html|ini|ipynb|java|jpg|jsx?|json|lock|log|md|pdf|php|png|py|rb|rs|sh|sql|svg"
     r"|toml|tsx?|txt|xml|ya?ml)"
@@ -58,13 +61,30 @@ class Environment:
 
     def missing_files(self, text: str) -> list[str]:
         """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` name none."""
-        named = dict.fromkeys(found[1].rstrip(".,;:!?)") for found in _NAMED_FILE.finditer(text))
-        paths = {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
         return [
             name
-            for name, path in paths.items()
+            for name, path in self._named(text).items()
             if (_ENDING.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir())) and not os.path.lexists(path)
         ]
+
+    def images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
+        """The images that a message names with `@`, and why others of them cannot be sent."""
+        images, problems = list[Image](), list[str]()
+        for name, path in self._named(text).items():
+            if not _IMAGE.fullmatch(path.suffix) or not path.is_file():
+                continue
+            from ouro.tools.read import read_picture
+
+            try:
+                images.append(read_picture(path, name))
+            except (OSError, ToolError) as error:
+                why = f"{name} cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
+                problems.append(f"{why} The message was sent without it.")
+        return tuple(images), tuple(problems)
+
+    def _named(self, text: str) -> dict[str, Path]:
+        named = dict.fromkeys(found[1].rstrip(".,;:!?)") for found in _NAMED_FILE.finditer(text))
+        return {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:
         """Return all of it again: the model's context does not hold it any more."""

@@ -19,9 +19,19 @@ from ouro.utils.text import clean, dollars, one_line, plural
 
 
 async def clear(front_end: FrontEnd, _argument: str) -> None:
-    before = front_end.session.id
+    before = front_end.session
+    was = before.status()
     await front_end.open(OpenRequest())
-    front_end.say(f"A new session. The one before: /resume {before}")
+    session = front_end.session
+    if session is before:  # the front end has said why
+        return
+    front_end.say(f"A new session. The one before: /resume {before.id}")
+    now = session.status()
+    if was.mode != now.mode:
+        session.set_mode(was.mode)
+    if (was.model, was.effort) != (now.model, now.effort):
+        await session.set_model(was.model, was.effort if was.can_think else None)
+    front_end.redraw()
 
 
 async def resume(front_end: FrontEnd, argument: str) -> None:

@@ -57,9 +57,11 @@ async def model(front_end: FrontEnd, argument: str) -> None:
 
 
 async def think(front_end: FrontEnd, argument: str) -> None:
-    current = front_end.session.status().effort
+    status = front_end.session.status()
     choices = [Choice(effort, effort) for effort in EFFORTS]
-    chosen = argument or await front_end.choose("How long should the model think?", choices, current)
+    chosen = argument or "high"  # refused where the model does not think, with what to do about it
+    if not argument and status.can_think:
+        chosen = await front_end.choose("How long should the model think?", choices, status.effort) or ""
     if not chosen:
         return
     effort = next((level for level in EFFORTS if level == chosen), None)

@@ -125,7 +125,7 @@ class Catalog:
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
             return name
         every = [known for group in (*own, *others) for known in group]
-        near = [known for known in every if known.startswith(f"{name.lower()}/")][:3] or nearest(name, every)
+        near = nearest(name, every)
         meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 

@@ -78,13 +78,19 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     return None
 
 
-def nearest(word: str, names: Iterable[str]) -> list[str]:
+def nearest(word: str, names: Sequence[str]) -> list[str]:
+    """Up to three of the names: of the provider that the word names, else those that look like it."""
     import difflib
 
+    providers = {name.partition("/")[0] for name in names}
+    if provider := difflib.get_close_matches(word.lower(), providers, n=1, cutoff=0.82):
+        return [name for name in names if name.startswith(f"{provider[0]}/")][:3]
     by_form: dict[str, str] = {}
     for name in names:
         by_form.setdefault(name.lower(), name)
         by_form.setdefault(_tail(name.lower()), name)
+        for part in re.findall("[a-z]{4,}", _tail(name.lower())):
+            by_form.setdefault(part, name)
     near = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=0.6)
     return list(dict.fromkeys(by_form[form] for form in near))[:3]
 

@@ -26,9 +26,9 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
-_REST = 5.0
-"""Seconds after `prepare` before rules are compiled unasked: the first request goes first."""
-_COMPILE = "import sys; from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or None)"
+_REST = 1.0
+"""Seconds after `prepare` before rules are compiled unasked: the first picture goes first."""
+_COMPILE = "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or None)"
 
 
 class SecretScanner:

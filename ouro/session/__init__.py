@@ -31,6 +31,6 @@ if TYPE_CHECKING:
     from ouro.session.session import BackgroundTask, Session, Status
     from ouro.session.skill_writer import checked_skill, draft_skill, save_skill
     from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
-    from ouro.tools.read import picture
+    from ouro.tools.read import picture, read_picture
 
 __getattr__ = lazy_exports(__name__)

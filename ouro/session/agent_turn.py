@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 
@@ -58,6 +59,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if self.files is not None:
             self.files.turn_began()
         try:
+            images = [*images, *await self._named_images(text, emit)]
             hooked = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
@@ -74,6 +76,14 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 await self.files.turn_ended()
         await self.after_turn()
         return finished
+
+    async def _named_images(self, text: str, emit: Emit) -> Sequence[Image]:
+        if "@" not in text:
+            return ()
+        images, problems = await asyncio.to_thread(self.environment.images, text)
+        for problem in problems:
+            emit(Said(problem, "warning"))
+        return images
 
     async def _run_agent(
         self, text: str, images: Sequence[Image], added: Sequence[str], hooked: str, emit: Emit

@@ -96,6 +96,13 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
         raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
 
 
+def read_picture(path: Path, name: str) -> Image:
+    """The image in a file, under a name. Raises OSError, and ToolError as `picture`."""
+    if (size := path.stat().st_size) > _MAX_DOCUMENT_BYTES:
+        raise ToolError(f"{name} is too large to be shown: {byte_size(size)}.")
+    return picture(name, path.read_bytes())[0]
+
+
 def _encoded(picture: Any, *, photo: bool) -> tuple[str, bytes]:
     if not photo:
         buffer = io.BytesIO()

@@ -1,4 +1,5 @@
 from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_session import FakeSession
 
 from ouro.commands.slash import dispatch
 from ouro.display import CommandOutput, Diff, Display, FileChange, Todo
@@ -19,9 +20,27 @@ PAST = [
 
 async def test_clear_opens_a_new_session_and_tells_how_to_return():
     front_end = FakeFrontEnd()
+    front_end.opens = [FakeSession(session_id="s-2")]
     await dispatch(front_end, "/new")
-    assert front_end.opened == [OpenRequest()]
+    assert (front_end.opened, front_end.session.id) == ([OpenRequest()], "s-2")
     assert front_end.said == [("info", "A new session. The one before: /resume s-1")]
+
+
+async def test_a_session_that_clear_could_not_open_is_not_announced():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/clear")
+    assert (front_end.opened, front_end.said) == ([OpenRequest()], [])
+
+
+async def test_clear_keeps_the_model_its_effort_and_the_mode():
+    front_end = FakeFrontEnd()
+    for line in ("/model fake/three", "/think high", "/plan"):
+        await dispatch(front_end, line)
+    before = front_end.session.status()
+    front_end.opens = [FakeSession(session_id="s-2")]
+    await dispatch(front_end, "/clear")
+    assert (front_end.session.id, front_end.session.status()) == ("s-2", before)
+    assert (before.model, before.effort, before.mode) == ("fake/three", "high", "plan")
 
 
 async def test_resume_with_words_opens_what_they_name():

@@ -1,7 +1,9 @@
 from fakes.fake_front_end import FakeFrontEnd
+from msgspec.structs import replace
 
 from ouro.commands.slash import dispatch
 from ouro.display import Choice
+from ouro.errors import UsageError
 
 
 async def test_model_alone_lets_one_choose_and_says_why_one_cannot():
@@ -33,6 +35,21 @@ async def test_think_sets_the_effort_and_knows_its_values():
     assert front_end.session.status().effort == "high"
     await dispatch(front_end, "/think more")
     assert front_end.said[-1] == ("error", "There is no effort `more`. There are: off, low, medium, high.")
+
+
+async def test_think_alone_offers_nothing_for_a_model_that_does_not_think():
+    front_end = FakeFrontEnd()
+    front_end.session._status = replace(front_end.session.status(), can_think=False)
+    asked = []
+
+    async def refused(name="", effort=None):
+        asked.append(effort)
+        raise UsageError("fake/one is not known to think.")
+
+    front_end.session.set_model = refused
+    await dispatch(front_end, "/think")
+    assert (asked, front_end.asked) == (["high"], [])
+    assert front_end.said == [("error", "fake/one is not known to think.")]
 
 
 async def test_plan_goes_in_and_out_and_sends_what_to_plan():

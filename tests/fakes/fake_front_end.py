@@ -21,6 +21,7 @@ class FakeFrontEnd:
         self.said = []
         self.asked = []
         self.opened = []
+        self.opens = []
         self.sent = []
         self.drafts = []
         self.events = []
@@ -57,6 +58,7 @@ class FakeFrontEnd:
 
     async def open(self, request):
         self.opened.append(request)
+        self.session = self.opens.pop(0) if self.opens else self.session
 
     async def go_to(self, message):
         self.opened.append(message)

@@ -166,7 +166,7 @@ class FakeSession:
         self.known_tasks: tuple = ()
         self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
-        self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
+        self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage, can_think=True)
         self._turns = list(turns)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 

@@ -122,6 +122,8 @@ class TestNames:
             ("claude-sonet-5", "`anthropic/claude-sonnet-5`"),
             ("antropic/claude-sonnet-5", "`anthropic/claude-sonnet-5`"),
             ("openai", "`openai/gpt-6.1-sol` or `openai/"),
+            ("anthropi", "`anthropic/claude-"),
+            ("sonet", "`anthropic/claude-sonnet-"),
         ],
     )
     def test_an_unknown_name_is_an_error_with_the_nearest_ones(self, word, near):

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from PIL import Image as Pillow
 
 from ouro.assemble import Options, opener
 from ouro.display import CommandOutput, Display, Plain, Todo
@@ -27,7 +28,7 @@ from ouro.events import (
     TurnFinished,
 )
 from ouro.llm import ScriptedModel, ScriptedReply, call
-from ouro.messages import Context, ToolReply
+from ouro.messages import Context, Image, ToolReply
 from ouro.session import Draft, OpenRequest
 
 
@@ -310,6 +311,23 @@ async def test_a_line_of_the_user_that_cannot_be_undone_is_asked_about_first(rep
             session.answer(event.question_id, Reply((answer,)))
     assert (repository / "new.txt").exists() is is_there
     assert [event async for event in session.run_shell("ls", share=False) if isinstance(event, QuestionAsked)] == []
+    await session.close()
+
+
+async def test_an_image_that_a_message_names_goes_with_it(repository):
+    Pillow.new("RGB", (4, 4), "red").save(repository / "shot.png")
+    (repository / "bad.PNG").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
+    (repository / "folder.png").mkdir()
+    model = ScriptedModel(["It is red.", "ok"])
+    session = await opener(Options(repository, ready_model=model))(OpenRequest())
+    events = [event async for event in session.send("see @shot.png, @bad.PNG @folder.png @gone.png and shot.png")]
+    [sent] = [part for message in model.requests[0].messages for part in message.parts if isinstance(part, Image)]
+    assert (sent.name, sent.media_type, sent.data) == ("shot.png", "image/png", (repository / "shot.png").read_bytes())
+    [shown] = [event for event in events if isinstance(event, Prompted)]
+    assert [image.name for image in shown.images] == ["shot.png"]
+    said = [event.text for event in events if isinstance(event, Said)]
+    assert [text.partition(".")[0] for text in said] == ["bad", "There is no file gone"]
+    assert said[0].endswith("The message was sent without it.")
     await session.close()
 
 

@@ -93,7 +93,7 @@ async def clipboard_image() -> Image | None:
 
 def dropped_image(pasted: str) -> Image | None:
     """The image whose path is pasted, as terminals do where a file is dropped; None for any other text."""
-    from ouro.session import picture
+    from ouro.session import read_picture
 
     text = unquote(pasted.strip().removeprefix("file://")) if pasted.startswith("file://") else pasted.strip()
     if not _IMAGE_PATH.fullmatch(text):
@@ -102,7 +102,7 @@ def dropped_image(pasted: str) -> Image | None:
         if not (path := Path(text).expanduser()).is_file():
             [word] = shlex.split(text)
             path = Path(word).expanduser()
-        return picture(path.name, path.read_bytes())[0]
+        return read_picture(path, path.name)
     except (OSError, ValueError, OuroError):
         return None
 
