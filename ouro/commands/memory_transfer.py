@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term import Scope
 
 _MAX_REFUSED = 10
+_MAX_ENTRIES = 20
+"""Of an import, before the question."""
 
 
 async def export(context: ActionContext, file: str, force: bool, to: str = "") -> Answer | None:
@@ -84,9 +86,8 @@ async def import_(
     found = await context.memory(
         lambda memory: long_term.plan_import(memory.editor, read, scope, long_term.is_trusted_text)
     )
-    entries = [Title("Entries"), *table((CodeSpan(place), one_line(text)) for place, text in found.texts)]
-    context.show([*_plan_view(found), *(entries if dry_run else [])])
     count = sum(found.counts.values())
+    context.show(_plan_view(found, count if dry_run else 0 if yes else _MAX_ENTRIES))
     is_sure = bool(count) and not dry_run and (yes or context.can_ask)
     if is_sure:
         is_sure = await confirm(context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes)
@@ -132,13 +133,17 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
     return await _write(path, long_term.html_page(picture), force)
 
 
-def _plan_view(found: long_term.Import) -> View:
-    """What an import would add, and what it leaves out."""
+def _plan_view(found: long_term.Import, shown: int) -> View:
+    """What an import would add, the first `shown` entries of it, and what it leaves out."""
     rows: list[tuple[str, ...]] = [(f"{count:>6,}", CodeSpan(place)) for place, count in found.counts.items()]
-    rows.append((f"{found.doubles:>6,}", "already remembered"))
+    rows += [(f"{found.doubles:>6,}", "already remembered")] if found.doubles or not rows else []
+    entries = table((CodeSpan(place), one_line(text)) for place, text in found.texts[:shown])
+    if 0 < shown < len(found.texts):
+        entries.append(line(f"… and {len(found.texts) - shown} more. All of them: ", CodeSpan("--dry-run")))
     refused: list[tuple[str, ...]] = [("not imported", part.name, part.reason) for part in found.refused[:_MAX_REFUSED]]
     if len(found.refused) > _MAX_REFUSED:
         refused.append(("not imported", f"{len(found.refused) - _MAX_REFUSED} more", ""))
     wait = "is in a repository that you do not trust: all of it waits for your approval."
     untrusted = [line(f"{tilde(path)} {wait}", level="warning") for path in found.untrusted[:1]]
-    return [Title("To import"), *table(rows), *table(refused), *untrusted]
+    listed = [Title("Entries"), *entries] if entries else []
+    return [Title("To import"), *table(rows), *listed, *table(refused), *untrusted]

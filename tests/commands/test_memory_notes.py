@@ -111,7 +111,13 @@ async def test_export_and_import_with_a_look_first(told, repository, tmp_path):
     (tmp_path / "GEMINI.md").write_text("- Always be kind\n")
     await dispatch(front_end, f"/memory import {tmp_path / 'GEMINI.md'}")
     assert "- 1 · `user/preferences`" in front_end.shown[-1]
+    assert "- `user/preferences` · Always be kind" in front_end.shown[-1]
+    assert "already" not in front_end.shown[-1]
     assert front_end.said[-1] == ("info", "Nothing was imported.")
+    (tmp_path / "many.md").write_text("".join(f"- Rule {number} holds\n" for number in range(23)))
+    await dispatch(front_end, f"/memory import {tmp_path / 'many.md'}")
+    assert front_end.shown[-1].count(" holds") == 20
+    assert "… and 3 more. All of them: `--dry-run`" in front_end.shown[-1]
     front_end.picks = ["yes"]
     await dispatch(front_end, f"/memory import {tmp_path / 'GEMINI.md'}")
     assert conversation.changed[-1].origin == "import"
@@ -131,7 +137,7 @@ async def test_what_a_repository_says_becomes_a_proposal(told, repository):
     [proposal] = conversation.manager.proposals()
     assert proposal.reason == "it comes from a repository that you do not trust"
     await dispatch(front_end, "/memory list")
-    assert "evil" not in front_end.shown[-2]
+    assert "evil" not in front_end.shown[-1]
     await conversation.close()
 
 
