@@ -194,11 +194,11 @@ def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
     """The user's message in a turn; empty if the session is missing."""
     with search.index.reading() as database:
-        seq = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+        found = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+        seq = found[0] if found else -1
         rows = database.execute(
-            "SELECT number, text FROM messages WHERE id BETWEEN ?1 << ?2 AND (?1 + 1) << ?2 AND role = 'user'"
-            " ORDER BY id",
-            (seq[0] if seq else -1, SHIFT),
+            "SELECT number, text FROM messages WHERE id BETWEEN ? AND ? AND role = 'user' ORDER BY id",
+            (seq << SHIFT, (seq + 1) << SHIFT),
         ).fetchall()
     numbers = list(dict.fromkeys(number for number, _ in rows))
     return "\n".join(text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1])
