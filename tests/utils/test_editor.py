@@ -10,7 +10,7 @@ from ouro.utils.editor import run_on_text
     ("command", "told"),
     [
         ("false", "false ended with exit code 1; nothing was changed."),
-        ("sh -c 'kill -INT $$'", "ended with Interrupt; nothing was changed."),
+        ("sh -c 'kill -TERM $$'", "ended with Terminated; nothing was changed."),
         ("no-such-editor", "no-such-editor could not be started: No such file or directory."),
         ("vi 'x", "could not be started: No closing quotation."),
     ],
