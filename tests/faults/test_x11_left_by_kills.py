@@ -168,7 +168,7 @@ async def test_x11_a_git_that_outlives_its_ouro_keeps_the_lock_of_the_history(tm
     os.mkfifo(pipe)  # git waits for what comes out of it
     with subprocess.Popen([sys.executable, "-c", _COMMITS, repo.state_dir, pipe], stdout=subprocess.PIPE) as ouro:
         assert ouro.stdout.readline() == b"locked\n"
-        await until(lambda: len(living(str(pipe))) > 1)  # ouro, and git
+        await until(lambda: living(f"hash-object\0{pipe}"))  # git, and not the `git version` before it
         ouro.kill()
     with pytest.raises(BlockingIOError), repo.alone(timeout=0):
         pass
