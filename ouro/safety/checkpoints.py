@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.utils.files import lock_file, open_folder, write_private
+from ouro.utils.files import lock_file, note_written_dir, open_folder, replace_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.text_files import save
 
@@ -142,7 +142,10 @@ class Checkpoints:
                 message = f"{self.root}\n\n{left_out}"
                 commit = self._git("commit-tree", tree, data=message.encode(errors="surrogateescape"))
             ref = self.folder / _REFS / "turns" / self._session / str(number) / moment
-            write_private(ref, f"{commit}\n")
+            ensure_private_dir(ref.parent)
+            with open_folder(ref.parent) as folder:
+                note_written_dir(folder)  # each turn has one of its own, which is not among those that are swept
+                replace_file(folder, ref.name, f"{commit}\n".encode())
             self._taken = (content, commit, ref)
             return commit
 

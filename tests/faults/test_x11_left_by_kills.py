@@ -100,6 +100,29 @@ async def test_x11_what_a_kill_left_in_a_noted_folder_is_removed_and_nothing_of_
     assert [*(home / ".ouro" / "cache" / "written").iterdir()] == []
 
 
+_CHECKPOINT = """
+import os, signal, sys
+from pathlib import Path
+from ouro.safety.checkpoints import Checkpoints
+kept = Checkpoints(Path(sys.argv[1]), Path(sys.argv[2]), "s1")
+kept.take(1, "before")
+os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
+kept.take(2, "before")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the path of an open folder is found by /proc")
+async def test_x11_what_a_kill_left_of_a_checkpoint_is_removed(home, repository):
+    checkpoints = home / ".ouro" / "checkpoints"
+    done = subprocess.run([sys.executable, "-c", _CHECKPOINT, str(repository), str(checkpoints)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len([*checkpoints.rglob(".*.tmp")]) == 1
+
+    await tell_orphans(lambda _text: None, repository)
+
+    assert [*checkpoints.rglob(".*.tmp")] == []
+
+
 def test_x11_unfinished_folders_and_sessions_without_a_message_are_removed(home):
     root = home / ".ouro" / "sessions"
     first = YamlFileMemoryStore()
