@@ -66,7 +66,7 @@ def _matches(text: str) -> Iterator[tuple[str, str, re.Match[str]]]:
 def wrong_names() -> Iterator[str]:
     """Loop variables named `each`, and functions named by a participle or adverb."""
     for source in sources():
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in FUNCTION_NAMES:
                 yield f"ouro/{source.name}:{node.lineno}: function {node.name}"
             if isinstance(node, ast.Name) and node.id == "each" and isinstance(node.ctx, ast.Store):

@@ -32,7 +32,7 @@ def test_no_module_hides_a_lazy_export_of_its_package():
         for source in sources()
         if source.name.endswith("__init__.py") and "lazy_exports(" in source.text
         for package in [source.name.removesuffix("/__init__.py")]
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ImportFrom)
         for item in node.names
         if f"{package}/{item.asname or item.name}" in names

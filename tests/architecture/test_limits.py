@@ -54,14 +54,14 @@ def _file_lines(source: Source) -> Iterator[str]:
 
 
 def _function_lines(source: Source) -> Iterator[str]:
-    for node in _functions(source.tree):
+    for node in _functions(source):
         lines = (node.end_lineno or 0) - node.lineno
         if lines > MAX_FUNCTION_LINES:
             yield f"{source.name}: {node.name} has {lines} lines"
 
 
 def _methods(source: Source) -> Iterator[str]:
-    for node in _classes(source.tree):
+    for node in _classes(source):
         count = sum(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in node.body)
         public = [item.name for item in node.body if _is_public_method(item)]
         if len(public) > MAX_METHODS:
@@ -71,7 +71,7 @@ def _methods(source: Source) -> Iterator[str]:
 def _fields(source: Source) -> Iterator[str]:
     if source.name in WIDE_STRUCTS:
         return
-    for node in _classes(source.tree):
+    for node in _classes(source):
         is_struct = any("Struct" in ast.unparse(base) or "NamedTuple" in ast.unparse(base) for base in node.bases)
         is_struct |= any("dataclass" in ast.unparse(item) for item in node.decorator_list)
         count = sum(isinstance(item, ast.AnnAssign) and "ClassVar" not in ast.unparse(item) for item in node.body)
@@ -80,7 +80,7 @@ def _fields(source: Source) -> Iterator[str]:
 
 
 def _parameters(source: Source) -> Iterator[str]:
-    for node in _classes(source.tree):
+    for node in _classes(source):
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name == "__init__":
                 count = len(item.args.args) + len(item.args.kwonlyargs) - 1
@@ -90,7 +90,9 @@ def _parameters(source: Source) -> Iterator[str]:
 
 def _callbacks(source: Source) -> Iterator[str]:
     """`thing.on_done = …` from outside: the thing was not complete when it was constructed."""
-    for function in _functions(source.tree):
+    if not any(isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda) for node in source.nodes):
+        return
+    for function in _functions(source):
         for node in ast.walk(function):
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Lambda):
                 continue
@@ -141,7 +143,7 @@ def fragments() -> list[str]:
     modules = {source.name: source for source in sources() if not source.name.endswith(("__init__.py", "__main__.py"))}
     importers: dict[str, set[str]] = defaultdict(set)
     for source in sources():
-        for name in _imported(source.tree):
+        for name in _imported(source):
             importers[name].add(source.name)
     found = []
     for name, source in modules.items():
@@ -152,8 +154,8 @@ def fragments() -> list[str]:
     return found
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imported(source: Source) -> Iterator[str]:
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ouro"):
             inner = (node.module or "").removeprefix("ouro").strip(".").replace(".", "/")
             yield f"{inner}.py"
@@ -162,12 +164,12 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (f"{alias.name.removeprefix('ouro.').replace('.', '/')}.py" for alias in node.names)
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+def _functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+def _classes(source: Source) -> Iterator[ast.ClassDef]:
+    return (node for node in source.nodes if isinstance(node, ast.ClassDef))
 
 
 def _is_public_method(node: ast.stmt) -> bool:
