@@ -17,12 +17,12 @@ from fakes import capture_cases
 from fakes.capture_cases import Case
 
 from ouro.llm import Catalog, read_models_file
+from ouro.memory.backend import MessageRecord
 from ouro.memory.long_term.capture.operations import OperationLimits, plain
 from ouro.memory.long_term.capture.session_parts import SessionPart, uncaptured
 from ouro.memory.long_term.capture.small_model import SmallClassifier
 from ouro.memory.long_term.notes.note import categories_with
 from ouro.memory.long_term.supersession import replaced_by
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 
 OTHERS = ("Black formats the code", "Kaffee steht in der Küche")
@@ -85,7 +85,7 @@ def parts_of(case: Case) -> Iterator[SessionPart]:
     calls = [ToolCall(str(number), "tool", arguments) for number, arguments in enumerate(case.calls)]
     replies = [tool(*(ToolReply(call.id, call.name, "ok") for call in calls))] if calls else []
     messages: list[Message] = [user(case.said), *([assistant("", *calls)] if calls else []), *replies, assistant("Ok.")]
-    return uncaptured([TranscriptEntry(number, "", message) for number, message in enumerate(messages, 1)], 0)
+    return uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
 
 
 def report_pairs(name: str, pairs, shows_all: bool) -> None:

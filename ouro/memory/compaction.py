@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.backend import CompactionRecord
-from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.backend import CompactionRecord, MessageRecord
 from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
@@ -35,11 +34,11 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     covers: tuple[int, int]
     kept: tuple[int, ...]
     """Numbers of the covered messages that stay word for word, oldest first."""
-    quoted: tuple[TranscriptEntry, ...]
+    quoted: tuple[MessageRecord, ...]
     """User messages that are too long to keep: their beginning and end are quoted."""
-    covered: tuple[TranscriptEntry, ...]
+    covered: tuple[MessageRecord, ...]
     """The entries that the summary replaces."""
-    tail: tuple[TranscriptEntry, ...]
+    tail: tuple[MessageRecord, ...]
     """The entries that stay unchanged."""
 
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
@@ -54,7 +53,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
 
 def plan_compaction(
-    sent: Sequence[TranscriptEntry],
+    sent: Sequence[MessageRecord],
     before: CompactionRecord | None,
     pins: Collection[int],
     *,
@@ -89,7 +88,7 @@ def is_own_words(message: Message) -> bool:
     )
 
 
-def quotes(entries: Iterable[TranscriptEntry]) -> str:
+def quotes(entries: Iterable[MessageRecord]) -> str:
     """Messages that are too long to keep, quoted by beginning and end; empty if there are none."""
     return "\n\n".join(_quote(entry) for entry in entries)
 
@@ -125,7 +124,7 @@ def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message
     return before * (constant + estimate_messages(will_be_sent)) // max(1, now)
 
 
-def _begin_of_tail(sent: Sequence[TranscriptEntry], room: int, room_of_last: int) -> int:
+def _begin_of_tail(sent: Sequence[MessageRecord], room: int, room_of_last: int) -> int:
     """The beginning of the unchanged tail: as many whole rounds as fit, always the last one."""
     starts = list(_starts(sent))
     if not starts:
@@ -138,7 +137,7 @@ def _begin_of_tail(sent: Sequence[TranscriptEntry], room: int, room_of_last: int
     return whole[-1] if whole and sum(sizes[whole[-1] :]) <= room_of_last else starts[-1]
 
 
-def _starts(sent: Sequence[TranscriptEntry]) -> Iterator[int]:
+def _starts(sent: Sequence[MessageRecord]) -> Iterator[int]:
     """The places where the session can be cut: no tool call is separated from its result."""
     waiting: set[str] = set()
     for place, entry in enumerate(sent):
@@ -155,13 +154,13 @@ def _starts(sent: Sequence[TranscriptEntry]) -> Iterator[int]:
 
 
 def _choose_kept(
-    covered: Sequence[TranscriptEntry], pins: Collection[int], room: int
-) -> tuple[tuple[int, ...], tuple[TranscriptEntry, ...]]:
+    covered: Sequence[MessageRecord], pins: Collection[int], room: int
+) -> tuple[tuple[int, ...], tuple[MessageRecord, ...]]:
     """The messages to keep word for word while they fit: the first, pinned ones, then user messages, newest first."""
     own = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
     kept: list[int] = []
-    quoted: list[TranscriptEntry] = []
+    quoted: list[MessageRecord] = []
     for entry in {item.number: item for item in (*own[:1], *pinned, *reversed(own))}.values():
         size = estimate_messages([kept_message(entry.message)])
         short = int(sum(SHORTENED) / CHARACTERS_A_TOKEN)
@@ -174,12 +173,12 @@ def _choose_kept(
     return tuple(sorted(kept)), tuple(sorted(quoted, key=lambda entry: entry.number))
 
 
-def _images(entry: TranscriptEntry) -> tuple[Image, ...]:
+def _images(entry: MessageRecord) -> tuple[Image, ...]:
     replies = entry.message.parts_of(ToolReply)
     return (*entry.message.parts_of(Image), *(image for reply in replies for image in reply.images))
 
 
-def _quote(entry: TranscriptEntry) -> str:
+def _quote(entry: MessageRecord) -> str:
     text = entry.message.text
     head, tail = SHORTENED
     left_out = len(text) - head - tail

@@ -29,7 +29,6 @@ from ouro.memory.backend import (
     WholeSession,
     timestamp,
 )
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.paging import TranscriptPager
 from ouro.memory.short_term import SendableMessages
 from ouro.memory.tokens import TokenCount
@@ -281,10 +280,9 @@ class MemoryManager:
         """The session as far as it is in memory: its current branch and its state."""
         transcript, at = self.transcript, self.now()
         for item in (*transcript.kept_entries, *transcript.shown_items()):
-            if not isinstance(item, TranscriptEntry | RewindRecord):
+            is_missing_result = isinstance(item, MessageRecord) and not item.at
+            if not isinstance(item, RewindRecord) and not is_missing_result:
                 yield item
-            elif isinstance(item, TranscriptEntry) and item.at:  # else it stands for a result that is missing
-                yield MessageRecord(item.number, item.at, item.message, item.private)
         yield from (PinRecord(number, at) for number in sorted(transcript.pins))
         if transcript.title:
             yield TitleRecord(transcript.title, at)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.backend import CompactionRecord, DropRecord
+from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, NumberedRecord
 from ouro.messages import Message
 
 _UNKNOWN = -1
@@ -18,27 +18,15 @@ OUTPUT = "call:"
 """The beginning of an item that is a tool output."""
 
 
-class TranscriptEntry(msgspec.Struct, frozen=True):
-    number: int
-    """Its id in the session, for rewinds and pins."""
-    at: str
-    message: Message
-    private: bool = False
-    """Written with long-term memory off."""
-
-
 class TranscriptBranch(msgspec.Struct, frozen=True):
     since: int
     """The number of the transcript message before it; 0: the start."""
-    entries: tuple[TranscriptEntry, ...]
+    entries: tuple[MessageRecord, ...]
     """Its own messages, oldest first; a rewind to the last one restores the branch."""
 
 
-TreeItem = TranscriptEntry | CompactionRecord | DropRecord
-
-
 class _Node(msgspec.Struct, frozen=True):
-    item: TreeItem
+    item: NumberedRecord
     before: int
     """The number of the item before it; 0: it is the start."""
 
@@ -50,7 +38,7 @@ def is_turn(message: Message) -> bool:
 class CurrentBranch(msgspec.Struct, frozen=True):
     """What is on the current branch of a tree."""
 
-    entries: tuple[TranscriptEntry, ...]
+    entries: tuple[MessageRecord, ...]
     compactions: tuple[CompactionRecord, ...]
     dropped: frozenset[str]
     """The items that are not sent, as a DropRecord names them."""
@@ -58,7 +46,7 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     last_prompt: int
     """The number of the message that began the last turn; 0 where none is loaded."""
 
-    def followed_by(self, entry: TranscriptEntry) -> CurrentBranch:
+    def followed_by(self, entry: MessageRecord) -> CurrentBranch:
         """With one message more. Not made anew: in a long session that took 2 ms for each tool call."""
         turns, last = self.turns, self.last_prompt
         if is_turn(entry.message):
@@ -66,12 +54,12 @@ class CurrentBranch(msgspec.Struct, frozen=True):
         return CurrentBranch((*self.entries, entry), self.compactions, self.dropped, turns, last)
 
 
-def _branch_of(items: Sequence[TreeItem]) -> CurrentBranch:
-    entries: list[TranscriptEntry] = []
+def _branch_of(items: Sequence[NumberedRecord]) -> CurrentBranch:
+    entries: list[MessageRecord] = []
     compactions: list[CompactionRecord] = []
     dropped: set[str] = set()
     for item in items:
-        if isinstance(item, TranscriptEntry):
+        if isinstance(item, MessageRecord):
             entries.append(item)
         elif isinstance(item, CompactionRecord):
             compactions.append(item)
@@ -92,7 +80,7 @@ class MessageTree:
     """
 
     def __init__(self, *, is_whole: bool) -> None:
-        self.items: list[TreeItem] = []
+        self.items: list[NumberedRecord] = []
         """Those of the current branch, oldest first."""
         self._nodes: dict[int, _Node] = {}
         self._places: dict[int, int] = {}
@@ -126,20 +114,20 @@ class MessageTree:
         """Whether the item of that number is on the current branch."""
         return number in self._places
 
-    def get(self, number: int) -> TreeItem | None:
+    def get(self, number: int) -> NumberedRecord | None:
         node = self._nodes.get(number)
         return node.item if node else None
 
-    def append(self, item: TreeItem) -> None:
+    def append(self, item: NumberedRecord) -> None:
         self._nodes[item.number] = _Node(item, self.last or self._next_root)
         self._next_root = 0
         self._places[item.number] = len(self.items)
         self.items.append(item)
         known, self._current = self._current, None
-        if known and isinstance(item, TranscriptEntry):
+        if known and isinstance(item, MessageRecord):
             self._current = known.followed_by(item)
 
-    def prepend(self, items: Sequence[TreeItem], *, is_whole: bool) -> None:
+    def prepend(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
         """Put older items before the first."""
         before = 0 if is_whole else _UNKNOWN
         first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
@@ -168,7 +156,7 @@ class MessageTree:
         kept[first] = replace(kept[first], before=_UNKNOWN)
         self._nodes = kept
 
-    def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
+    def answer(self, answers: Mapping[int, MessageRecord]) -> None:
         """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
         self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
 
@@ -196,9 +184,9 @@ class MessageTree:
             return number
         return max((item for item in self._nodes if item < number), default=None if self._start else 0)
 
-    def ahead(self, number: int) -> tuple[TranscriptEntry, ...]:
+    def ahead(self, number: int) -> tuple[MessageRecord, ...]:
         """The messages up to that number that are not on the current branch, oldest first."""
-        return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, TranscriptEntry))
+        return tuple(item for item in self._path(number, self._places)[0] if isinstance(item, MessageRecord))
 
     def branches(self) -> tuple[TranscriptBranch, ...]:
         current = self._places
@@ -206,18 +194,18 @@ class MessageTree:
         found: list[tuple[int, TranscriptBranch]] = []
         for number in self._nodes.keys() - followed - current.keys():
             path, since = self._path(number, current)
-            if entries := tuple(item for item in path if isinstance(item, TranscriptEntry)):
+            if entries := tuple(item for item in path if isinstance(item, MessageRecord)):
                 found.append((current.get(since, -1), TranscriptBranch(max(since, 0), entries)))
         return tuple(branch for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number)))
 
-    def _put(self, items: list[TreeItem]) -> None:
+    def _put(self, items: list[NumberedRecord]) -> None:
         self.items = items
         self._current = None
         self._places = {item.number: place for place, item in enumerate(items)}
 
-    def _path(self, number: int, until: Collection[int]) -> tuple[list[TreeItem], int]:
+    def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
         """The items up to that number, oldest first, and the number before them: 0, or the first one in `until`."""
-        path: list[TreeItem] = []
+        path: list[NumberedRecord] = []
         while number in self._nodes and number not in until:
             node = self._nodes[number]
             path.append(node.item)

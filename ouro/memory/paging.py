@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from ouro.errors import SessionError
 from ouro.memory.backend import LoadedSession, MemoryStore, MessageRecord
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
@@ -63,7 +62,7 @@ class TranscriptPager:
         transcript = self._current()
         items = transcript.shown_items()
         shown = items[self._first_shown(items) :]
-        first = next((item for item in shown if isinstance(item, TranscriptEntry)), None)
+        first = next((item for item in shown if isinstance(item, MessageRecord)), None)
         if first is not None and not transcript.is_whole:
             self._shown_from = first.number  # the former first message may have left memory
         return tuple(shown)
@@ -81,12 +80,12 @@ class TranscriptPager:
         begin = end = self._first_shown(items)
         while begin and (count > 0 or _is_tool_result(items[begin])):
             begin -= 1  # tool results are shown with their tool calls
-            count -= isinstance(items[begin], TranscriptEntry)
-        first = next((item for item in items[begin:end] if isinstance(item, TranscriptEntry)), None)
+            count -= isinstance(items[begin], MessageRecord)
+        first = next((item for item in items[begin:end] if isinstance(item, MessageRecord)), None)
         self._shown_from = first.number if first else self._shown_from
         return tuple(items[begin:end])
 
-    async def earlier(self, count: int) -> tuple[TranscriptEntry, ...]:
+    async def earlier(self, count: int) -> tuple[MessageRecord, ...]:
         """Load the `count` messages before those in memory; fewer at the start.
 
         Raises:
@@ -114,7 +113,7 @@ class TranscriptPager:
         items = transcript.shown_items()
         hidden = self._first_shown(items)
         if self._shown_place is None and hidden < items.index(first):
-            shown = next((item for item in items[hidden:] if isinstance(item, TranscriptEntry)), None)
+            shown = next((item for item in items[hidden:] if isinstance(item, MessageRecord)), None)
             self._shown_place = self._place_of(shown) if hidden else self._place
             if self._shown_place is None:
                 return
@@ -153,21 +152,21 @@ class TranscriptPager:
         items: list[ShownItem] = []
         while place and (count > 0 or (items and _is_tool_result(items[0]))):
             page = await self._store.load_before(self._session_id, place, max(1, count))
-            found = [item for record in page.records if (item := _shown_item(record)) is not None]
+            found = [record for record in page.records if isinstance(record, ShownItem)]
             items[:0] = found
-            count -= sum(isinstance(item, TranscriptEntry) for item in found)
+            count -= sum(isinstance(item, MessageRecord) for item in found)
             place = page.place
         self._shown_place = place
         return tuple(items)
 
-    def _place_of(self, entry: TranscriptEntry | None) -> int | None:
+    def _place_of(self, entry: MessageRecord | None) -> int | None:
         return self._store.place_of(self._session_id, entry.number) if entry is not None else None
 
     def _count_hidden(self, items: Sequence[ShownItem]) -> int:
-        return sum(isinstance(item, TranscriptEntry) for item in items[: self._first_shown(items)])
+        return sum(isinstance(item, MessageRecord) for item in items[: self._first_shown(items)])
 
     def _first_shown(self, items: Sequence[ShownItem]) -> int:
-        entries = ((place, item) for place, item in enumerate(items) if isinstance(item, TranscriptEntry))
+        entries = ((place, item) for place, item in enumerate(items) if isinstance(item, MessageRecord))
         return next((place for place, entry in entries if entry.number == self._shown_from), 0)
 
     async def _load(self, take: Callable[[LoadedSession], None]) -> str:
@@ -182,10 +181,4 @@ class TranscriptPager:
 
 
 def _is_tool_result(item: ShownItem) -> bool:
-    return isinstance(item, TranscriptEntry) and item.message.role == "tool"
-
-
-def _shown_item(record: object) -> ShownItem | None:
-    if isinstance(record, MessageRecord):
-        return TranscriptEntry(record.number, record.at, record.message)
-    return record if isinstance(record, ShownItem) else None
+    return isinstance(item, MessageRecord) and item.message.role == "tool"

@@ -25,14 +25,7 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.message_tree import (
-    OUTPUT,
-    MessageTree,
-    TranscriptBranch,
-    TranscriptEntry,
-    TreeItem,
-    is_turn,
-)
+from ouro.memory.message_tree import OUTPUT, MessageTree, TranscriptBranch, is_turn
 from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
 from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
@@ -54,7 +47,7 @@ def title_of(text: str) -> str:
     return (shortened.rpartition(" ")[0] or shortened).rstrip(",;:") + "…"
 
 
-ShownItem = TranscriptEntry | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
+ShownItem = MessageRecord | CompactionRecord | DropRecord | RecalledRecord | ModelRecord | RewindRecord
 """What a user is shown of a session, in its order."""
 
 
@@ -111,10 +104,10 @@ class Transcript:
         self._marks: dict[int, list[_Mark]] = {}
         """By the number of the item before them."""
         self._tree = MessageTree(is_whole=is_whole)
-        self._head: tuple[CompactionRecord | None, list[TranscriptEntry], list[Message]] = (None, [], [])
+        self._head: tuple[CompactionRecord | None, list[MessageRecord], list[Message]] = (None, [], [])
         """The compaction, the entries that it keeps, and both as messages."""
         self._shortened: tuple[frozenset[str], PerMessage[Message]] = (frozenset(), PerMessage(lambda said: said))
-        self._kept = {item.number: TranscriptEntry(item.number, item.at, item.message) for item in kept}
+        self._kept = {item.number: item for item in kept}
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
@@ -128,7 +121,7 @@ class Transcript:
         return transcript
 
     @property
-    def entries(self) -> tuple[TranscriptEntry, ...]:
+    def entries(self) -> tuple[MessageRecord, ...]:
         """The loaded messages of the current branch, oldest first."""
         return self._tree.current.entries
 
@@ -137,7 +130,7 @@ class Transcript:
         """The loaded branches that were left and can be visited, in the order of their start."""
         return self._tree.branches()
 
-    def ahead(self, number: int) -> tuple[TranscriptEntry, ...]:
+    def ahead(self, number: int) -> tuple[MessageRecord, ...]:
         """The loaded messages that going to that number brings back, oldest first."""
         return self._tree.ahead(number)
 
@@ -176,12 +169,12 @@ class Transcript:
         reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
         return reaches and all(self._entry(number) is not None for number in compaction.kept)
 
-    def sent_entries(self) -> list[TranscriptEntry]:
+    def sent_entries(self) -> list[MessageRecord]:
         """The messages that are sent, oldest first: those that the compaction keeps, and those after it."""
         dropped = self.dropped_items
         return [entry for entry in self.sendable_entries() if str(entry.number) not in dropped]
 
-    def sendable_entries(self) -> list[TranscriptEntry]:
+    def sendable_entries(self) -> list[MessageRecord]:
         """As `sent_entries`, with those that the user dropped."""
         kept, following = self._sent()
         return [*kept, *following]
@@ -241,8 +234,8 @@ class Transcript:
             following = self.sent()
         else:
             item = items[begin]
-            count.reset(reported_tokens(item.message) if isinstance(item, TranscriptEntry) else item.tokens[1])
-            following = [item.message for item in items[begin + 1 :] if isinstance(item, TranscriptEntry)]
+            count.reset(reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1])
+            following = [item.message for item in items[begin + 1 :] if isinstance(item, MessageRecord)]
         for message in following:
             count.add(message, is_measured=False)
 
@@ -257,12 +250,12 @@ class Transcript:
         return self._tree.current.last_prompt
 
     @property
-    def kept_entries(self) -> list[TranscriptEntry]:
+    def kept_entries(self) -> list[MessageRecord]:
         """The messages that the compaction keeps and that are not on the loaded branch."""
         kept, _ = self._sent()
         return [item for item in kept if item.number not in self._tree]
 
-    def needed_from(self, count: int) -> TranscriptEntry | None:
+    def needed_from(self, count: int) -> MessageRecord | None:
         """The first needed message: from it on, messages are sent or are among the last `count`."""
         entries = self.entries
         _, following = self._sent()
@@ -271,13 +264,13 @@ class Transcript:
             place -= 1  # tool results stay with their calls
         return entries[place] if place else None
 
-    def drop_before(self, first: TranscriptEntry) -> None:
+    def drop_before(self, first: MessageRecord) -> None:
         """Drop the messages before that one, except those that are sent."""
         kept, _ = self._sent()
         place = self._tree.items.index(first)
         self._kept = {item.number: item for item in kept}
         self.turns_gone += sum(
-            isinstance(item, TranscriptEntry) and is_turn(item.message) for item in self._tree.items[:place]
+            isinstance(item, MessageRecord) and is_turn(item.message) for item in self._tree.items[:place]
         )
         self._tree.cut(place)
         self.lacks_branches = True
@@ -321,9 +314,9 @@ class Transcript:
             case RecalledRecord(message):
                 self.recalled[message] = record
 
-    def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[TranscriptEntry, ...]:
+    def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[MessageRecord, ...]:
         """Prepend older records of the branch; returns their messages."""
-        items: list[TreeItem] = []
+        items: list[NumberedRecord] = []
         for record in records:
             match record:
                 case MessageRecord() | CompactionRecord() | DropRecord():
@@ -333,7 +326,7 @@ class Transcript:
                 case RecalledRecord(message):
                     self.recalled.setdefault(message, record)
         self._tree.prepend(items, is_whole=is_whole)
-        entries = tuple(item for item in items if isinstance(item, TranscriptEntry))
+        entries = tuple(item for item in items if isinstance(item, MessageRecord))
         self.call_ids.update(call.id for entry in entries for call in entry.message.tool_calls)
         self.turns_gone = max(0, self.turns_gone - sum(is_turn(entry.message) for entry in entries))
         return entries
@@ -341,12 +334,12 @@ class Transcript:
     def answer_open_calls(self) -> None:
         """Add the result "interrupted" after each tool call of the transcript that has none."""
         known = {id(entry.message): entry for entry in self.entries}
-        last, answers = 0, dict[int, TranscriptEntry]()
+        last, answers = 0, dict[int, MessageRecord]()
         for message in with_answers([entry.message for entry in self.entries]):
             if entry := known.get(id(message)):
                 last = entry.number
             else:
-                answers[last] = TranscriptEntry(last, "", message)
+                answers[last] = MessageRecord(last, "", message)
         if answers:
             self._tree.answer(answers)
 
@@ -376,17 +369,15 @@ class Transcript:
         if left:  # after a rewind to the start nothing is left
             self._marks.setdefault(target, []).append(_Mark(record, left))
 
-    def _numbered(self, record: NumberedRecord) -> TreeItem:
+    def _numbered(self, record: NumberedRecord) -> NumberedRecord:
         number = record.number
         if number <= 0 or number in self._tree:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         self._highest = max(self._highest, number)
-        if isinstance(record, MessageRecord):
-            return TranscriptEntry(number, record.at, record.message, record.private)
         return record if number == record.number else replace(record, number=number)
 
-    def _sent(self) -> tuple[list[TranscriptEntry], list[TranscriptEntry]]:
+    def _sent(self) -> tuple[list[MessageRecord], list[MessageRecord]]:
         """The kept ones of the messages that the compaction covers, and all that it does not cover."""
         compaction, items = self.compaction, self._tree.items
         if compaction is None:
@@ -394,12 +385,12 @@ class Transcript:
         begin = items.index(compaction)
         while begin and items[begin - 1].number > compaction.covers[1]:
             begin -= 1
-        following = [item for item in items[begin:] if isinstance(item, TranscriptEntry)]
+        following = [item for item in items[begin:] if isinstance(item, MessageRecord)]
         seen = {item.number for item in following}
         kept = (self._entry(number) for number in compaction.kept if number not in seen)
         return [item for item in kept if item is not None], following
 
-    def _shortener(self, following: Sequence[TranscriptEntry]) -> Callable[[Message], Message]:
+    def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
         """Takes what was dropped out of a message: outputs, and notes that were sent with it."""
         calls = self.dropped
         notes: dict[int, frozenset[str]] = {}
@@ -420,11 +411,11 @@ class Transcript:
         rewinds = [mark for mark in marks if mark.left]
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
 
-    def _has_figure(self, item: TreeItem) -> bool:
+    def _has_figure(self, item: NumberedRecord) -> bool:
         if item.number < self._asked_since:
             return False
-        return bool(reported_tokens(item.message) if isinstance(item, TranscriptEntry) else item.tokens[1])
+        return bool(reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1])
 
-    def _entry(self, number: int) -> TranscriptEntry | None:
+    def _entry(self, number: int) -> MessageRecord | None:
         item = self._tree.get(number) or self._kept.get(number)
-        return item if isinstance(item, TranscriptEntry) else None
+        return item if isinstance(item, MessageRecord) else None

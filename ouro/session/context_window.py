@@ -14,9 +14,9 @@ from ouro.agent.instructions import Environment, prompt_parts
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
-from ouro.memory.backend import DropRecord, PinRecord, RecalledItem
+from ouro.memory.backend import DropRecord, MessageRecord, PinRecord, RecalledItem
 from ouro.memory.compaction import is_own_words
-from ouro.memory.message_tree import OUTPUT, TranscriptEntry
+from ouro.memory.message_tree import OUTPUT
 from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.memory.transcript import Transcript
@@ -219,7 +219,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         results = takewhile(lambda entry: entry.message.role == "tool", entries[place + 1 :])
         return chosen | {str(entry.number) for entry in (entries[place], *results)}
 
-    def _items_of(self, entry: TranscriptEntry) -> Iterator[ContextItem]:
+    def _items_of(self, entry: MessageRecord) -> Iterator[ContextItem]:
         message, dropped = entry.message, self._transcript.dropped_items
         is_gone = str(entry.number) in dropped
         notes = [item for item in self._recalled(entry) if item.state == "loaded"]
@@ -242,7 +242,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             is_out = is_gone or item in dropped
             yield ContextItem(item, entry.number, "output", f"{reply.name}: {summary}", size, is_out)
 
-    def _recalled(self, entry: TranscriptEntry) -> tuple[RecalledItem, ...]:
+    def _recalled(self, entry: MessageRecord) -> tuple[RecalledItem, ...]:
         """The notes that are sent with a message: none with one that a compaction keeps."""
         record, compaction = self._transcript.recalled.get(entry.number), self._transcript.compaction
         return record.items if record and not (compaction and entry.number in compaction.kept) else ()

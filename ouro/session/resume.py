@@ -17,11 +17,10 @@ from ouro.display import Todo
 from ouro.errors import SessionError
 from ouro.events import Emit, Event, Said, TurnFinished
 from ouro.llm import ModelSpec
-from ouro.memory.backend import CompactionRecord, SessionInfo
+from ouro.memory.backend import CompactionRecord, MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Usage
@@ -181,7 +180,7 @@ class Resumed(msgspec.Struct, eq=False):
         await self.window.compactor.save(record, emit)
         return TurnFinished("answered")
 
-    def _tail_record(self, entries: Sequence[TranscriptEntry], begin: int, carried: str) -> CompactionRecord:
+    def _tail_record(self, entries: Sequence[MessageRecord], begin: int, carried: str) -> CompactionRecord:
         memory, transcript = self.transcript, self.transcript.transcript
         earlier = transcript.compaction
         numbers = [entry.number for entry in entries[:begin] if entry.number]
@@ -194,7 +193,7 @@ class Resumed(msgspec.Struct, eq=False):
             messages=begin,
         )
 
-    def _tail(self, entries: Sequence[TranscriptEntry]) -> Tail | None:
+    def _tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
         begin = _begin_of_tail(entries)
         if not begin:
             return None
@@ -221,7 +220,7 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
     return RepositoryChanges(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
 
 
-def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
+def _begin_of_tail(entries: Sequence[MessageRecord]) -> int:
     """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at least one."""
     starts = [place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)]
     fitting = (

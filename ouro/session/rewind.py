@@ -16,7 +16,7 @@ from ouro.utils.log import log
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.memory.message_tree import TranscriptEntry
+    from ouro.memory.backend import MessageRecord
 
 _FILES: tuple[RewindScope, ...] = ("files",)
 
@@ -255,13 +255,13 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         end = transcript.last_number if number is None else await self._before(self._entry(number))
         return await self.memory.fork(end, title) if end else ""
 
-    def _entry(self, number: int) -> TranscriptEntry:
+    def _entry(self, number: int) -> MessageRecord:
         entry = next((entry for entry in self.memory.transcript.entries if entry.number == number), None)
         if entry is None or not _is_typed(entry):
             raise UsageError(f"There is no message {number} of yours to rewind to.", commands=["rewind"])
         return entry
 
-    async def _before(self, entry: TranscriptEntry) -> int:
+    async def _before(self, entry: MessageRecord) -> int:
         """The number of the message before it on the branch; 0: it is the first."""
         if self.memory.pager.has_earlier and self.memory.transcript.before(entry.number) == 0:
             await self.memory.pager.earlier(1)
@@ -305,7 +305,7 @@ async def _carry_out(undoable: Mapping[RewindScope, Undoable], what: str) -> lis
     return notices
 
 
-def _is_typed(entry: TranscriptEntry) -> bool:
+def _is_typed(entry: MessageRecord) -> bool:
     message = entry.message
     has_content = bool(message.text.strip() or message.parts_of(Image))
     return message.role == "user" and has_content and not message.text.startswith(SHELL_NOTE)

@@ -21,9 +21,8 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
-from ouro.memory.backend import CompactionRecord, DropRecord, ModelRecord, RecalledRecord, RewindRecord
+from ouro.memory.backend import CompactionRecord, DropRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import ShownItem
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.text import plural
@@ -96,11 +95,11 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         has_prompt = any(_is_prompt(entry.message) for entry in shown[: at + 1])
         return after + has_prompt if at >= 0 else 0
 
-    def _entries(self) -> list[TranscriptEntry]:
-        return [item for item in self.memory.pager.shown() if isinstance(item, TranscriptEntry)]
+    def _entries(self) -> list[MessageRecord]:
+        return [item for item in self.memory.pager.shown() if isinstance(item, MessageRecord)]
 
 
-def _has(entries: Iterable[TranscriptEntry], number: int) -> bool:
+def _has(entries: Iterable[MessageRecord], number: int) -> bool:
     return any(entry.number == number for entry in entries)
 
 
@@ -112,7 +111,7 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
     """A saved transcript as the events of its turns, in order. No tool is run."""
     for item in items:
         match item:
-            case TranscriptEntry():
+            case MessageRecord():
                 yield from _message_events(item.message, title)
             case CompactionRecord():
                 yield compaction_event(item)

@@ -13,7 +13,6 @@ from ouro.memory.compaction import (
     quotes,
     smaller,
 )
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import kept_message, sendable
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
@@ -24,7 +23,7 @@ ROOMY = {"words": 20_000, "tail": 0, "last": 20_000}
 
 
 def entries(*messages):
-    return [TranscriptEntry(number, AT, message) for number, message in enumerate(messages, 1)]
+    return [MessageRecord(number, AT, message) for number, message in enumerate(messages, 1)]
 
 
 def call(call_id):
@@ -73,14 +72,14 @@ def test_a_last_round_that_fills_the_window_is_summed_up_too():
 def test_calls_that_wait_for_their_answer_are_never_covered():
     sent = entries(user("go"), assistant("a"), user("on"), assistant("", call("1"), call("2")), tool(reply("1")))
     assert numbers(plan(sent, last=0).tail) == [4, 5]
-    steered = [*sent, TranscriptEntry(6, AT, user("stop"))]
+    steered = [*sent, MessageRecord(6, AT, user("stop"))]
     assert numbers(plan(steered, last=0).tail) == [4, 5, 6]
 
 
 def test_there_is_nothing_to_do_where_only_the_last_round_is_left():
     assert plan([]) is None
     assert plan(entries(user("go"))) is None
-    sent = [TranscriptEntry(1, AT, user("Never push.")), TranscriptEntry(9, AT, assistant("Fine."))]
+    sent = [MessageRecord(1, AT, user("Never push.")), MessageRecord(9, AT, assistant("Fine."))]
     assert plan(sent, CompactionRecord(8, AT, (1, 7), (1,), "…")) is None
 
 
@@ -117,11 +116,11 @@ def test_what_ouro_said_on_its_own_is_nobody_s_words():
 def test_a_second_compaction_covers_the_first_and_keeps_what_it_kept():
     before = CompactionRecord(5, AT, (1, 4), (1,), "First we looked.")
     sent = [
-        TranscriptEntry(1, AT, user("Never push.")),
-        TranscriptEntry(6, AT, user("on")),
-        TranscriptEntry(7, AT, assistant("a")),
+        MessageRecord(1, AT, user("Never push.")),
+        MessageRecord(6, AT, user("on")),
+        MessageRecord(7, AT, assistant("a")),
     ]
-    found = plan([*sent, TranscriptEntry(8, AT, user("and")), TranscriptEntry(9, AT, assistant("b"))], before)
+    found = plan([*sent, MessageRecord(8, AT, user("and")), MessageRecord(9, AT, assistant("b"))], before)
     assert (found.covers, found.kept) == ((1, 8), (1, 6, 8))
 
 

@@ -7,7 +7,6 @@ import pytest
 from ouro.errors import SaveFailed
 from ouro.memory.backend import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.session_reader import MIN_SHOWN
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
@@ -41,7 +40,7 @@ async def compact(memory: MemoryManager, leave: int = 8) -> None:
 
 
 def texts(told) -> list[str]:
-    return [each.message.text for each in told if isinstance(each, TranscriptEntry) and each.message.role != "tool"]
+    return [each.message.text for each in told if isinstance(each, MessageRecord) and each.message.role != "tool"]
 
 
 def bytes_held(memory: MemoryManager) -> int:
@@ -78,7 +77,7 @@ async def test_a_long_session_holds_no_more_after_ten_compactions_than_after_two
         await compact(memory)
         gc.collect()
         held.append(bytes_held(memory))
-        objects.append(sum(isinstance(each, TranscriptEntry | ToolReply) for each in gc.get_objects()))
+        objects.append(sum(isinstance(each, MessageRecord | ToolReply) for each in gc.get_objects()))
 
     assert memory.transcript.turns == 300
     assert max(held[1:]) <= held[1] + 100 < 12 * len(OUTPUT)
@@ -171,7 +170,7 @@ async def test_scrolling_back_shows_the_marks_and_receipts_between_the_messages(
     page = list(memory.pager.shown())
     while memory.pager.has_hidden:
         page[:0] = await memory.pager.show_more(50)
-    kinds = [type(each) for each in page if not isinstance(each, TranscriptEntry)]
+    kinds = [type(each) for each in page if not isinstance(each, MessageRecord)]
     assert kinds == [RecalledRecord, ModelRecord, RewindRecord, CompactionRecord]
     assert [each for each in page if not isinstance(each, CompactionRecord)] == list(told)
     await memory.close()

@@ -21,7 +21,6 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions import session_reader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
@@ -63,7 +62,7 @@ async def resumed(store, session_id: str = HEADER.id, **how) -> MemoryManager:
 
 def texts(messages) -> list[str]:
     """The words of messages, or of those among what is told."""
-    said = [each.message if isinstance(each, TranscriptEntry) else each for each in messages]
+    said = [each.message if isinstance(each, MessageRecord) else each for each in messages]
     return [each.text for each in said if isinstance(each, Message)]
 
 

@@ -21,7 +21,7 @@ from ouro.memory.backend import (
     SummaryRecord,
     TitleRecord,
 )
-from ouro.memory.message_tree import TranscriptBranch, TranscriptEntry
+from ouro.memory.message_tree import TranscriptBranch
 from ouro.memory.short_term import INTERRUPTED, compacted, sendable
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
@@ -46,7 +46,7 @@ def texts(entries) -> list[str]:
 def test_messages_stand_in_the_order_of_the_file():
     transcript = folded(said(1), said(2), said(3))
 
-    assert transcript.entries == tuple(TranscriptEntry(number, "", user(f"m{number}")) for number in (1, 2, 3))
+    assert transcript.entries == tuple(MessageRecord(number, "", user(f"m{number}")) for number in (1, 2, 3))
     assert (transcript.next_number, transcript.last_number, transcript.branches) == (4, 3, ())
 
 
@@ -63,7 +63,7 @@ def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
 
     assert texts(transcript.entries) == ["m1", "m4"]
     assert transcript.branches == (
-        TranscriptBranch(1, (TranscriptEntry(2, "", user("m2")), TranscriptEntry(3, "", user("m3")))),
+        TranscriptBranch(1, (MessageRecord(2, "", user("m2")), MessageRecord(3, "", user("m3")))),
     )
 
     transcript.take(RewindRecord(3, ""))

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ouro.memory.backend import LoadedSession, SessionHeader, WholeSession, timestamp
-from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader, WholeSession, timestamp
 from ouro.memory.transcript import Transcript
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
@@ -60,7 +59,7 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
 
 
 def _claude_lines(
-    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], header: SessionHeader
+    session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
     parent: str | None = None
 
@@ -128,7 +127,7 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
 
 
 def _codex_lines(
-    session_id: str, transcript: Transcript, entries: list[TranscriptEntry], header: SessionHeader
+    session_id: str, transcript: Transcript, entries: list[MessageRecord], header: SessionHeader
 ) -> Iterator[Mapping[str, Any]]:
     at = entries[0].at if entries else transcript.last_at
     provider, _, name = (transcript.model or header.model).partition("/")
@@ -187,7 +186,7 @@ def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:
             return None
 
 
-def _with_summary(transcript: Transcript, entries: list[TranscriptEntry]) -> Iterator[TranscriptEntry | str]:
+def _with_summary(transcript: Transcript, entries: list[MessageRecord]) -> Iterator[MessageRecord | str]:
     """The messages, and the summary in force after those that it covers, with the messages that it keeps."""
     compaction = transcript.compaction
     is_before = compaction is not None

@@ -24,7 +24,6 @@ from ouro.memory.backend import (
     SessionHeader,
 )
 from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import Transcript
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
@@ -77,7 +76,7 @@ def words_of(number: int, message: Message) -> Spoken | None:
     return Spoken(number, "user" if message.role == "user" else "assistant", text) if text else None
 
 
-def words_in(entries: Iterable[TranscriptEntry]) -> list[Spoken]:
+def words_in(entries: Iterable[MessageRecord]) -> list[Spoken]:
     """What was said in these messages."""
     return [spoken for entry in entries if (spoken := words_of(entry.number, entry.message))]
 
@@ -116,7 +115,7 @@ class SessionPart(msgspec.Struct, frozen=True):
     turn: int
 
 
-def uncaptured(entries: Sequence[TranscriptEntry], captured: int, turn: int = 0) -> Iterator[SessionPart]:
+def uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int = 0) -> Iterator[SessionPart]:
     """Yields the parts after message number `captured`, oldest first; none if the user has said nothing since.
 
     `turn` is the number of the last turn before these messages.
@@ -148,7 +147,7 @@ def uncaptured(entries: Sequence[TranscriptEntry], captured: int, turn: int = 0)
     yield SessionPart(tuple(spoken), last, len(entries), turn)
 
 
-def turns_since(entries: Iterable[TranscriptEntry], number: int, *, with_private: bool = False) -> int:
+def turns_since(entries: Iterable[MessageRecord], number: int, *, with_private: bool = False) -> int:
     """The number of turns after message `number`; `with_private`: also of those with memory off."""
     spoken = words_in(entry for entry in entries if entry.number > number and (with_private or not entry.private))
     return sum(message.role == "user" for message in spoken)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, OuroError, SearchUnavailable
 from ouro.events import Event, NotesRecalled, Prompted, Remembered, Said
-from ouro.memory.backend import RecalledItem, RecalledRecord
+from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
 from ouro.memory.long_term.git.values import LoadedScope, Scope
@@ -23,7 +23,7 @@ from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry, is_turn
+from ouro.memory.message_tree import is_turn
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Context, Message, system, user
@@ -228,9 +228,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         )
         return NotesRecalled(tuple(items), record.way)
 
-    def _turn(self) -> list[TranscriptEntry]:
+    def _turn(self) -> list[MessageRecord]:
         """The messages of the last turn, oldest first."""
-        found: list[TranscriptEntry] = []
+        found: list[MessageRecord] = []
         for entry in reversed(self.memory.transcript.entries):
             found.append(entry)
             if is_turn(entry.message):

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, TransientModelError
+from ouro.memory.backend import MessageRecord
 from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment, capture_request
 from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, uncaptured, words_of
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.messages import ToolCall, assistant, user
 
 MOMENT = CaptureMoment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")
@@ -252,7 +252,7 @@ async def test_what_the_same_turn_wrote_into_a_file_is_no_note_and_how_a_command
     arguments = {"path": "api.py", "edits": [{"old_text": "x", "new_text": "def unknown_id():\n    return 404"}]}
     calls = [ToolCall("1", "edit", arguments), ToolCall("2", "shell", {"command": "pytest -q run_the_tests"})]
     messages = (user(f"{PERSON.text} Unknown ids have to return 404."), assistant("", *calls), assistant("Done."))
-    [part] = uncaptured([TranscriptEntry(number, "", message) for number, message in enumerate(messages, 1)], 0)
+    [part] = uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
     code = {**GENERATED, "text": "api.py returns 404 for an unknown id."}
 
     done = await bench.run(Classifier([code, TESTS]), part.spoken)
