@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.instructions import Environment, system_prompt
@@ -13,26 +12,19 @@ from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.requests import Requests
 from ouro.agent.subagents import ChildAgent, ChildOrder, Subagents, SubagentServices
 from ouro.agent.tool_runner import ToolRunner
-from ouro.assemble_extensions import ExtensionBuilder
-from ouro.llm import Model, ModelSource
+from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.long_term import SessionMemory
-from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.options import Ground
-from ouro.safety import Confinement, Permissions, SecretMask, Workspace
-from ouro.session.budget import Budget
-from ouro.session.session_hooks import SessionHooks
-from ouro.session.turn import SessionTasks
 from ouro.tools.builtin import builtin_tools
-from ouro.tools.files_seen import FilesSeen
-from ouro.tools.memory_search import SearchMemory
-from ouro.tools.shell import Shell, ShellJobs
+from ouro.tools.shell import ShellJobs
 from ouro.tools.subagent import AgentSpec
 from ouro.tools.tool import AnyTool
 from ouro.utils.runtime import get_worktrees_dir
+
+if TYPE_CHECKING:
+    from ouro.assemble import SessionBuilder
 
 CHEAP = "cheap"
 _NOT_FOR_CHILDREN = ("ask_user", "subagent")
@@ -40,38 +32,7 @@ _NOT_FOR_CHILDREN = ("ask_user", "subagent")
 _ALONE = "You work without a user who could answer you. Only your last message is read."
 
 
-class SessionObjects(Protocol):
-    """The objects of a session that its extensions use; each is constructed when it is first read."""
-
-    transcript: MemoryManager
-    mask: SecretMask
-    tasks: SessionTasks
-    budget: Budget
-
-    @property
-    def ground(self) -> Ground: ...
-    @property
-    def extensions(self) -> ExtensionBuilder: ...
-    @property
-    def hooks(self) -> SessionHooks: ...
-    @property
-    def models(self) -> ModelSource: ...
-    @property
-    def permissions(self) -> Permissions: ...
-    @property
-    def confinement(self) -> Confinement: ...
-    @property
-    def memory(self) -> SessionMemory: ...
-    @property
-    def search(self) -> SearchMemory | None: ...
-    def workspace_in(self, cwd: Path, confinement: Confinement) -> Workspace: ...
-    def confinement_in(self, cwd: Path, unreadable: Callable[[], Sequence[Path]]) -> Confinement: ...
-    def shell_in(self, cwd: Path, jobs: ShellJobs, confinement: Confinement) -> Shell: ...
-    def files_seen_in(self, workspace: Workspace) -> FilesSeen: ...
-    async def before_change(self) -> None: ...
-
-
-def build_subagents(session: SessionObjects) -> Subagents:
+def build_subagents(session: SessionBuilder) -> Subagents:
     """The kinds of subagents, and what starts one. Blocks: it reads the files in `agents/`."""
     ground = session.ground
 
@@ -98,7 +59,7 @@ def build_subagents(session: SessionObjects) -> Subagents:
     return Subagents(session.extensions.agents, services, ground.settings.subagents)
 
 
-def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
+def _make_child(session: SessionBuilder, order: ChildOrder) -> ChildAgent:
     """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot be used."""
     ground, spec, transcript = session.ground, order.spec, order.transcript
     has_own_folder = order.cwd != ground.options.cwd
@@ -140,7 +101,7 @@ def _make_child(session: SessionObjects, order: ChildOrder) -> ChildAgent:
     return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, ended, close)
 
 
-def _models_of(spec: AgentSpec, session: SessionObjects) -> Callable[[], Sequence[Model]]:
+def _models_of(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Sequence[Model]]:
     models = session.models
     if not spec.model:
         return models.current
@@ -151,7 +112,7 @@ def _models_of(spec: AgentSpec, session: SessionObjects) -> Callable[[], Sequenc
     return lambda: models.named(name)
 
 
-def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: SessionObjects, *, has_skills: bool) -> str:
+def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: SessionBuilder, *, has_skills: bool) -> str:
     """Raises ToolError: there is no skill that the kind names."""
     skills = session.extensions.skills
     prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")
