@@ -127,7 +127,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened if scopes else ()), tasks)
     notices = transcript.notices
     try:
-        builder = _SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
+        builder = SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
         await asyncio.to_thread(lambda: builder.requests)  # reads files
         session = builder.build((*ground.notices, *builder.extensions.notices(), *notices))
     except BaseException:
@@ -182,7 +182,7 @@ async def _transcript(
     )  # fmt: skip
 
 
-class _SessionBuilder(msgspec.Struct, dict=True):
+class SessionBuilder(msgspec.Struct, dict=True):
     """Constructs the objects of one session: each once, when another one first needs it."""
 
     ground: Ground
@@ -445,7 +445,8 @@ class _SessionBuilder(msgspec.Struct, dict=True):
         return Titles(self.transcript, self.models, self.tasks, by_itself=by_itself)
 
     def _turn(self) -> AgentTurn:
-        models, titles, steering, subagents = self.models, self.titles, Steering(), self.subagents
+        models, titles, subagents = self.models, self.titles, self.subagents
+        steering = Steering(self.environment, self.tasks.warn)
         agent = LoopAgent(
             self.transcript,
             models.current,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent, Prompt
@@ -24,14 +25,24 @@ from ouro.tools.todo import Plan
 class Steering(msgspec.Struct, eq=False):
     """What the user has sent since the turn began."""
 
+    environment: Environment
+    warn: Callable[[str], None]
+    """Tells the user why an image that a message names cannot be sent."""
     messages: list[Prompt] = msgspec.field(default_factory=list)
     outputs: list[Prompt] = msgspec.field(default_factory=list)
     """Of shell lines that the user ran: these are never moved back to the input."""
 
     def take(self) -> list[Prompt]:
-        """The next of them, outputs first; empty if there is none."""
-        waiting = self.outputs or self.messages
-        return [waiting.pop(0)] if waiting else []
+        """The next of them, outputs first, a message with the images that it names; empty if there is none."""
+        if self.outputs:
+            return [self.outputs.pop(0)]
+        if not self.messages:
+            return []
+        prompt = self.messages.pop(0)
+        images, problems = self.environment.images(prompt.text)
+        for problem in problems:
+            self.warn(problem)
+        return [replace(prompt, images=(*prompt.images, *images))]
 
 
 class AgentTurn(msgspec.Struct, frozen=True, eq=False):
@@ -59,7 +70,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if self.files is not None:
             self.files.turn_began()
         try:
-            images = [*images, *await self._named_images(text, emit)]
+            if "@" in text:
+                named, problems = await asyncio.to_thread(self.environment.images, text)
+                images = (*images, *named)
+                for problem in problems:
+                    emit(Said(problem, "warning"))
             hooked = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
@@ -76,14 +91,6 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 await self.files.turn_ended()
         await self.after_turn()
         return finished
-
-    async def _named_images(self, text: str, emit: Emit) -> Sequence[Image]:
-        if "@" not in text:
-            return ()
-        images, problems = await asyncio.to_thread(self.environment.images, text)
-        for problem in problems:
-            emit(Said(problem, "warning"))
-        return images
 
     async def _run_agent(
         self, text: str, images: Sequence[Image], added: Sequence[str], hooked: str, emit: Emit

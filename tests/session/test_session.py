@@ -331,6 +331,18 @@ async def test_an_image_that_a_message_names_goes_with_it(repository):
     await session.close()
 
 
+async def test_an_image_that_a_steering_message_names_goes_with_it(repository):
+    Pillow.new("RGB", (4, 4), "red").save(repository / "shot.png")
+    model = ScriptedModel([call("glob", pattern="*"), "It is red."])
+    session = await opener(Options(repository, ready_model=model))(OpenRequest())
+    async for event in session.send("go"):
+        if isinstance(event, ToolStarted):
+            session.steer("and see @shot.png")
+    steered = model.requests[1].messages[-1]
+    assert [image.name for image in steered.parts_of(Image)] == ["shot.png"]
+    await session.close()
+
+
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
