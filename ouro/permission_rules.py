@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import msgspec
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.mode import MODES, set_mode
-from ouro.commands.render import CodeSpan, Title, as_markdown, line, table
+from ouro.commands.render import CodeSpan, Title, View, line, table
 from ouro.config import save_setting, settings_by_place
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -19,11 +20,9 @@ from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
-    from ouro.commands.front_end import FrontEnd
+    from ouro.commands.slash import SessionContext
     from ouro.session import Session
 
-_KINDS: tuple[Kind, ...] = ("allow", "ask", "deny")
-_NONE = "No permission rules yet."
 _FILES = {
     "project": ".ouro/config.yaml",
     "environment": "OURO_PERMISSIONS_{}",
@@ -56,79 +55,67 @@ def listed(session: Session) -> tuple[ListedRule, ...]:
     return tuple(found)
 
 
+async def permissions(context: SessionContext, mode: str) -> Answer | None:
+    """Set the mode; without one show the rules, and let the user choose a mode or a rule to revoke."""
+    chosen: str | None = mode
+    if not mode:
+        rules = listed(context.session)
+        context.show([Title("Rules in force"), *_view(rules)] if rules else _view(rules))
+        choices = [Choice(name, name, what) for name, what in MODES.items()]
+        choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
+        chosen = await context.front_end.choose("Mode", choices, context.session.status().mode)
+    if chosen == "revoke":
+        return await revoke(context, "")
+    if chosen:
+        set_mode(context.front_end, chosen)
+    return None
+
+
 async def list_rules(context: ActionContext) -> Answer:
     async with context.open_session() as session:
-        return _answer(session)
+        rules = listed(session)
+    return Answer(msgspec.to_builtins(rules), _view(rules))
 
 
 async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
+    demand_tools(map(str, parse_rules(rule)))  # a rule for `Bash` would do nothing
     async with context.open_session() as session:
-        _remember(session, kind, rule)
-        return _answer(session)
-
-
-def _remember(session: Session, kind: Kind, text: str) -> None:
-    demand_tools(map(str, parse_rules(text)))  # a rule for `Bash` would do nothing
-    session.permissions.remember(text, kind)
+        session.permissions.remember(rule, kind)
+        return Answer(msgspec.to_builtins(listed(session)), [line(f"Saved for this folder: {kind} {rule}")])
 
 
 allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "deny")
 
 
-async def revoke(context: ActionContext, rule: str) -> Answer:
+async def revoke(context: ActionContext, rule: str) -> Answer | None:
     async with context.open_session() as session:
-        return _revoke(session, rule)
+        rules = listed(session)
+        if not rule and rules:
+            names = [f"{one.kind} {one.rule}" for one in rules]
+            rule = await context.choose("Which rule?", [Choice(name, name) for name in names]) or ""
+            if not rule:
+                return None
+        found = [one for one in rules if rule in (one.rule, f"{one.kind} {one.rule}")]
+        if not found:
+            raise UsageError(f"There is no rule `{rule}`.", commands=["permissions list"])
+        for one in found:
+            _revoke(session, one)
+        return Answer(msgspec.to_builtins(listed(session)), [line(f"Revoked: {rule}")])
 
 
-async def permissions(front_end: FrontEnd, argument: str) -> None:
-    """Of a session: the rules and the mode, or one change."""
-    session, (word, _, rule) = front_end.session, argument.partition(" ")
-    if word in (*_KINDS, "revoke") and rule:
-        if word == "revoke":
-            _revoke(session, rule.strip())
-            front_end.say(f"Revoked: {rule.strip()}")
-        else:
-            _remember(session, next(kind for kind in _KINDS if kind == word), rule.strip())
-            front_end.say(f"Saved for this folder: {word} {rule.strip()}")
-        return
-    if word in ("allow", "deny"):
-        raise UsageError(f"Usage: /permissions {word} RULE", commands=[f"permissions {word} shell(make *)"])
-    rules = listed(session) if argument in ("", "list", "revoke") else ()
-    if argument in ("", "list"):
-        front_end.show(as_markdown([Title("Rules in force"), *_answer(session).view]) if rules else _NONE)
-    if argument == "list":
-        return
-    choices = [Choice(mode, mode, what) for mode, what in MODES.items()]
-    choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
-    chosen = argument or await front_end.choose("Mode", choices, session.status().mode)
-    if chosen == "revoke":
-        names = [f"{found.kind} {found.rule}" for found in rules]
-        if picked := await front_end.choose("Which rule?", [Choice(name, name) for name in names]):
-            _revoke(session, picked)
-            front_end.say(f"Revoked: {picked}")
-    elif chosen:
-        set_mode(front_end, chosen)
+def _revoke(session: Session, rule: ListedRule) -> None:
+    if rule.source in ("project", "environment"):
+        raise UsageError(f"`{rule.rule}` is a rule of {_place(rule)}.", "Remove it there: ouro does not change it.")
+    if rule.source == "user":
+        name = f"permissions.{rule.kind}"
+        rules = settings_by_place()["user"][name].value
+        save_setting(name, tuple(one for one in rules if one != rule.rule))
+    session.permissions.revoke(rule.rule, rule.kind)
 
 
-def _revoke(session: Session, text: str) -> Answer:
-    found = [one for one in listed(session) if text in (one.rule, f"{one.kind} {one.rule}")]
-    if not found:
-        raise UsageError(f"There is no rule `{text}`.", commands=["permissions list"])
-    for one in found:
-        if one.source in ("project", "environment"):
-            raise UsageError(f"`{one.rule}` is a rule of {_place(one)}.", "Remove it there: ouro does not change it.")
-        if one.source == "user":
-            name = f"permissions.{one.kind}"
-            rules = settings_by_place()["user"][name].value
-            save_setting(name, tuple(rule for rule in rules if rule != one.rule))
-        session.permissions.revoke(one.rule, one.kind)
-    return _answer(session)
-
-
-def _answer(session: Session) -> Answer:
-    rules = listed(session)
+def _view(rules: Sequence[ListedRule]) -> View:
     rows = [(one.kind, CodeSpan(one.rule), _place(one), _last(one)) for one in rules]
-    return Answer(msgspec.to_builtins(rules), table(rows) or [line(_NONE)])
+    return table(rows) or [line("No permission rules yet.")]
 
 
 def _place(rule: ListedRule) -> str:

@@ -86,7 +86,7 @@ async def test_a_rule_is_picked_from_the_list(front_end, argument):
 @pytest.mark.parametrize("word", ["allow", "deny"])
 async def test_a_rule_that_is_missing_is_asked_for(front_end, word):
     await dispatch(front_end, f"/permissions {word}")
-    assert f"Usage: /permissions {word} RULE" in front_end.said[-1][1]
+    assert front_end.said[-1][1] == f"/permissions {word} needs RULE.\nSee `/permissions {word} shell(make *)`."
 
 
 async def test_a_rule_holds_at_once_and_in_the_next_session(front_end):

@@ -55,7 +55,7 @@ class Action(msgspec.Struct, frozen=True):
     """Module in `ouro.commands` and function: `memory_notes.show`; `ouro.demo.demo` for one above."""
     help: str
     arguments: tuple[Argument, ...] | None = None
-    """None: a slash command that takes its argument as text, written as in `usage`."""
+    """None: a slash command that takes the FrontEnd, and its argument as text if `argument` says how it is written."""
     examples: tuple[str, ...] = ()
     """As typed after `/` or `ouro`."""
     place: Literal["session", "shell", "both", "prompt"] = "session"
@@ -73,7 +73,7 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function; it takes an ActionContext (or a FrontEnd, for a slash command) and the arguments."""
+        """The function; it takes an ActionContext and the arguments, or a FrontEnd and a text (see `arguments`)."""
         module, _, name = self.target.rpartition(".")
         path = module if module.startswith("ouro.") else f"ouro.commands.{module}"
         function: Callable[..., Any] = getattr(importlib.import_module(path), name)

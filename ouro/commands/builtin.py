@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ _NOTE = arg("note", metavar="ID", help="a note's id or its start")
 _ONE_SESSION = arg("session", metavar="SESSION", help=_SESSION)
 _PROPOSAL = arg("proposal", nargs="?", default="", metavar="ID", help="needed if several are pending")
 
+_RULE = arg("rule", metavar="RULE", help="such as `shell(make *)`")
 _SERVER = arg("server", metavar="SERVER", help="the name of an MCP server")
 _CONFIG = Action("config", "ouro.installation.config", "Show each setting, its value and its source", (),
                  ("config", "config --json | jq '.\"permissions.mode\".source'"), "both",
@@ -38,7 +39,8 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     Action("plan", "mode.plan", "Enter or leave plan mode", None, ("plan a cache for the parser",), "session",
            "[what to plan]"),
     Action("permissions", "ouro.permission_rules.permissions", "Show the permission rules, change them, set the mode",
-           None, ("permissions edit", "permissions deny shell(npm publish *)", "permissions revoke shell(make *)"),
+           (arg("mode", nargs="?", default=""),),
+           ("permissions edit", "permissions deny shell(npm publish *)", "permissions revoke shell(make *)"),
            "session", "[mode or rule]", ("mode",)),
     Action("resume", "conversation.resume", "Continue an earlier session", None, ("resume latest",), "session",
            "[id or words]", ("sessions", "continue"), between_turns=True),
@@ -58,7 +60,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     Action("copy", "conversation.copy", "Copy the last answer as Markdown"),
     Action("export", "conversation.export", "Write the whole session to a Markdown, HTML or JSON file", None,
            ("export session.html",), "session", "[file]"),
-    Action("memory", "", "Browse memory, or run one of its actions", None,
+    Action("memory", "memory_notes.browse", "Browse memory, or run one of its actions", (),
            ("memory search optimistic locking since:2026-01-01",), "session", "[list|search|show|edit|…]", ("mem",)),
 )  # fmt: skip
 
@@ -206,15 +208,6 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            (), ("memory off",), "both"),
 )  # fmt: skip
 
-MEMORY_WORDS: Mapping[str, Action] = {
-    name.removeprefix("memory "): action
-    for action in MEMORY_ACTIONS
-    if action.place != "shell"
-    for name in action.names
-}
-"""The actions of `/memory`, by word."""
-
-
 MCP_ACTIONS: tuple[Action, ...] = (
     Action("mcp list", "mcp.list_servers", "List the MCP servers with state, tools, tokens and latency", (),
            ("mcp list",), "both"),
@@ -250,15 +243,25 @@ MCP_ACTIONS: tuple[Action, ...] = (
     Action("mcp logout", "mcp.logout", "Forget the tokens of a server", (_SERVER,), ("mcp logout docs",), "shell"),
 )  # fmt: skip
 
-MCP_WORDS: Mapping[str, Action] = {
-    action.name.removeprefix("mcp "): action for action in MCP_ACTIONS if action.place != "shell"
-}
-"""The actions of `/mcp`, by word."""
+PERMISSION_ACTIONS: tuple[Action, ...] = (
+    Action("permissions list", "ouro.permission_rules.list_rules", "List the rules, their sources and last uses", (),
+           ("permissions list --json",), "both"),
+    Action("permissions allow", "ouro.permission_rules.allow",
+           "Save a rule for this folder: what it matches runs unasked", (_RULE,),
+           ("permissions allow 'shell(make *)'",), "both", takes_text=True),
+    Action("permissions ask", "ouro.permission_rules.ask", "Save a rule for this folder: what it matches is asked",
+           (_RULE,), ("permissions ask 'shell(make *)'",), "both", takes_text=True),
+    Action("permissions deny", "ouro.permission_rules.deny", "Save a rule for this folder: what it matches never runs",
+           (_RULE,), ("permissions deny 'shell(make *)'",), "both", takes_text=True),
+    Action("permissions revoke", "ouro.permission_rules.revoke", "Delete a rule, wherever it is saved",
+           (arg("rule", nargs="?", default="", metavar="RULE", help="asked for without it"),),
+           ("permissions revoke 'shell(make *)'",), "both", takes_text=True),
+)  # fmt: skip
 
 
 def _shortcut(name: str, usage: str, *examples: str) -> Action:
     """`/remember` for `/memory remember`."""
-    action = MEMORY_WORDS[name]
+    action = next(action for action in MEMORY_ACTIONS if action.name == f"memory {name}")
     return Action(name, action.target, action.help, action.arguments, examples, "session", usage, takes_text=True)
 
 
@@ -295,8 +298,8 @@ COMMANDS: tuple[Action, ...] = (
            ("skills off pdf",), "session", "[on|off NAME]"),
     Action("skill", "extensions.skill", "Draft a skill from what was done in this session", None,
            ("skill save how to release",), "session", "save [what]", between_turns=True),
-    Action("mcp", "", "List MCP servers, or run one of its actions", None, ("mcp show github",), "session",
-           "[show|test|log|on|off|approve]"),
+    Action("mcp", "mcp.list_servers", "List MCP servers, or run one of its actions", (), ("mcp show github",),
+           "session", "[show|test|log|on|off|approve]"),
     Action("compact", "window.compact", "Summarize the session to make room; name what must be kept", None,
            ("compact the API of the parser", "compact --probe"), "session", "[--probe] [what to keep]",
            ("compress",), between_turns=True),
@@ -370,14 +373,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
             arg("--tool", default="shell", metavar="TOOL", help="for a tool event: its name (shell)"),
             arg("--input", dest="input_json", default="", metavar="JSON", help="the arguments of the tool")),
            ("hooks test before-tool --tool edit --input '{\"file_path\": \"a.py\"}'",), "shell"),
-    Action("permissions list", "ouro.permission_rules.list_rules", "List the rules, their sources and last uses",
-           (), ("permissions list --json",), "shell"),
-    *(Action(f"permissions {kind}", f"ouro.permission_rules.{kind}", what, (arg("rule", metavar="RULE"),),
-             (f"permissions {kind} 'shell(make *)'",), "shell")
-      for kind, what in (("allow", "Save a rule for this folder: what it matches runs unasked"),
-                         ("ask", "Save a rule for this folder: what it matches is asked"),
-                         ("deny", "Save a rule for this folder: what it matches never runs"),
-                         ("revoke", "Delete a rule, wherever it is saved"))),
+    *PERMISSION_ACTIONS,
     Action("checkpoints list", "sessions.list_checkpoints", "List the folders whose files are kept for undo",
            (), ("checkpoints list --json",), "shell"),
     Action("checkpoints clean", "sessions.clean_old_checkpoints", "Delete old checkpoints",
@@ -416,6 +412,17 @@ ACTIONS: tuple[Action, ...] = tuple(action for action in SHELL_ACTIONS if action
 def find_command(word: str) -> Action | None:
     """The slash command of that name or alias."""
     return next((command for command in COMMANDS if word in command.names), None)
+
+
+def actions_of(command: Action) -> dict[str, Action]:
+    """The actions of a slash command by their word: `show` for `/memory show`."""
+    prefix = f"{command.name} "
+    return {
+        name.removeprefix(prefix): action
+        for action in (*MEMORY_ACTIONS, *MCP_ACTIONS, *PERMISSION_ACTIONS)
+        for name in action.names
+        if name.startswith(prefix) and action.place != "shell"
+    }
 
 
 def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]:

@@ -18,7 +18,7 @@ from ouro.utils.runtime import tilde
 from ouro.utils.text import clean, dollars, one_line, plural
 
 
-async def clear(front_end: FrontEnd, _argument: str) -> None:
+async def clear(front_end: FrontEnd) -> None:
     before = front_end.session
     was = before.status()
     await front_end.open(OpenRequest())
@@ -50,7 +50,7 @@ async def rename(front_end: FrontEnd, argument: str) -> None:
     front_end.redraw()
 
 
-async def exit_(front_end: FrontEnd, _argument: str) -> None:
+async def exit_(front_end: FrontEnd) -> None:
     running = [task for task in front_end.session.tasks() if task.is_running and task.outlives_turn]
     if running:
         titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
@@ -61,7 +61,7 @@ async def exit_(front_end: FrontEnd, _argument: str) -> None:
     front_end.leave()
 
 
-async def copy(front_end: FrontEnd, _argument: str) -> None:
+async def copy(front_end: FrontEnd) -> None:
     answers = [event.message.text for event in front_end.session.scrollback.shown() if isinstance(event, Replied)]
     last = next((text for text in reversed(answers) if text.strip()), "")
     if not last:
@@ -87,7 +87,7 @@ async def export(front_end: FrontEnd, argument: str) -> None:
     front_end.say(f"Written to {path}.")
 
 
-async def todos(front_end: FrontEnd, _argument: str) -> None:
+async def todos(front_end: FrontEnd) -> None:
     plan = front_end.session.todos
     front_end.show(todo_list(plan) if plan else "There is no plan at the moment.")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ouro import __version__
 from ouro.commands.action import Action
-from ouro.commands.builtin import COMMANDS, MEMORY_WORDS, custom_commands, find_command
+from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
 from ouro.commands.front_end import FrontEnd, KeySections
 from ouro.commands.render import block, code, escape, facts
 from ouro.display import Choice
@@ -65,7 +65,7 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
     front_end.show(help_text(front_end.session, front_end.keys))
 
 
-async def status(front_end: FrontEnd, _argument: str) -> None:
+async def status(front_end: FrontEnd) -> None:
     session, now = front_end.session, front_end.session.status()
     percent = round(100 * now.context / max(1, now.window))
     front_end.show(
@@ -103,7 +103,7 @@ async def theme(front_end: FrontEnd, argument: str) -> None:
         front_end.say("From the next start on, the colours follow the background of the terminal.")
 
 
-async def feedback(front_end: FrontEnd, _argument: str) -> None:
+async def feedback(front_end: FrontEnd) -> None:
     known = (
         f"ouro {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}",
         f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",
@@ -118,6 +118,6 @@ async def feedback(front_end: FrontEnd, _argument: str) -> None:
 def _help_of(command: Action) -> str:
     example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
     aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
-    words = [action for word, action in MEMORY_WORDS.items() if action.name == f"{command.name} {word}"]
-    actions = f"\n\n{_table('Actions', [(f'/{word.name}', escape(word.help)) for word in words])}" if words else ""
+    rows = {f"/{action.name}": escape(action.help) for action in actions_of(command).values()}
+    actions = f"\n\n{_table('Actions', rows.items())}" if rows else ""
     return f"{code(command.usage)} {command.help}.{aliases}{example}{actions}"

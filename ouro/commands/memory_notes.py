@@ -35,6 +35,11 @@ _MAX_LISTED = 50
 """Entries that a list in a session has; the command line shows all."""
 
 
+async def browse(context: SessionContext) -> Answer | None:
+    await context.manager.settled()
+    return None if await context.front_end.browse("notes") else await files(context)
+
+
 async def files(context: ActionContext) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
         value, view = [], list[ViewItem]()

@@ -6,13 +6,13 @@ import asyncio
 import re
 import shlex
 from argparse import ArgumentParser
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
-from ouro.commands.builtin import MCP_WORDS, MEMORY_WORDS, find_command
+from ouro.commands.builtin import actions_of, find_command
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
@@ -69,41 +69,26 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
 
 
 async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:
-    """Run a slash command with its typed argument. Raises OuroError."""
+    """Run a slash command with its typed argument, or the action that its first word names. Raises OuroError."""
+    actions = actions_of(command)
+    word, _, rest = argument.partition(" ")
+    if word in actions:
+        command, argument = actions[word], rest.strip()
+    elif actions and word and not command.arguments:
+        raise UsageError(f"/{command.name} has no action `{word}`.", f"There are: {', '.join(sorted(actions))}.")
     if command.between_turns and front_end.session.running:
         raise UsageError(f"/{command.name} waits for the agent: interrupt it, or wait until it is done.")
-    if command.name == "memory":
-        await _memory(front_end, argument)
-    elif command.name == "mcp":
-        await _run_word(front_end, "mcp", MCP_WORDS, argument or "list")
-    elif command.arguments is not None:
-        await _run(front_end, command, argument)
-    elif argument and not command.argument:
+    if command.arguments is not None:
+        context = SessionContext(front_end)
+        answer: Answer | None = await command.function(context, **parse_line(command, argument))
+        if answer is not None:
+            context.show(answer.view)
+    elif command.argument:
+        await command.function(front_end, argument)
+    elif argument:
         raise UsageError(f"/{command.name} takes no argument.")
     else:
-        await command.function(front_end, argument)
-
-
-async def _memory(front_end: FrontEnd, argument: str) -> None:
-    if not argument:
-        await front_end.session.memory.required().settled()
-        if await front_end.browse("notes"):
-            return
-    await _run_word(front_end, "memory", MEMORY_WORDS, argument or "files")
-
-
-async def _run_word(front_end: FrontEnd, group: str, words: Mapping[str, Action], argument: str) -> None:
-    word, _, rest = argument.partition(" ")
-    action = words.get(word)
-    if action is None:
-        raise UsageError(f"/{group} has no action `{word}`.", f"There are: {', '.join(sorted(words))}.")
-    await _run(front_end, action, rest.strip())
-
-
-async def _run(front_end: FrontEnd, action: Action, argument: str) -> None:
-    answer: Answer | None = await action.function(SessionContext(front_end), **parse_line(action, argument))
-    if answer is not None:
-        show(front_end, answer.view)
+        await command.function(front_end)
 
 
 def show(front_end: FrontEnd, view: View) -> None:
@@ -121,7 +106,8 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments or ():
         parser.add_argument(*declared.names, **declared.options)
-    parser.defaults = [example for example in action.examples if "--json" not in example]  # these are of a shell
+    examples = [example for example in action.examples if "--json" not in example]  # these are of a shell
+    parser.examples = [example.replace("'", "") for example in examples] if action.takes_text else examples
     return vars(parser.parse_args(_words(action, argument)))
 
 
@@ -148,11 +134,11 @@ def _words(action: Action, argument: str) -> list[str]:
 class _LineParser(ArgumentParser):
     """Raises an error in place of printing it."""
 
-    defaults: Sequence[str] = ()
+    examples: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
         problem = f"{self.prog}: {message}.".replace(": the following arguments are required:", " needs")
-        raise UsageError(problem, commands=self.defaults)
+        raise UsageError(problem, commands=self.examples)
 
 
 class SessionContext:

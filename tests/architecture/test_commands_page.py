@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ouro.cli import whole_parser
-from ouro.commands.builtin import COMMANDS, MEMORY_WORDS
+from ouro.commands.builtin import COMMANDS, actions_of, find_command
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 
 MEMORY = "ouro memory "
@@ -41,7 +41,8 @@ def test_each_command_is_on_the_page(command):
 def test_each_memory_action_is_on_the_page():
     section = PAGE.partition("\n## Memory actions\n")[2].partition("\n## ")[0]
     shell_actions = {line.removeprefix(MEMORY) for line in command_lines() if line.startswith(MEMORY)}
-    assert set(re.findall(r"^\| `([\w-]+)` \| ", section, re.MULTILINE)) == shell_actions | MEMORY_WORDS.keys()
+    actions = actions_of(find_command("memory"))
+    assert set(re.findall(r"^\| `([\w-]+)` \| ", section, re.MULTILINE)) == shell_actions | actions.keys()
 
 
 def test_each_subcommand_is_on_the_page():
