@@ -333,11 +333,12 @@ def look_in(folder: Path) -> Look:
     """How the screen is drawn, by the user's settings."""
     from ouro import __version__
     from ouro.config import load_settings
-    from ouro.frontends.tui.look import Look
+    from ouro.frontends.tui.look import ANSI, Look, has_few_colors
     from ouro.frontends.welcome import is_first_start
 
     tui = load_settings().tui
-    return Look(tui.theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start())
+    theme = ANSI if has_few_colors() else tui.theme
+    return Look(theme, __version__, folder, tui.keys, tui.status, tui.notify_seconds, is_first_start())
 
 
 def _opener(args: SimpleNamespace, *, titles: bool = False) -> OpenSession:

@@ -155,7 +155,7 @@ class CheckpointSettings:
 
 @section
 class TuiSettings:
-    theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
+    theme: Literal["auto", "dark", "light", "high-contrast", "ansi"] = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys by the name of their action, where they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS

@@ -97,7 +97,7 @@ def test_lists_in_the_environment_may_be_yaml_and_hold_quotes(monkeypatch):
         ("limits: {max_cost: .nan}\n", ":1: `limits.max_cost` must be a number, not `.nan`."),
         ("tui: dark\n", ":1: `tui` holds keys of its own, such as `tui.theme`."),
         ("tui:\n  keys: {help: f1}\n", ":2: `tui.keys.help` must be a list, not `f1`."),
-        ("tui:\n  theme:\n", ":2: `tui.theme` must be one of auto, dark, light, high-contrast, not empty."),
+        ("tui:\n  theme:\n", ":2: `tui.theme` must be one of auto, dark, light, high-contrast, ansi, not empty."),
         ("model: [a]\n", ":1: `model` must be text, not a list."),
         (
             "hooks:\n  - {event: before-tool, command: x, timeout_seconds: 0}\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import colorsys
 import contextlib
 import dataclasses
 import fcntl
@@ -15,6 +16,7 @@ from typing import Any
 
 from ouro.frontends.tui.look import (
     AGAIN_QUITS,
+    ANSI,
     ASK_BACKGROUND,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
@@ -22,6 +24,7 @@ from ouro.frontends.tui.look import (
     QUEUED,
     ROOMY_FROM_HEIGHT,
     Look,
+    has_true_color,
     placeholder,
 )
 from ouro.frontends.tui.type_ahead import SECOND_CTRL_C, LineEditor, TypeAhead, has_usual_keys
@@ -168,7 +171,6 @@ class _Picture:
     def __init__(self, look: Look, width: int, height: int) -> None:
         self.look = look
         self._width, self._height = width, height
-        self._colours = _Colours()
         self._boxed = height >= BOX_FROM_HEIGHT
         self._row = height - 3 if self._boxed else height - 2
         self._base = self._of("text")
@@ -213,8 +215,10 @@ class _Picture:
         return f"\x1b[{row + 1};1H{self._base}{text}"
 
     def _of(self, name: str, background: str = "background") -> str:
-        colours = self.look.colors
-        return self._colours.of(colours[name], colours[background])
+        if self.look.theme == ANSI or "NO_COLOR" in os.environ:
+            return ""
+        colors = self.look.colors
+        return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
     def _status(self, text: str) -> str:
         return self._of("text" if text == AGAIN_QUITS else "muted") + f" {text}"[: self._width].ljust(self._width)
@@ -264,28 +268,14 @@ def _fitting(text: str, columns: int, *, from_end: bool = True) -> tuple[str, in
     return "".join(reversed(fitting) if from_end else fitting), width
 
 
-class _Colours:
-    """Colours as terminal sequences; empty for terminals with few colours."""
-
-    def __init__(self) -> None:
-        self._plain = "NO_COLOR" in os.environ
-        self._true = os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
-        self._many = os.environ.get("TERM", "").endswith("256color")
-
-    def of(self, text: str, background: str) -> str:
-        if self._plain or not (self._true or self._many):
-            return ""
-        return f"\x1b[38;{self._code(text)};48;{self._code(background)}m"
-
-    def _code(self, colour: str) -> str:
-        red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-        if self._true:
-            return f"2;{red};{green};{blue}"
-        high, low = max(red, green, blue) / 255, min(red, green, blue) / 255
-        light = (high + low) / 2
-        saturation = 0.0 if high == low else (high - low) / ((high + low) if light <= 0.5 else (2 - high - low))
-        if saturation < 0.15:  # as in rich: near grey uses the grey ramp
-            grey = round(light * 25)
-            return f"5;{16 if grey == 0 else 231 if grey == 25 else 231 + grey}"
-        six = [round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in (red, green, blue)]
-        return f"5;{16 + 36 * six[0] + 6 * six[1] + six[2]}"
+def _color_code(color: str) -> str:
+    """A colour `#rrggbb` as the terminal is told it: in full, or as one of 256."""
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    if has_true_color():
+        return f"2;{red};{green};{blue}"
+    _, light, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
+    if saturation < 0.15:  # as in rich: near grey uses the grey ramp
+        grey = round(light * 25)
+        return f"5;{16 if grey == 0 else 231 if grey == 25 else 231 + grey}"
+    six = [round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in (red, green, blue)]
+    return f"5;{16 + 36 * six[0] + 6 * six[1] + six[2]}"

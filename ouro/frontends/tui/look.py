@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -37,24 +38,26 @@ BACKGROUND_ANSWER = r"\x1b\]11;(?P<background>[^\x07\x1b]*)(?:\x07|\x1b\\)"
 _RGB = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 
 
-_THEMES = ("dark", "light", "high-contrast")
+ANSI = "ansi"
+"""The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals cannot show them."""
+_THEMES = ("dark", "light", "high-contrast", ANSI)
 _COLORS = {
-    "background": ("#0f1115", "#fbfaf7", "#000000"),
-    "surface": ("#161920", "#f3f2ef", "#000000"),
-    "panel": ("#1d212a", "#eae7df", "#1a1a1a"),
-    "border": ("#343a46", "#cbc6ba", "#ffffff"),
-    "text": ("#d8dbe2", "#24262b", "#ffffff"),
-    "muted": ("#a0a7b4", "#585c64", "#e6e6e6"),
-    "faint": ("#7f8694", "#6a6d75", "#c8c8c8"),
-    "accent": ("#d9b26a", "#8a5f00", "#ffd700"),
-    "info": ("#82aaff", "#2b5cb0", "#7fd4ff"),
-    "success": ("#8fc28a", "#33702a", "#5cff8f"),
-    "warning": ("#e59a5c", "#a34a06", "#ffb84d"),
-    "error": ("#ec7279", "#b3261e", "#ff8a8a"),
+    "background": ("#0f1115", "#fbfaf7", "#000000", "ansi_default"),
+    "surface": ("#161920", "#f3f2ef", "#000000", "ansi_default"),
+    "panel": ("#1d212a", "#eae7df", "#1a1a1a", "ansi_default"),
+    "border": ("#343a46", "#cbc6ba", "#ffffff", "ansi_default"),
+    "text": ("#d8dbe2", "#24262b", "#ffffff", "ansi_default"),
+    "muted": ("#a0a7b4", "#585c64", "#e6e6e6", "ansi_default"),
+    "faint": ("#7f8694", "#6a6d75", "#c8c8c8", "ansi_default"),
+    "accent": ("#d9b26a", "#8a5f00", "#ffd700", "ansi_magenta"),
+    "info": ("#82aaff", "#2b5cb0", "#7fd4ff", "ansi_cyan"),
+    "success": ("#8fc28a", "#33702a", "#5cff8f", "ansi_green"),
+    "warning": ("#e59a5c", "#a34a06", "#ffb84d", "ansi_yellow"),
+    "error": ("#ec7279", "#b3261e", "#ff8a8a", "ansi_red"),
 }
 """Of each theme, in the order of `_THEMES`."""
 ThemeColors = Mapping[str, str]
-"""The colours of a theme by name, `#rrggbb`."""
+"""The colours of a theme by name: `#rrggbb`, of the theme `ansi` `ansi_red`."""
 THEMES: Mapping[str, ThemeColors] = {
     theme: {name: values[place] for name, values in _COLORS.items()} for place, theme in enumerate(_THEMES)
 }
@@ -91,6 +94,16 @@ def theme_on(background: str) -> str:
     return "light" if sum(shares) / len(shares) > 0.5 else "dark"
 
 
+def has_true_color() -> bool:
+    """Whether the terminal shows every colour, as it says in its environment."""
+    return os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
+
+
+def has_few_colors() -> bool:
+    """Whether the terminal shows at most 16 colours: the themes `dark` and `light` would become shades of grey."""
+    return not has_true_color() and not os.environ.get("TERM", "").endswith(("256color", "kitty"))
+
+
 def placeholder(width: int) -> str:
     """The hint of an empty prompt that fits `width` columns."""
     return next((text for text in PLACEHOLDERS if len(text) <= width), "")
@@ -102,7 +115,8 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
 
     return Theme(
         name=name,
-        dark=int(colors["background"][1:3], 16) < 0x80,
+        dark=name != "light",
+        ansi=name == ANSI,
         primary=colors["accent"],
         secondary=colors["info"],
         accent=colors["accent"],
@@ -127,5 +141,7 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
             "input-selection-foreground": colors["background"],
             "screen-selection-background": colors["info"],
             "screen-selection-foreground": colors["background"],
+            "ansi-background": colors["background"],  # Textual's style sheets name these two in every `ansi` theme
+            "ansi-foreground": colors["text"],
         },
     )

@@ -1,5 +1,7 @@
 """What is written in a theme can be read: the contrast of each pair of colours that meets on the screen."""
 
+from pathlib import Path
+
 import pytest
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, until
@@ -8,9 +10,11 @@ from rich.color import ColorSystem
 from textual.color import Color
 from textual.widgets import Input
 
+from ouro.cli import look_in
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.look import THEMES, theme_on
+from ouro.frontends.tui.look import ANSI, THEMES, theme_on
 
+MIXED_THEMES = [name for name in THEMES if name != ANSI]
 READABLE = 4.5
 """The ratio that WCAG 2 demands of text (AA)."""
 TONES = ("text", "muted", "faint", "accent", "info", "success", "warning", "error")
@@ -27,7 +31,7 @@ def _luminance(color):
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("name", THEMES)
+@pytest.mark.parametrize("name", MIXED_THEMES)
 def test_each_tone_can_be_read_where_it_is_used(name):
     colors = THEMES[name]
     pairs = [(tone, ground) for tone in TONES for ground in ("background", "surface")]
@@ -36,14 +40,14 @@ def test_each_tone_can_be_read_where_it_is_used(name):
     assert {pair: ratio for pair, ratio in ratios.items() if ratio < READABLE} == {}
 
 
-@pytest.mark.parametrize("name", THEMES)
+@pytest.mark.parametrize("name", MIXED_THEMES)
 def test_grounds_stay_grey_in_256_colours(name):
     for ground in ("background", "surface", "panel"):
         color = RichColor.parse(THEMES[name][ground]).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
         assert max(color) - min(color) < 16, f"{ground} becomes {color.hex}"
 
 
-@pytest.mark.parametrize("name", THEMES)
+@pytest.mark.parametrize("name", MIXED_THEMES)
 async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
     async with screen_of(FakeSession([]), theme=name).run_test() as pilot:
         await opened(pilot)
@@ -74,3 +78,32 @@ async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
 )
 def test_the_theme_fits_the_background_of_the_terminal(answer, theme):
     assert theme_on(answer) == theme
+
+
+@pytest.mark.parametrize(
+    ("environment", "theme"),
+    [
+        ({"TERM": "xterm"}, ANSI),
+        ({"TERM": "linux"}, ANSI),
+        ({"TERM": "xterm-256color"}, "auto"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "auto"),
+    ],
+)
+def test_a_terminal_with_few_colours_is_drawn_in_its_own(environment, theme, monkeypatch):
+    monkeypatch.delenv("COLORTERM", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert look_in(Path.cwd()).theme == theme
+
+
+async def test_what_has_a_meaning_keeps_its_colour_in_16_colours():
+    async with screen_of(FakeSession([]), theme=ANSI).run_test() as pilot:
+        await opened(pilot)
+        palette = Palette(pilot.app.theme_variables)
+        cursor = pilot.app.conversation.prompt.get_component_rich_style("text-area--cursor")
+    colors = {name: style.color.name for name, style in vars(palette).items() if name != "syntax"}
+    assert {colors[name] for name in ("text", "muted", "user", "code")} == {"default"}
+    meanings = {"success": "color(2)", "warning": "color(3)", "error": "color(1)", "accent": "color(5)"}
+    meanings |= {"added_word": "color(2)", "removed_word": "color(1)"}
+    assert {name: colors[name] for name in meanings} == meanings
+    assert cursor.reverse

@@ -10,6 +10,7 @@ from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeede
 from ouro.events import (
     TextDelta,
 )
+from ouro.frontends.tui.screens import sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session import OpenRequest
 
@@ -81,6 +82,27 @@ async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
         await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
         await pilot.press("enter")
         assert "Do you trust /project?" in screen_text(pilot.app)
+
+
+async def test_what_is_typed_while_trust_is_asked_stays_in_the_prompt(monkeypatch):
+    session = FakeSession()
+    monkeypatch.setattr(sheet, "STRAY_GRACE", 3600.0)
+
+    async def open_session(request):
+        if request.trust == "unknown":
+            raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+        return session
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
+        await type_text(pilot, "mend test 12")
+        await pilot.press("backspace", "enter")  # too soon after a letter: neither an answer nor sent
+        assert session.sent == []
+        pilot.app.screen._accepts_from = 0.0
+        await pilot.press("1")
+        await opened(pilot)
+        assert pilot.app.conversation.prompt.text == "mend test 1"
+        assert session.sent == []
 
 
 async def test_a_session_that_cannot_be_opened_ends_the_program_with_its_code():

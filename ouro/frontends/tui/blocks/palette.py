@@ -37,15 +37,20 @@ class Palette:
         self.user_bar = _style(raised, colors["accent"], bold=True)
         self.code = self.inline_code = _style(raised, text)
         self.added = _style(_blend(base, added, 0.16), text)
-        self.added_word = _style(_blend(base, added, 0.42), text, bold=True)
+        self.added_word = _changed_word(base, added, text)
         self.removed = _style(_blend(base, removed, 0.16), text)
-        self.removed_word = _style(_blend(base, removed, 0.42), text, bold=True)
+        self.removed_word = _changed_word(base, removed, text)
         self.syntax = _syntax(colors, muted)
         """By the first words of a pygments token (`Keyword`, `Name.Function`); colour only."""
 
 
 def _style(back: Color, front: Color, bold: bool | None = None, underline: bool | None = None) -> Style:
     return Style(color=front.rich_color, bgcolor=back.rich_color, bold=bold, underline=underline)
+
+
+def _changed_word(base: Color, tone: Color, text: Color) -> Style:
+    """Words that changed in a line of a diff: on a background of `tone`, or, where that cannot be mixed, in it."""
+    return _style(base, tone, bold=True) if base.ansi is not None else _style(_blend(base, tone, 0.42), text, bold=True)
 
 
 def _syntax(colors: Mapping[str, Color], muted: Color) -> dict[str, Style]:

@@ -20,6 +20,7 @@ from ouro.display import Choice
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.row_list import PAGES, PickList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean
@@ -229,14 +230,15 @@ class Picker(Sheet[str | None]):
         elif self.is_short and event.key == "enter":
             event.stop()
             self._take()
-        elif self.is_short and event.is_printable:
+        elif self.is_short and (event.is_printable or event.key == "backspace"):
             event.stop()
             self._press(event)
 
     def _press(self, event: events.Key) -> None:
-        """A character in a short list: a digit chooses."""
+        """A character in a short list: a digit chooses; other text is a message, and goes to the prompt."""
         number = int(event.character) if event.character and event.character.isdecimal() else 0
-        if not 0 < number <= len(self._choices):
-            self._accepts_from = time.monotonic() + STRAY_GRACE
-        elif time.monotonic() >= self._accepts_from:
+        if 0 < number <= len(self._choices) and time.monotonic() >= self._accepts_from:
             self.dismiss(self._choices[number - 1].value)
+        else:
+            self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
+            self.app.screen_stack[-2].post_message(QuestionPanel.Stray(events.Key(event.key, event.character)))
