@@ -48,6 +48,15 @@ _PASSES = re.compile(
     re.IGNORECASE,
 )
 """What cannot be understood alone, also where it is said to be always so."""
+_NOW = re.compile(
+    r"\b(?:is|are|['’](?:s|re)) (?:(?:already|currently|just|now|still) )*"
+    r"(?:(?:build|compil|crash|deploy|download|fail|hang|install|load|restart|start|stopp|wait)ing\b"
+    r"|(?:open|running|up)\W*$)"
+    r"|\b(?:in|on) (?:an?other|the other|a (?:new|second|separate)|my)"
+    r" (?:console|pane|screen|shell|tab|terminal|window)\b",
+    re.IGNORECASE,
+)
+"""What a program does at the moment, or shows on the screen of the user."""
 _UNASSERTED = re.compile(
     r"^\W*(?:(?:as an|for) example|assum\w+|e\.g\.|hypothetically|if we (?:had|were|\w+ed)\b.*\bwould|imagine"
     r"|maybe|perhaps|let(?:['’]s| us) (?:assume|pretend|say)|suppos\w+|what if)\b"
@@ -170,7 +179,7 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
             continue
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
             continue
-        passing = (_SMALL_TALK, _PASSES)
+        passing = (_SMALL_TALK, _PASSES, _NOW)
         if is_lasting(sentence) or not (
             any(kind.search(rule) for kind in passing) or is_of_turn(rule, done, is_alone=len(sentences) == 1)
         ):

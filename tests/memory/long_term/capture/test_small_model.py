@@ -53,6 +53,7 @@ async def captured(said, model=None, shown=()):
         "For now we use SQLite.", "Just this once never run the formatter.", "For this task, always use print.",
         "I prefer the second option.", "I prefer option B.", "never mind, leave it", "No, the other one.",
         "No, not that file.", "Actually undo that.",
+        "The server is running in another window.", "The container is still starting.", "The dev server is up.",
         "now it works", "It works now.", "It never works on the first try.", "you replaced the wrong line",
     ],
 )  # fmt: skip
@@ -169,6 +170,7 @@ async def test_a_model_that_does_not_answer_is_no_answer():
 @pytest.mark.parametrize(
     "said",
     [
+        "Always open the docs in another tab.", "The API is running on port 8417.",
         "Always answer in one sentence.", "We decided on C#, because Lua is too slow.",
         "Ok, always answer in German.", "Great, we use pnpm.",
         "Exq failed often, so we use Oban now.", "Answer in German.", "A match has at most 64 players.",
