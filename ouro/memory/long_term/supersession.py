@@ -175,7 +175,9 @@ def _is_other_aspect(text: str, old: str) -> bool:
     shared = (word for word in {*rest} & {*other} if not _NUMBER.fullmatch(word))
     is_same = bool(subject_words(" ".join(shared))) and "of" not in starts
     has_relation = starts & _RELATIONS or any(map(_PARTICIPLE.fullmatch, starts))
-    return bool(has_relation) and not is_same and bool(subject_words(" ".join(begin)))
+    # One thing may have many others: `The app has a codename`, `The app has a changelog`.
+    is_owner = begin[-1:] in (["has"], ["have"]) and not any(map(_NUMBER.fullmatch, starts))
+    return not is_same and bool(is_owner or (has_relation and subject_words(" ".join(begin))))
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:

@@ -76,6 +76,10 @@ def entries(*texts):
         ("Please stop squashing commits", "Always squash commits", True),
         ("Tests are slow now", "Tests are in tests/", False),
         ("We use Redis for caching now", "We use Redis for jobs", False),
+        ("The payment service has a changelog now", "The payment service has a codename Falcon", False),
+        ("The payment service has a codename Falcon now", "The payment service has a changelog", False),
+        ("The payment service has the codename Kite now", "The payment service has the codename Falcon", True),
+        ("The worker has two queues now", "The worker has one queue", True),
     ],
 )
 def test_what_a_statement_replaces(said, before, replaced):
