@@ -18,11 +18,11 @@ from fakes.capture_cases import Case
 
 from ouro.llm import Catalog, read_models_file
 from ouro.memory.backend import MessageRecord
-from ouro.memory.long_term.capture.operations import OperationLimits, plain
-from ouro.memory.long_term.capture.session_parts import SessionPart, uncaptured
+from ouro.memory.long_term.capture.operations import OperationLimits
+from ouro.memory.long_term.capture.session_parts import SessionPart, split_uncaptured
 from ouro.memory.long_term.capture.small_model import SmallClassifier
 from ouro.memory.long_term.notes.note import categories_with
-from ouro.memory.long_term.supersession import replaced_by
+from ouro.memory.long_term.supersession import find_replaced, fold_words
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 
 OTHERS = ("Black formats the code", "Kaffee steht in der Küche")
@@ -62,7 +62,7 @@ async def report_capture(name: str, cases: Sequence[Case], ask, shows_all: bool)
 
     for case in cases:
         notes = await captured(case, counting)
-        hits = [note for note in notes if case.kept and plain(note) in plain(case.kept)]
+        hits = [note for note in notes if case.kept and fold_words(note) in fold_words(case.kept)]
         right, wrong = right + bool(hits), wrong + len(notes) - bool(hits)
         missed += bool(case.kept) and not hits
         if shows_all and (len(notes) != bool(hits) or (case.kept and not hits)):
@@ -85,7 +85,7 @@ def parts_of(case: Case) -> Iterator[SessionPart]:
     calls = [ToolCall(str(number), "tool", arguments) for number, arguments in enumerate(case.calls)]
     replies = [tool(*(ToolReply(call.id, call.name, "ok") for call in calls))] if calls else []
     messages: list[Message] = [user(case.said), *([assistant("", *calls)] if calls else []), *replies, assistant("Ok.")]
-    return uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
+    return split_uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
 
 
 def report_pairs(name: str, pairs, shows_all: bool) -> None:
@@ -93,7 +93,7 @@ def report_pairs(name: str, pairs, shows_all: bool) -> None:
     faults = []
     for before, said, is_replaced in pairs:
         entries = [SimpleNamespace(id=str(number), text=text) for number, text in enumerate((*OTHERS, before))]
-        if [entry.text for entry in replaced_by(said, entries)] != ([before] if is_replaced else []):
+        if [entry.text for entry in find_replaced(said, entries)] != ([before] if is_replaced else []):
             faults.append((is_replaced, before, said))
     replaces = sum(pair[2] for pair in pairs)
     missed = sum(fault[0] for fault in faults)

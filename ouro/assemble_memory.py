@@ -19,7 +19,7 @@ from ouro.memory.backend import MemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import AskModel, SessionChannel, ask_in_background
-from ouro.messages import Message, Usage, system
+from ouro.messages import Message, Usage
 from ouro.safety import Confinement
 from ouro.session.budget import VectorBudget
 from ouro.settings import MemorySettings, Settings
@@ -119,14 +119,22 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _capture_services(
-        self, manager: long_term.LongTermMemoryManager, ask: AskModel
+        self, manager: long_term.LongTermMemoryManager, ask: AskModel, more_instructions: str = ""
     ) -> tuple[long_term.SessionNotes, long_term.Capture]:
         assert self.lookup is not None
         settings = self.settings.memory
         notes = long_term.SessionNotes(self._opened, self.lookup, self._root, self.cwd, settings.half_life_days)
-        categories, asks = long_term.categories_with(settings.categories), settings.write == "ask"
-        small = long_term.SmallClassifier(ask, lambda: self.models.role("classify")[0].spec.is_small)
-        return notes, long_term.Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, small=small)
+        capture = long_term.Capture(
+            notes,
+            ask,
+            self._mark,
+            long_term.categories_with(settings.categories),
+            manager.alone,
+            asks=settings.write == "ask",
+            small=long_term.SmallClassifier(ask, lambda: self.models.role("classify")[0].spec.is_small),
+            more_instructions=more_instructions,
+        )
+        return notes, capture
 
     def _maintenance(
         self, manager: long_term.LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
@@ -162,13 +170,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _note_workers(
         self, manager: long_term.LongTermMemoryManager, asks: Callable[[Role, str], AskModel]
     ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
-        classify = asks("classify", "crystallization")
-
-        async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
-            instructions = messages[0].text + ("" if schema else long_term.CRYSTALLIZE_INSTRUCTIONS)
-            return await classify([system(instructions), *messages[1:]], schema)
-
-        notes, capture = self._capture_services(manager, ask)
+        ask = asks("classify", "crystallization")
+        notes, capture = self._capture_services(manager, ask, long_term.CRYSTALLIZE_INSTRUCTIONS)
         repositories = {scope.scope: scope.store.repository for scope in self._opened}
         consolidator = long_term.NoteConsolidator(
             asks("compact", "consolidation"),

@@ -91,7 +91,7 @@ async def import_(
     is_sure = bool(count) and not dry_run and (yes or context.can_ask)
     if is_sure:
         is_sure = await confirm(context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes)
-    done = await context.memory(lambda memory: long_term.carry_out(memory.editor, found)) if is_sure else None
+    done = await context.memory(lambda memory: long_term.apply_import(memory.editor, found)) if is_sure else None
     value = {"counts": found.counts, "doubles": found.doubles, "refused": found.refused, "done": done}
     if dry_run:
         value["entries"] = [{"place": place, "text": text} for place, text in found.texts]

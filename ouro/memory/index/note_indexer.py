@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.index.query import content_hash
 from ouro.memory.long_term.git.values import CORE, Scope
-from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
+from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, is_core_line, is_note_name, parse_note
 from ouro.memory.sessions.session_file import opened, read_range
 from ouro.utils.log import log
@@ -128,7 +128,7 @@ def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, note:
     relations = [
         (source, relation.rel, target, path)
         for relation in note.relations
-        if (source := normalized(relation.source, root)) and (target := normalized(relation.target, root))
+        if (source := normalize_entity(relation.source, root)) and (target := normalize_entity(relation.target, root))
     ]
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
 
@@ -139,4 +139,4 @@ def _entities(note: Note, root: str) -> tuple[str, ...]:
     Tools mentioned in the text are left out: every second note mentions one.
     """
     spoken_of = (item for item in entities_in(note.text) if not item.startswith("tool:"))
-    return tuple(dict.fromkeys((*normalized_all(note.entities, root), *spoken_of)))
+    return tuple(dict.fromkeys((*normalize_entities(note.entities, root), *spoken_of)))

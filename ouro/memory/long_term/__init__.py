@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.transfer import (
         Import,
         ProposedText,
+        apply_import,
         as_json,
         as_markdown,
-        carry_out,
         compare_with_agent,
         export_to_agent,
         plan_import,

@@ -19,8 +19,8 @@ from ouro.memory.long_term.notes.note import CATEGORIES, Trigger, is_note_name, 
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import age_in_days
 from ouro.memory.long_term.recall.recall_log import RecallLog
-from ouro.memory.long_term.remember import folded
 from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.supersession import fold_words
 from ouro.utils.text import one_line, plural
 
 _MAX_NAMED = 5
@@ -73,16 +73,16 @@ def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collectio
     for scope in editor.scopes:
         own = [note for note in notes if note.scope == scope.scope]
         looked = [
-            *_files(scope),
-            *_git(scope),
-            *_fields(scope.scope, own, {*CATEGORIES, *categories}),
-            *_chains(scope.scope, own, {note.note.id: note.note.supersedes or "" for note in notes}),
-            *_doubles(scope.scope, entries),
-            *_sizes(scope, own, threshold),
+            *_check_files(scope),
+            *_check_git(scope),
+            *_check_fields(scope.scope, own, {*CATEGORIES, *categories}),
+            *_check_links(scope.scope, own, {note.note.id: note.note.supersedes or "" for note in notes}),
+            *_check_duplicates(scope.scope, entries),
+            *_check_sizes(scope, own, threshold),
         ]
         counted = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(own), 'note')}"
         found += looked or [Finding("ok", scope.scope, f"{counted}: no problems")]
-    return [*found, *_index(editor, len(notes))]
+    return [*found, *_check_index(editor, len(notes))]
 
 
 def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
@@ -122,14 +122,14 @@ def _triggers(scope: ScopeMemory) -> Iterator[str]:
             yield found[1] if found else parse_note(name, text).note.trigger
 
 
-def _files(scope: ScopeMemory) -> Iterator[Finding]:
+def _check_files(scope: ScopeMemory) -> Iterator[Finding]:
     for item in scope.loaded.skipped:
         is_hidden = "invisible" in item.reason
         advice = "Look at it in an editor." if is_hidden else "Repair it, move it out of the folder, or delete it."
         yield Finding("warning" if is_hidden else "problem", scope.scope, f"{item.name}: {item.reason}", advice)
 
 
-def _git(scope: ScopeMemory) -> Iterator[Finding]:
+def _check_git(scope: ScopeMemory) -> Iterator[Finding]:
     store = scope.store
     if shutil.which("git") is None:
         yield Finding("problem", scope.scope, "git is not installed: there is no history", "Install git.")
@@ -145,19 +145,19 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
     if store.plain_git:
         yield Finding("warning", scope.scope, store.plain_git, "Move that .git away; ouro creates its own.")
     for proposal in scope.proposals():
-        what = f"{_named([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
+        what = f"{_list_names([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
         yield Finding("warning", scope.scope, what, f"ouro memory accept {proposal.id}, or reject {proposal.id}")
     if pending and not scope.untrusted:
-        yield Finding("warning", scope.scope, f"not committed: {_named(pending)}", "The next session commits it.")
+        yield Finding("warning", scope.scope, f"not committed: {_list_names(pending)}", "The next session commits it.")
 
 
-def _fields(scope: str, files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
+def _check_fields(scope: str, files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         for problem in file.problems:
             yield Finding("problem", scope, f"{file.name}: {problem}", edit)
         if unknown := sorted(set(note.extra) - {"origin"}):
-            what = f"{file.name}: unknown fields, which are kept: {_named(unknown)}"
+            what = f"{file.name}: unknown fields, which are kept: {_list_names(unknown)}"
             yield Finding("warning", scope, what, f"{edit}, if they are misspelt")
         if not file.problems and note.category not in categories:
             what = f"{file.name}: unknown category {one_line(note.category, 40)}"
@@ -167,7 +167,7 @@ def _fields(scope: str, files: Sequence[NoteFile], categories: Collection[str]) 
             yield Finding("warning", scope, what, "The folder counts. Correct the note, or move the file.")
 
 
-def _chains(scope: str, files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Finding]:
+def _check_links(scope: str, files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Finding]:
     """Findings about links; `before` has each note of all scopes with the one that it supersedes."""
     after = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:
@@ -192,18 +192,20 @@ def _chains(scope: str, files: Sequence[NoteFile], before: Mapping[str, str]) ->
                 yield Finding("warning", scope, what, f"{edit}: remove it from `related`")
 
 
-def _doubles(scope: str, entries: Sequence[MemoryEntry]) -> Iterator[Finding]:
+def _check_duplicates(scope: str, entries: Sequence[MemoryEntry]) -> Iterator[Finding]:
     by_words: dict[str, list[MemoryEntry]] = {}
     for entry in entries:
         if entry.scope == scope and {"archived", "replaced"}.isdisjoint(entry.badges):
-            by_words.setdefault(folded(entry.text), []).append(entry)
+            by_words.setdefault(fold_words(entry.text), []).append(entry)
     for same in by_words.values():
         if len(same) > 1:
-            what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({_named([entry.id for entry in same])})"
+            what = (
+                f"written {len(same)} times: {one_line(same[0].text, 60)} ({_list_names([entry.id for entry in same])})"
+            )
             yield Finding("warning", scope, what, f"ouro memory forget {same[-1].id}")
 
 
-def _sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Iterator[Finding]:
+def _check_sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Iterator[Finding]:
     if scope.tokens > threshold:
         what = f"the core has {scope.tokens:,} tokens; the limit is {threshold:,} (memory.consolidation_threshold)"
         yield Finding("warning", scope.scope, what, "/memory consolidate merges it; `forget` what no longer holds.")
@@ -212,7 +214,7 @@ def _sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Ite
         yield Finding("problem", scope.scope, what, "Move files out of `archive/`.")
 
 
-def _index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
+def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
     if editor.index is None:
         return
     try:
@@ -229,7 +231,7 @@ def _index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
         yield Finding("ok", "index", f"{state.size:,} bytes, {state.rows['notes']:,} notes")
 
 
-def _named(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     """The first five names, and the number of the others."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -351,12 +351,12 @@ class LongTermMemoryManager:
         if not added:
             return []
         from ouro.memory.long_term.remember import forget_entries
-        from ouro.memory.long_term.supersession import corrects, replaced_by
+        from ouro.memory.long_term.supersession import corrects, find_replaced
 
         editor = MemoryEditor(self._scopes, None, self._now)
         for name, line in sorted(item for item in added if corrects(item[1])):
             others = [entry for entry in all_entries(editor) if entry.scope == name and (name, entry.text) not in added]
-            forget_entries(editor, replaced_by(line, others), "agent")
+            forget_entries(editor, find_replaced(line, others), "agent")
         return editor.events
 
     def _pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:

@@ -9,7 +9,7 @@ import msgspec
 
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.supersession import without_introduction
+from ouro.memory.long_term.supersession import strip_introduction
 from ouro.utils.late_pattern import late_pattern
 
 MAX_LINE = 200
@@ -91,7 +91,7 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     if scope is None and (named := NAMED.match(text)):
         scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
     said = text.strip()
-    text = without_introduction(said)
+    text = strip_introduction(said)
     entities = entities_in(text)
     is_long = len(text) > MAX_LINE or "\n" in text
     is_own = bool(_OWN.search(text))

@@ -25,9 +25,9 @@ from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, ids_named, is_note_name, new_id, note_text, parse_note
-from ouro.memory.long_term.notes.notebook import Written, archived_files, timestamp
+from ouro.memory.long_term.notes.notebook import Written, archive_changes, timestamp
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
-from ouro.memory.long_term.supersession import on_subject, replaced_by, subject_words
+from ouro.memory.long_term.supersession import find_on_subject, find_replaced, fold_words, subject_words
 from ouro.memory.long_term.trust.proposals import carried_over
 from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
@@ -39,8 +39,6 @@ MAX_CHARACTERS = 10_000
 """Maximum characters of a text to remember; a longer one is a document."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 """Markdown marks of headings, quotations and lists."""
-_WORD = re.compile(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
-"""Also what makes another statement: `C++`, `C#`, `< 30`, `-1`."""
 _MAX_CORRECTION = 600
 """Of a core line on the subject of another one."""
 CORE_TOKENS = 1_500
@@ -85,14 +83,14 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         SecretInMemory: it holds a secret; nothing was written.
         LongTermMemoryError, OSError: it could not be written.
     """
-    chosen = place(checked(text), editor.names, scope)
+    chosen = place(clean_text(text), editor.names, scope)
     if not chosen.text:
         raise UsageError(
             "Nothing to remember: the text is empty.", commands=["memory remember Run the tests with make check"]
         )
     editor.scope(chosen.scope)  # raises when that scope is not in use
     entries = all_entries(editor, archived=True)
-    known = same_as(chosen.text, entries)
+    known = find_same(chosen.text, entries)
     if known is not None and known.scope == chosen.scope:
         if known.kind == "core":
             return RememberResult("confirmed", known)
@@ -100,25 +98,25 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
     in_use = [entry for entry in entries if _NOT_IN_USE.isdisjoint(entry.badges)]
-    chosen, replaced = _corrected(chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
-    on_it = on_subject(chosen.text, [entry for entry in in_use if entry.scope == chosen.scope])
-    chosen = _as_strong(chosen, replaced, on_it, editor.scope(chosen.scope).tokens)
+    chosen, replaced = _find_corrected(chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
+    on_it = find_on_subject(chosen.text, [entry for entry in in_use if entry.scope == chosen.scope])
+    chosen = _choose_strength(chosen, replaced, on_it, editor.scope(chosen.scope).tokens)
     related = () if replaced else [entry.id for entry in on_it if entry.kind == "note"][:_MAX_RELATED]
     entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
 
 
-def _corrected(
+def _find_corrected(
     chosen: Placement, entries: Sequence[MemoryEntry], *, is_scope_named: bool
 ) -> tuple[Placement, list[MemoryEntry]]:
     """The placement, in the scope of what the text corrects, and what it corrects there."""
-    replaced = replaced_by(chosen.text, entries, chosen.said)
+    replaced = find_replaced(chosen.text, entries, chosen.said)
     if replaced and not is_scope_named and replaced[0].scope != chosen.scope:
         chosen = replace(chosen, scope=replaced[0].scope, why="it replaces what is there")
     return chosen, [entry for entry in replaced if entry.scope == chosen.scope]
 
 
-def _as_strong(
+def _choose_strength(
     chosen: Placement, replaced: Sequence[MemoryEntry], on_it: Sequence[MemoryEntry], tokens: int
 ) -> Placement:
     """The placement: in the core, if a line of the core is on the subject, so that it is as strong as that line.
@@ -152,15 +150,15 @@ def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "
     category = placed.category if is_note else _CORE[note.category] or placed.category
     placed = replace(placed, is_note=is_note, category=category, said=said)
     named = [line for line in lines if line.text == corrected and subject_words(line.text) & subject_words(note.text)]
-    if placed.is_note and not (named or on_subject(note.text, lines) or replaced_by(note.text, lines, said)):
+    if placed.is_note and not (named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)):
         return None
-    chosen, replaced = _corrected(placed, all_entries(editor), is_scope_named=False)
+    chosen, replaced = _find_corrected(placed, all_entries(editor), is_scope_named=False)
     if named and named[0] not in replaced:
         chosen, replaced = replace(chosen, scope=named[0].scope), named
     own = [entry for entry in lines if entry.scope == chosen.scope]
-    if known := same_as(note.text, own):
+    if known := find_same(note.text, own):
         return Written("confirm", replace(note, id=known.id), known.scope, "")
-    chosen = _as_strong(chosen, replaced, on_subject(note.text, own), editor.scope(chosen.scope).tokens)
+    chosen = _choose_strength(chosen, replaced, find_on_subject(note.text, own), editor.scope(chosen.scope).tokens)
     if chosen.is_note:
         return None
     entry, commit = write_text(editor, chosen, replaced, origin="capture")
@@ -181,24 +179,24 @@ def write_text(
     Args:
         related: notes that the new note is linked to, so that recall finds it where it finds them.
     """
-    scope, note = editor.scope(chosen.scope), note_of(editor, chosen)
+    scope, note = editor.scope(chosen.scope), make_note(editor, chosen)
     old_notes = [entry for entry in replaced if entry.kind == "note"]
     scope.store.ensure_repo()
     with scope.alone():
-        changes = _without_lines(editor, chosen.scope, replaced)
+        changes = _remove_lines(editor, chosen.scope, replaced)
         if chosen.is_note:
             if old_notes:
                 note = editor.notebook.linked(note, "supersede", old_notes[0].id)
             else:
                 note = editor.notebook.linked(note, "add", "", related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
-            changes |= _archived(editor, chosen.scope, old_notes[1:])
+            changes |= _archive_notes(editor, chosen.scope, old_notes[1:])
         else:
             name = f"{chosen.category}.md"
-            text = appended(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
+            text = append_lines(changes.get(name, editor.text(chosen.scope, name)) or "", [chosen.text])
             line = len(text.splitlines())
             entry_id = f"{chosen.scope}/{name}:{line}"
-            changes |= _archived(editor, chosen.scope, old_notes)
+            changes |= _archive_notes(editor, chosen.scope, old_notes)
         subject = f"Remember: {one_line(chosen.text, 80)}"
         done = editor.write(chosen.scope, {**changes, name: text}, subject, origin)
     entry = MemoryEntry(
@@ -217,7 +215,7 @@ def write_text(
     return entry, done.undo if done else ""
 
 
-def checked(text: str) -> str:
+def clean_text(text: str) -> str:
     """`text` without invisible characters and Markdown marks. Raises UsageError: it is too long."""
     if len(text) > MAX_CHARACTERS:
         raise UsageError(
@@ -230,21 +228,16 @@ def checked(text: str) -> str:
     return text[marks.end() :] if marks else text
 
 
-def folded(text: str) -> str:
-    """The words of a text, without case and the punctuation between them."""
-    return " ".join(_WORD.findall(text.casefold()))
-
-
-def same_as(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
+def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     """The entry with the same words; one in use before an archived one."""
-    words = folded(text)
+    words = fold_words(text)
     rare = max(words.split(), key=len, default="")  # to fold all of 50,000 notes took 0.5 s
     likely = (entry for entry in entries if rare in entry.text.casefold() and "replaced" not in entry.badges)
-    found = [entry for entry in likely if folded(entry.text) == words]
+    found = [entry for entry in likely if fold_words(entry.text) == words]
     return min(found, key=lambda item: item.archived, default=None) if words else None
 
 
-def note_of(editor: MemoryEditor, chosen: Placement) -> Note:
+def make_note(editor: MemoryEditor, chosen: Placement) -> Note:
     entities, at = entities_in(chosen.text), timestamp()
     anchors = editor.anchors.of(entities) if editor.anchors and chosen.scope == "repo" else ()
     return Note(
@@ -262,14 +255,14 @@ def note_of(editor: MemoryEditor, chosen: Placement) -> Note:
     )
 
 
-def appended(text: str, lines: Sequence[str]) -> str:
+def append_lines(text: str, lines: Sequence[str]) -> str:
     new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     """The entries to forget: the one with that id, else those with all the words, else search hits."""
-    words = folded(text[:MAX_CHARACTERS]).split()
+    words = fold_words(text[:MAX_CHARACTERS]).split()
     entries = all_entries(editor)
     if not words:
         raise UsageError(
@@ -280,8 +273,8 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     ids = {word, *(ids_named(word, (entry.id for entry in entries)) if len(word) >= _MIN_ID else ())}
     if named := [entry for entry in entries if entry.id in ids]:
         return named
-    holding = [entry for entry in entries if set(words) <= set(folded(entry.text).split())]
-    return (holding or _found(editor, text, entries))[:MAX_FOUND]
+    holding = [entry for entry in entries if set(words) <= set(fold_words(entry.text).split())]
+    return (holding or _search_entries(editor, text, entries))[:MAX_FOUND]
 
 
 def forget_entries(
@@ -294,14 +287,14 @@ def forget_entries(
     done = []
     for scope in editor.names:
         own = [entry for entry in entries if entry.scope == scope]
-        changes = {**_without_lines(editor, scope, own), **_archived(editor, scope, own)}
+        changes = {**_remove_lines(editor, scope, own), **_archive_notes(editor, scope, own)}
         subject = f"Forget: {one_line('; '.join(entry.text for entry in own), 80)}"
         if changes and (event := editor.write(scope, changes, subject, origin)):
             done.append(event)
     return done
 
 
-def _found(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
+def _search_entries(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
     if editor.index is None:
         return []
     from ouro.memory.index import Search, SearchFilter
@@ -317,7 +310,7 @@ def _found(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[
     return [places[place] for place in best if place in places]
 
 
-def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+def _remove_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
     for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
         lines = editor.text(scope, name).splitlines()
@@ -330,23 +323,23 @@ def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryE
     return changes
 
 
-def with_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
+def replace_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
     """The edit that puts `text` in the place of a core line. Raises UsageError: the line has changed."""
     before = editor.text(entry.scope, entry.file)
-    _without_lines(editor, entry.scope, [entry])  # raises
+    _remove_lines(editor, entry.scope, [entry])  # raises
     lines = before.splitlines()
-    lines[entry.line - 1] = appended("", [text]).rstrip()
+    lines[entry.line - 1] = append_lines("", [text]).rstrip()
     return FileEdit(entry.file, before, "\n".join(lines) + "\n")
 
 
-def _archived(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+def _archive_notes(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
     notes = [entry for entry in entries if entry.kind == "note"]
     every = note_entries(editor) if notes else []
     chains = {item.id: item for note in notes for item in chain_of(every, note) if item.scope == scope}
     changes: dict[str, str | None] = {}
     for version in chains.values():
         if not version.archived:
-            changes |= archived_files(editor.notebook.find(version.id))
+            changes |= archive_changes(editor.notebook.find(version.id))
     return changes
 
 

@@ -16,7 +16,7 @@ from ouro.memory.index import question_of, stem, word_starts
 from ouro.memory.long_term.entries import plain
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
-from ouro.memory.long_term.supersession import NEGATIVE, on_subject, subject_words
+from ouro.memory.long_term.supersession import NEGATIVE, find_on_subject, subject_words
 from ouro.messages import Message, system, user
 from ouro.utils.json_types import decoded_answer, schema_of
 
@@ -68,7 +68,7 @@ class SmallMerger(msgspec.Struct, frozen=True):
             if not is_core_line(line):
                 continue
             before = [Note(id=str(earlier), text=known) for earlier, known in left.items()]
-            for near in on_subject(own := plain(line), before)[:_MAX_NEAR]:
+            for near in find_on_subject(own := plain(line), before)[:_MAX_NEAR]:
                 is_later_longer = len(word_starts(own)) >= len(word_starts(near.text))
                 if await self.says_all(*((own, near.text) if is_later_longer else (near.text, own))):
                     gone = int(near.id) if is_later_longer else place

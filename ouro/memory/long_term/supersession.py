@@ -15,6 +15,8 @@ from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
 from ouro.utils.late_pattern import late_pattern
 
+_WORD = late_pattern(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
+"""A word, or a sign that changes what a statement says: `C++`, `C#`, `< 30`, `-1`."""
 _MIN_SHARED = 0.5
 """Share of the words of the shorter statement from which on two statements have one subject."""
 _MIN_REPLACED = 0.6
@@ -74,7 +76,12 @@ _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
 
 
-def without_introduction(text: str) -> str:
+def fold_words(text: str) -> str:
+    """The words of a statement in lower case, without punctuation: equal for statements that say the same."""
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def strip_introduction(text: str) -> str:
     """The statement itself: of `No, that is wrong: the basket must never …` the rule that it states.
 
     The text as it is where nothing else is left.
@@ -95,12 +102,12 @@ def corrects(text: str) -> bool:
     return denies(text) or bool(_CHANGES.search(text))
 
 
-def on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
+def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
     """The entries that are on the subject of a statement, best first."""
-    return [entry for _, entry in _ranked(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)]
+    return [entry for _, entry in _rank(text, ((entry.text, entry) for entry in entries), _MIN_SHARED)]
 
 
-def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
+def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
     """The entries that a statement replaces, best first; none where it corrects nothing, or it is not clear what.
 
     Args:
@@ -114,33 +121,33 @@ def replaced_by(text: str, entries: Sequence[_Entry], said: str = "") -> list[_E
         for old, entry in (pairs if names else ())
         if _affirms(old, names) and _is_same_use(text, old, names)
     ]
-    ranked = _ranked(text, named, _MIN_SHARED)
+    ranked = _rank(text, named, _MIN_SHARED)
     is_change = not names and _CHANGES.search(said) and not _ADDS.search(said)
     if not ranked and (is_change or _CONTRADICTS.search(said)):
         # What comes before may be a reason: `They asked for more, the rate is 500 Hz now`.
         ways = [text, *(found[1] for found in _LAST_CLAUSE.finditer(text) if _CHANGES.search(found[1]))]
         ranked = [
             (share, entry)
-            for share, entry in _ranked(text, pairs, _MIN_SHARED)
+            for share, entry in _rank(text, pairs, _MIN_SHARED)
             if any(_changes(way, entry.text) and not _is_other_aspect(way, entry.text) for way in ways)
         ]
         words = subject_words(text)
-        ranked = ranked or [(1.0, entry) for old, entry in _sharing(words, pairs) if _is_other_value(text, old)]
-        ranked = ranked or [(1.0, entry) for entry in _taking_place(words, pairs)]
-    ranked = ranked or [pair for pair in _ranked(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
+        ranked = ranked or [(1.0, entry) for old, entry in _preselect(words, pairs) if _is_other_value(text, old)]
+        ranked = ranked or [(1.0, entry) for entry in _find_peers(words, pairs)]
+    ranked = ranked or [pair for pair in _rank(text, pairs, 1.0) if _is_opposite(text, pair[1].text)]
     if not ranked:
         return []
     best = ranked[0][1]
-    copies: set[str] = {entry.id for _, entry in _ranked(best.text, pairs, _MIN_COPY)}
+    copies: set[str] = {entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY)}
     is_unclear = any(share == ranked[0][0] and entry.id not in {*copies, best.id} for share, entry in ranked[1:])
     return [] if is_unclear else [entry for _, entry in ranked if entry.id in {*copies, best.id}]
 
 
-def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
+def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
     """Share of common words and item, best first, for the texts with at least that share of the shorter one."""
     asked = subject_words(text)
     found = []
-    for said, item in _sharing(asked, pairs):
+    for said, item in _preselect(asked, pairs):
         own = subject_words(said)
         shared, shorter = len(asked & own), min(len(asked), len(own))
         if shared and shared / shorter >= least and (shared > 1 or shorter <= 2):
@@ -148,7 +155,7 @@ def _ranked(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list
     return sorted(found, key=lambda pair: -pair[0])
 
 
-def _sharing(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
+def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
     """Those that may have any of the words: of 10,000 notes few have."""
     starts = {word[:4] for word in words}
     return ((said, item) for said, item in pairs if any(start in said.casefold() for start in starts))
@@ -182,7 +189,7 @@ def _is_other_aspect(text: str, old: str) -> bool:
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
     """The words with which both begin, without those that announce a change, and the rest of each."""
-    words, own = (_FRAME.findall(_CHANGES.sub("", without_introduction(said)).casefold()) for said in (text, old))
+    words, own = (_FRAME.findall(_CHANGES.sub("", strip_introduction(said)).casefold()) for said in (text, old))
     begin = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, own, strict=False))]
     return begin, words[len(begin) :], own[len(begin) :]
 
@@ -193,7 +200,7 @@ def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
     return len(words) <= 1 or not own or bool(words & own)
 
 
-def _taking_place(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
+def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
     """Of what says no less than these words, with another program of the same kind: of `Use pnpm`, `Use npm here`."""
     kinds = [kind for kind in _PEERS if words & kind]
     for old, item in pairs if kinds else ():
@@ -221,7 +228,7 @@ def subject_words(text: str) -> frozenset[str]:
 
 def _subject(text: str) -> list[str]:
     """The stems of a statement that are no cues, in their order."""
-    stems = (stem(forms[0]) for forms in question_of(without_introduction(text)).words)
+    stems = (stem(forms[0]) for forms in question_of(strip_introduction(text)).words)
     return [word for word in stems if word not in _CUE_STEMS]
 
 

@@ -126,11 +126,11 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
         answer = await channel.ask(f"expired:{note.id}", question)
         await asyncio.to_thread(write_private, asked, "\n".join([*_read(asked), _mark(note)]) + "\n")
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
-            await manager.by_hand(partial(_settle, note=note, keeps=answer == Reply((KEEP,))))
+            await manager.by_hand(partial(_apply_answer, note=note, keeps=answer == Reply((KEEP,))))
             channel.emit(Said(f"Changed in {found.folder}: commit it for the team."))
 
 
-def _settle(
+def _apply_answer(
     scopes: Sequence[ScopeMemory], at: TurnRef, note: Note, *, keeps: bool
 ) -> tuple[None, Sequence[CoreChanged]]:
     editor = MemoryEditor(scopes, None, at)

@@ -27,7 +27,8 @@ from ouro.memory.long_term.import_files import (
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.placement import Placement, note_category, place
-from ouro.memory.long_term.remember import CORE_TOKENS, appended, checked, folded, note_of, same_as
+from ouro.memory.long_term.remember import CORE_TOKENS, append_lines, clean_text, find_same, make_note
+from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.long_term.trust.proposals import by_agent, change_of
 from ouro.memory.tokens import estimate
 from ouro.safety import TrustStore, acting_files
@@ -143,7 +144,7 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
     Raises:
         UsageError: a file is a link (what it leads to is not written), no text, or cannot be written.
     """
-    texts = _texts_for_agent(editor, agent)
+    texts = _make_agent_files(editor, agent)
     write_for_agents(texts, editor.root)
     return list(texts)
 
@@ -166,7 +167,7 @@ def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
         trust.trust(root, written)
 
 
-def exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
+def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
     """The files with a section of ouro that other agents read at home, in these projects and in their worktrees.
 
     Each with the root that it is below.
@@ -186,7 +187,7 @@ def split_section(text: str) -> tuple[str, str, str]:
     return (text[:start], text[start:end], text[end:]) if 0 <= start < end - len(_END) else (text, "", "")
 
 
-def _texts_for_agent(editor: MemoryEditor, agent: str) -> dict[Path, str]:
+def _make_agent_files(editor: MemoryEditor, agent: str) -> dict[Path, str]:
     """The files that another agent reads, each with the core of its scope between markers; the rest stays as it is.
 
     Raises:
@@ -228,12 +229,12 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     found = [path for path in paths if path.exists()]
     material = read_sources(found) if found else ImportMaterial((), ())
     entries = [entry for entry in all_entries(editor) if "replaced" not in entry.badges]
-    theirs = " ".join(folded(piece.text) for piece in material.pieces)
-    ours = " ".join(folded(entry.text) for entry in entries)
+    theirs = " ".join(fold_words(piece.text) for piece in material.pieces)
+    ours = " ".join(fold_words(entry.text) for entry in entries)
     return MemoryComparison(
-        tuple(entry for entry in entries if folded(entry.text) not in theirs),
-        tuple(piece for piece in material.pieces if folded(piece.text) and folded(piece.text) not in ours),
-        sum(folded(entry.text) in theirs for entry in entries),
+        tuple(entry for entry in entries if fold_words(entry.text) not in theirs),
+        tuple(piece for piece in material.pieces if fold_words(piece.text) and fold_words(piece.text) not in ours),
+        sum(fold_words(entry.text) in theirs for entry in entries),
         material.files,
     )
 
@@ -251,18 +252,18 @@ def plan_import(
         trusts: returns whether the text of a file counts as the user's own.
     """
     existing = all_entries(editor, archived=True)
-    seen, ids = {folded(item.text) for item in existing}, {item.id for item in existing}
+    seen, ids = {fold_words(item.text) for item in existing}, {item.id for item in existing}
     lines: dict[Scope, dict[str, list[str]]] = {}
     notes: list[Note] = []
     refused = list(material.skipped)
     doubles = 0
     room = dict.fromkeys(editor.names, CORE_TOKENS)
     for piece in material.pieces:
-        words = folded(piece.text)
+        words = fold_words(piece.text)
         if not words or words in seen or (piece.note and piece.note.id in ids):
             doubles += bool(words)
             continue
-        text, reason = _checked(editor, piece, scope)
+        text, reason = _check_piece(editor, piece, scope)
         if reason:
             refused.append(SkippedFile(piece.origin, reason))
             continue
@@ -277,7 +278,7 @@ def plan_import(
     return Import(lines, tuple(notes), doubles, tuple(refused), material.files, untrusted)
 
 
-def carry_out(editor: MemoryEditor, found: Import) -> Imported:
+def apply_import(editor: MemoryEditor, found: Import) -> Imported:
     """Write the planned import: one commit a scope, or one proposal a scope if a file is not trusted."""
     undo: dict[Scope, str] = {}
     proposals: list[str] = []
@@ -286,7 +287,7 @@ def carry_out(editor: MemoryEditor, found: Import) -> Imported:
     for scope in editor.names:
         core = {f"{category}.md": texts for category, texts in found.lines.get(scope, {}).items()}
         changes: dict[str, str | None] = {
-            **{name: appended(editor.text(scope, name), texts) for name, texts in core.items()},
+            **{name: append_lines(editor.text(scope, name), texts) for name, texts in core.items()},
             **{note.file_name: note_text(note) for note in found.notes if note.scope == scope},
         }
         if changes and found.untrusted:
@@ -314,20 +315,20 @@ def propose_text(editor: MemoryEditor, text: str, client: str, *, is_allowed: bo
         SecretInMemory: it holds a secret; nothing was written.
         LongTermMemoryError, OSError: it could not be written.
     """
-    chosen = place(checked(text), editor.names)
+    chosen = place(clean_text(text), editor.names)
     if not chosen.text:
         raise UsageError("Nothing to remember: the text is empty.")
     own = editor.scope(chosen.scope)
-    if known := same_as(chosen.text, [entry for entry in all_entries(editor) if entry.scope == chosen.scope]):
+    if known := find_same(chosen.text, [entry for entry in all_entries(editor) if entry.scope == chosen.scope]):
         return ProposedText("known", known.id)
     own.store.demand_no_secret([chosen.text])
     if chosen.is_note:
-        note = note_of(editor, chosen)
+        note = make_note(editor, chosen)
         edit = FileEdit(note.file_name, None, note_text(note))
     else:
         name = f"{chosen.category}.md"
         before = editor.text(chosen.scope, name)
-        edit = FileEdit(name, before or None, appended(before, [chosen.text]))
+        edit = FileEdit(name, before or None, append_lines(before, [chosen.text]))
     proposal = by_agent(chosen.scope, [edit], _WANTED, (client,), "", 0, timestamp())
     proposal = replace(proposal, client=client)
     if not is_allowed:
@@ -358,13 +359,13 @@ def _roots(editor: MemoryEditor) -> set[Path]:
     return {root for root in (editor.project, editor.root) if root}
 
 
-def _checked(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
+def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
     """The text of a piece, and why it cannot be imported; empty if it can."""
     if piece.project and scope is None and not any(is_project(piece.project, root) for root in _roots(editor)):
         way = "import it there, or with `ouro memory import --scope`"
         return "", f"it is about another project ({piece.project}): {way}"
     try:
-        text = checked(piece.text)
+        text = clean_text(piece.text)
     except UsageError as error:
         return "", error.message
     secret = editor.scopes[0].store.secret_in(f"{piece.origin}\n{text}")
@@ -388,7 +389,7 @@ def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | N
 def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
     is_core = found.category in editor.scopes[0].store.core
     category = note_category(found.text, found.category, found.scope) if is_core else found.category
-    note = note_of(editor, replace(found, category=category))
+    note = make_note(editor, replace(found, category=category))
     if piece.note is not None:
         fields = {**asdict(piece.note), "scope": found.scope, "text": note.text}
         note = replace(note, **{name: value for name, value in fields.items() if value})

@@ -10,7 +10,7 @@ from fakes.synced_homes import in_this_process
 
 from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.import_files import read_sources
-from ouro.memory.long_term.transfer import carry_out, plan_import
+from ouro.memory.long_term.transfer import apply_import, plan_import
 
 CLAUDE_CODE = {
     "MEMORY.md": """\
@@ -200,7 +200,7 @@ def slug(path):
 def imported(editor, folder, **options):
     """What is remembered after two imports, of which the second has brought nothing."""
     plan = plan_import(editor, read_sources([folder]), **options)
-    carry_out(editor, plan)
+    apply_import(editor, plan)
     again = plan_import(editor, read_sources([folder]), **options)
     assert again.counts == {}
     return {(each.scope, each.text) for each in all_entries(editor)}, {each.name: each.reason for each in plan.refused}

@@ -9,7 +9,7 @@ from fakes.memory_editors import editor_of
 
 from ouro.memory.long_term.entries import all_entries
 from ouro.memory.long_term.remember import find_entry, remember_text
-from ouro.memory.long_term.supersession import on_subject, replaced_by
+from ouro.memory.long_term.supersession import find_on_subject, find_replaced
 
 
 def entries(*texts):
@@ -84,15 +84,15 @@ def entries(*texts):
 )
 def test_what_a_statement_replaces(said, before, replaced):
     others = ("Black formats the code", "The cache lives in memory")
-    assert [entry.text for entry in replaced_by(said, entries(*others, before))] == ([before] if replaced else [])
+    assert [entry.text for entry in find_replaced(said, entries(*others, before))] == ([before] if replaced else [])
 
 
 def test_what_is_unclear_replaces_nothing_and_copies_are_replaced_together():
     said = "The server now listens on 9090"
-    assert replaced_by(said, entries("The server listens on 8080", "The server listens on localhost")) == []
+    assert find_replaced(said, entries("The server listens on 8080", "The server listens on localhost")) == []
     both = entries("The server listens on 8080", "The server listens on 8080.")
-    assert replaced_by(said, both) == both
-    assert on_subject("Black formats code", both) == []
+    assert find_replaced(said, both) == both
+    assert find_on_subject("Black formats code", both) == []
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -21,8 +22,8 @@ from ouro.memory.long_term.capture.operations import (
     Operation,
     OperationLimits,
     RefusedOperation,
+    Verb,
     is_answer,
-    plain,
     read_operations,
 )
 from ouro.memory.long_term.capture.session_notes import Contradiction
@@ -33,6 +34,7 @@ from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Written
 from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.supersession import fold_words
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
 from ouro.utils.text import clean, cut_middle
@@ -49,9 +51,9 @@ PART_TIMEOUT = 180.0
 _MIN_OWN_SHARE = 0.4
 """Share of a note's words that the user must have said, for the user to be its source."""
 _MIN_CHARACTERS = 12
-"""The least amount of text for which a model is asked."""
+"""No model is asked about less text."""
 _MAX_SAID = 300
-"""Characters of a message that says nothing else than what was captured from it."""
+"""A message with more characters may say more than what was captured from it."""
 _CAPTURED = "captured"
 """The state file with the fingerprints of captured texts."""
 _MAX_CAPTURED = 2_000
@@ -93,33 +95,31 @@ class CaptureMoment(msgspec.Struct, frozen=True):
     turn: int
     trigger: Trigger
     recalled: tuple[str, ...] = ()
-    """The notes that went to the model meanwhile: the turns may confirm them."""
+    """The notes that were sent to the model in these turns: the turns may confirm them."""
 
 
-class Captured(msgspec.Struct, frozen=True):
-    written: tuple[Written, ...] = ()
-    proposed: tuple[Note, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()
-    refused: tuple[RefusedOperation, ...] = ()
+class Captured(msgspec.Struct):
+    """What became of the operations of one part of a session."""
 
-
-_Kind = TypeVar("_Kind", Written, Note, Contradiction, RefusedOperation)
-_Outcome = Written | Note | Contradiction | RefusedOperation
+    written: list[Written] = []
+    proposed: list[Note] = []
+    contradictions: list[Contradiction] = []
+    refused: list[RefusedOperation] = []
 
 
 class _Excerpt(msgspec.Struct, frozen=True):
-    """What one request was about."""
+    """What one request to the classifier is about."""
 
     spoken: Sequence[Spoken]
     user_words: set[str]
     moment: CaptureMoment
     sources: Sequence[str]
     lines: Mapping[str, Note]
-    """The lines of the core, by their ids."""
+    """The lines of the core, by id."""
 
 
 class Capture(msgspec.Struct, eq=False):
-    """Asks the classifier, and writes the notes."""
+    """Asks the classifier for operations, and carries them out."""
 
     notes: SessionNotes
     ask: Callable[[list[Message]], Awaitable[str]]
@@ -128,12 +128,14 @@ class Capture(msgspec.Struct, eq=False):
     """Surrounds quoted text in requests."""
     categories: Mapping[str, Scope]
     """Each with its usual scope."""
-    alone: Callable[[Callable[[], list[_Outcome]]], Awaitable[list[_Outcome]]] = asyncio.to_thread
-    """Runs in a thread what writes, while nothing else writes."""
+    run_alone: Callable[[Callable[[], None]], Awaitable[None]] = asyncio.to_thread
+    """Runs a function that writes memory in a thread, while nothing else writes."""
     asks: bool = False
     """Every note becomes a proposal."""
     small: SmallClassifier | None = None
-    """Asks in small steps, where the classifier is a small model."""
+    """Replaces `ask` while the classifier is a small model."""
+    more_instructions: str = ""
+    """Added to the instructions of the classifier."""
 
     async def run_parts(
         self, transcript: Transcript, parts: Iterable[SessionPart], session_id: str, trigger: Trigger
@@ -158,107 +160,123 @@ class Capture(msgspec.Struct, eq=False):
             yield part, captured
 
     async def run(self, spoken: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str] = ()) -> Captured:
-        """Make notes of `spoken`; `sources` had come into the session from outside by then. Raises ModelError."""
+        """Make notes of `spoken`. Raises ModelError.
+
+        Args:
+            sources: what had come into the session from outside by then.
+        """
+        captured = Captured()
         own = [message for message in spoken if message.is_own]
         if self.small and self.small.applies():
-            outcomes = await self._read(own, own, moment, ())
+            await self._read(captured, own, own, moment, ())
         elif sources:
-            outcomes = await self._read(own, own, moment, ())
-            if _is_enough([message for message in spoken if message not in own]):
-                outcomes += await self._read(spoken, [], moment, sources)
+            await self._read(captured, own, own, moment, ())
+            if _has_enough_text([message for message in spoken if message not in own]):
+                await self._read(captured, spoken, [], moment, sources)
         else:
-            outcomes = await self._read(spoken, own, moment, ())
-        refused = _of(RefusedOperation, outcomes)
-        for operation in refused:
+            await self._read(captured, spoken, own, moment, ())
+        for operation in captured.refused:
             log.info("capture: refused (%s): %s", operation.reason, operation.said)
-        return Captured(_of(Written, outcomes), _of(Note, outcomes), _of(Contradiction, outcomes), refused)
+        return captured
 
     async def _read(
-        self, spoken: Sequence[Spoken], own: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str]
-    ) -> list[_Outcome]:
-        if not _is_enough(spoken):
-            return []
-        shown = await asyncio.to_thread(self._shown, spoken, moment)
+        self,
+        captured: Captured,
+        spoken: Sequence[Spoken],
+        own: Sequence[Spoken],
+        moment: CaptureMoment,
+        sources: Sequence[str],
+    ) -> None:
+        """Ask once about `spoken`, of which the words of `own` count as the user's."""
+        if not _has_enough_text(spoken):
+            return
         lines = await asyncio.to_thread(self.notes.core_lines)
-        shown += _nearest(lines, spoken)
+        shown = [*await asyncio.to_thread(self._nearest_notes, spoken, moment), *_nearest_lines(lines, spoken)]
         limits = OperationLimits(shown, self.categories, self.notes.notebook.scopes, str(self.notes.root))
-        refused: tuple[RefusedOperation, ...] = ()
         if self.small and self.small.applies():
             operations = await self.small.operations(own, limits)
         else:
-            answer = await self.ask(capture_request(spoken, shown, self.categories, self.mark))
+            request = capture_request(spoken, shown, self.categories, self.mark, self.more_instructions)
+            answer = await self.ask(request)
             if not is_answer(answer):
                 raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
             operations, refused = read_operations(answer, limits)
+            captured.refused += refused
         if own == list(spoken):
             operations = tuple(replace(operation, source="user") for operation in operations)
         user_words = {word for message in own for word in word_starts(message.text)}
         excerpt = _Excerpt(spoken, user_words, moment, sources, {line.id: line for line in lines})
-        return [*refused, *await self.alone(lambda: self._do_all(operations, excerpt))]
+        await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
-    def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
+    def _nearest_notes(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
+        """The notes to show to the classifier: those that were recalled, and those nearest to what was said."""
         found: dict[str, Note] = {}
         for note_id in moment.recalled[:MAX_SHOWN_NOTES]:
-            try:
+            with suppress(NoteError):  # deleted meanwhile
                 found[note_id] = self.notes.notebook.find(note_id).note
-            except NoteError:
-                continue  # deleted meanwhile
         for note in self.notes.nearest(spoken, MAX_SHOWN_NOTES):
             found.setdefault(note.id, note)
         return list(found.values())
 
-    def _do_all(self, operations: Sequence[Operation], excerpt: _Excerpt) -> list[_Outcome]:
-        outcomes: list[_Outcome] = []
+    def _apply_all(self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured) -> None:
         for operation in operations:
             try:
-                if outcome := self._do(operation, excerpt):
-                    outcomes.append(outcome)
+                if operation.verb == "confirm":
+                    self._confirm(operation, excerpt, captured)
+                else:
+                    self._apply(operation, excerpt, captured)
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
-                outcomes.append(RefusedOperation(operation.text or operation.target, reason))
-        return outcomes
+                captured.refused.append(RefusedOperation(operation.text or operation.target, reason))
 
-    def _do(self, operation: Operation, excerpt: _Excerpt) -> _Outcome | None:
-        book, moment = self.notes.notebook, excerpt.moment
-        line = excerpt.lines.get(operation.target)
-        if operation.verb == "confirm":
-            if line:
-                return Written("confirm", line, line.scope, "")
-            # If something came from outside, only notes that were recalled can be confirmed.
-            if self.asks or (excerpt.sources and operation.target not in moment.recalled):
-                return None
+    def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
+        moment = excerpt.moment
+        if line := excerpt.lines.get(operation.target):
+            captured.written.append(Written("confirm", line, line.scope, ""))
+        # If something came from outside, only notes that were recalled can be confirmed.
+        elif not self.asks and (not excerpt.sources or operation.target in moment.recalled):
             trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
-            return book.confirm(operation.target, "capture", trailers)
-        repository = self.notes.repository(operation.scope)
+            captured.written.append(self.notes.notebook.confirm(operation.target, "capture", trailers))
+
+    def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
+        """Write or propose the note of an operation. Raises NoteError where it is refused."""
+        book, repository = self.notes.notebook, self.notes.repository(operation.scope)
         if _was_captured(repository, operation.text, excerpt.spoken[0].at):
-            return RefusedOperation(operation.text, "it was captured before")
-        is_told = any(is_carried_out(operation.text, message.done) for message in excerpt.spoken)
-        if operation.verb == "add" and is_told and not is_lasting(operation.text):
-            return RefusedOperation(operation.text, "what was changed in the same turn tells it")
-        if known := next((own for own in excerpt.lines.values() if plain(own.text) == plain(operation.text)), None):
-            return Written("confirm", known, known.scope, "") if operation.source == "user" else None
-        note, message = self._note(operation, excerpt)
+            raise NoteError("it was captured before")
+        is_carried = any(is_carried_out(operation.text, message.done) for message in excerpt.spoken)
+        if operation.verb == "add" and is_carried and not is_lasting(operation.text):
+            raise NoteError("what was changed in the same turn tells it")
+        words = fold_words(operation.text)
+        if known := next((line for line in excerpt.lines.values() if fold_words(line.text) == words), None):
+            captured.written += [Written("confirm", known, known.scope, "")] if operation.source == "user" else []
+            return
+        line = excerpt.lines.get(operation.target)
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
+        note, message = self._note(operation, excerpt)
         note = book.linked(note, verb, operation.target, related)
+        until = _FOREVER
         if line and operation.verb == "contradict":
-            contradiction = self.notes.propose_instead(line, book.dated(note), excerpt.sources, moment.session_id)
-            _note_captured(repository, note.text, _FOREVER)
-            return contradiction
-        if excerpt.sources or self.asks:
             note = book.dated(note)
-            self.notes.propose(note, excerpt.sources, moment.session_id)
-            _note_captured(repository, note.text, _FOREVER)
-            return note
+            found = self.notes.propose_instead(line, note, excerpt.sources, excerpt.moment.session_id)
+            captured.contradictions.append(found)
+        elif excerpt.sources or self.asks:
+            note = book.dated(note)
+            self.notes.propose(note, excerpt.sources, excerpt.moment.session_id)
+            captured.proposed.append(note)
+        else:
+            until = excerpt.spoken[-1].at
+            corrected = line.text if line and operation.verb == "supersede" else ""
+            captured.written.append(self._write(note, verb, message, corrected))
+        _record_captured(repository, note.text, until)
+
+    def _write(self, note: Note, verb: Verb, message: Spoken, corrected: str) -> Written:
+        """Write what the user said into the core if it belongs there; everything else becomes a note."""
         if note.source == "user" and not note.branch:
             said = message.text if len(message.text) <= _MAX_SAID else note.text
-            corrected = line.text if line and operation.verb == "supersede" else ""
             if written := self.notes.keep_in_core(note, said, message.number, corrected):
-                _note_captured(repository, note.text, excerpt.spoken[-1].at)
                 return written
-        written = book.add(note, "capture", {MESSAGE: str(message.number)}, verb)
-        _note_captured(repository, note.text, excerpt.spoken[-1].at)
-        return written
+        return self.notes.notebook.add(note, "capture", {MESSAGE: str(message.number)}, verb)
 
     def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """The note, and the message that shares the most words with it."""
@@ -285,7 +303,7 @@ class Capture(msgspec.Struct, eq=False):
         return note, message
 
 
-def _nearest(lines: Sequence[Note], spoken: Sequence[Spoken]) -> list[Note]:
+def _nearest_lines(lines: Sequence[Note], spoken: Sequence[Spoken]) -> list[Note]:
     """The lines that share the most words with what the user said, best first."""
     said = {word for message in spoken if message.role == "user" for word in word_starts(message.text)}
     shared = [(len(said & word_starts(line.text)), line) for line in lines]
@@ -293,12 +311,8 @@ def _nearest(lines: Sequence[Note], spoken: Sequence[Spoken]) -> list[Note]:
     return [line for _, line in best[:MAX_SHOWN_LINES]]
 
 
-def _of(kind: type[_Kind], outcomes: Sequence[_Outcome]) -> tuple[_Kind, ...]:
-    return tuple(outcome for outcome in outcomes if isinstance(outcome, kind))
-
-
 def capture_request(
-    spoken: Sequence[Spoken], shown: Sequence[Note], categories: Mapping[str, Scope], mark: str
+    spoken: Sequence[Spoken], shown: Sequence[Note], categories: Mapping[str, Scope], mark: str, more: str = ""
 ) -> list[Message]:
     """The request: the nearest notes, numbered from 1, and what was said since the last capture."""
     listed = "\n".join(f"- {name} ({scope})" for name, scope in categories.items())
@@ -312,28 +326,27 @@ def capture_request(
         f"<{mark}>\n{quoted(lines)}\n</{mark}>\n\n"
         "Which operations? Answer with the JSON list only."
     )
-    return [system(_INSTRUCTIONS.format(categories=listed)), user(asked)]
+    return [system(_INSTRUCTIONS.format(categories=listed) + more), user(asked)]
 
 
 def _was_captured(repository: GitRepository, text: str, since: str) -> bool:
-    """Whether this was written from words of which some were said at `since` or later, or was ever proposed.
+    """Whether a text was written from words said at `since` or later, or was ever proposed. Blocks.
 
-    What the user removed must not come back. The same words in another order count as the same text. Said again
-    later, it is new. Blocks.
+    What the user removed must not come back, unless the user says it again later. The order of words does not count.
     """
     wanted = _fingerprint(text)
-    return any(found == wanted and at >= since for found, at in _captured(repository))
+    return any(found == wanted and at >= since for found, at in _read_captured(repository))
 
 
-def _note_captured(repository: GitRepository, text: str, until: str) -> None:
-    """Record, beside the history of the scope, that this was written from words last said at `until`. Blocks."""
+def _record_captured(repository: GitRepository, text: str, until: str) -> None:
+    """Record beside the history of the scope that a text was written from words last said at `until`. Blocks."""
     repository.create()
     with repository.alone():
-        lines = [*_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
+        lines = [*_read_captured(repository), (_fingerprint(text), until)][-_MAX_CAPTURED:]
         repository.keep(_CAPTURED, "\n".join(f"{found} {at}" for found, at in lines))
 
 
-def _captured(repository: GitRepository) -> list[tuple[str, str]]:
+def _read_captured(repository: GitRepository) -> list[tuple[str, str]]:
     parted = (line.partition(" ") for line in repository.own(_CAPTURED).splitlines())
     return [(found, at) for found, _, at in parted]
 
@@ -343,6 +356,6 @@ def _fingerprint(text: str) -> str:
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]
 
 
-def _is_enough(spoken: Sequence[Spoken]) -> bool:
+def _has_enough_text(spoken: Sequence[Spoken]) -> bool:
     # `findable` puts spaces around Chinese characters: each says as much as three letters.
     return sum(len(findable(message.text)) for message in spoken) >= _MIN_CHARACTERS

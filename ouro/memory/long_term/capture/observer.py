@@ -15,7 +15,7 @@ from ouro.display import Question
 from ouro.errors import OuroError
 from ouro.events import CoreChanged, NoteKept, Reply, Said
 from ouro.memory.backend import CapturedRecord
-from ouro.memory.long_term.capture.session_parts import CaptureBacklog, turns_since, uncaptured, words_in
+from ouro.memory.long_term.capture.session_parts import CaptureBacklog, split_uncaptured, turns_since, words_in
 from ouro.memory.long_term.git.values import Scope, TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, is_note_name
@@ -123,7 +123,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
             await memory.pager.earlier(_PAGE)
         transcript = memory.transcript
-        if parts := list(uncaptured(transcript.entries, transcript.captured, transcript.turns_gone)):
+        if parts := list(split_uncaptured(transcript.entries, transcript.captured, transcript.turns_gone)):
             _, capture = self._services
             async with aclosing(capture.run_parts(transcript, parts, memory.session_id, trigger)) as done:
                 async for part, captured in done:

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from ouro.memory.long_term.git.values import Scope
-from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
+from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, Relation, Source
+from ouro.memory.long_term.supersession import fold_words
 from ouro.utils.text import clean
 
 Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]
@@ -111,11 +112,6 @@ def is_answer(answer: str) -> bool:
     return bool(_EMPTY.search(answer)) or answer.strip() == "{}" or bool(_NOTHING.fullmatch(answer.strip()))
 
 
-def plain(text: str) -> str:
-    """A text without what does not change its meaning: case, spaces, the full stop."""
-    return " ".join(text.casefold().split()).rstrip(".!")
-
-
 # Form
 
 
@@ -123,12 +119,12 @@ def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """The operations in an answer, with keys in lower case."""
     text = _TRAILING_COMMA.sub(r"\1", _THINKING.sub("", answer[:100_000]))
     for value in _in_json(text):
-        whole = _lowered(value)
+        whole = _lower_keys(value)
         if _verb(whole):
             yield whole
             continue
         inside = (item for part in value.values() for item in (part if isinstance(part, list) else [part]))
-        yield from filter(_verb, (_lowered(item) for item in inside if isinstance(item, dict)))
+        yield from filter(_verb, (_lower_keys(item) for item in inside if isinstance(item, dict)))
 
 
 def _in_json(text: str) -> Iterator[dict[Any, Any]]:
@@ -144,7 +140,7 @@ def _in_json(text: str) -> Iterator[dict[Any, Any]]:
         at = text.find("{", end)
 
 
-def _lowered(fields: Mapping[Any, Any]) -> dict[str, Any]:
+def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key).casefold(): value for key, value in fields.items()}
 
 
@@ -168,17 +164,17 @@ def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) ->
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
     if len(text) > MAX_NOTE:
         raise _InvalidError(f"the text has {len(text):,} characters (at most {MAX_NOTE})")
-    same = next((note for note in limits.shown if text and plain(text) == plain(note.text)), None)
+    same = next((note for note in limits.shown if text and fold_words(text) == fold_words(note.text)), None)
     target = same if verb == "add" else _target(fields, limits)
-    if verb == "confirm" or (target is not None and text and plain(text) == plain(target.text)):
+    if verb == "confirm" or (target is not None and text and fold_words(text) == fold_words(target.text)):
         if target is None:
             raise _InvalidError("nothing to confirm")
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
     category = _category(fields, target, limits)
-    entities = (*normalized_all(map(str, _listed(fields.get("entities"))), limits.root), *entities_in(text))
-    related = (_shown_note(item, limits) for item in _listed(fields.get("related")))
+    entities = (*normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root), *entities_in(text))
+    related = (_shown_note(item, limits) for item in _as_list(fields.get("related")))
     return Operation(
         verb=verb,  # type: ignore[arg-type]  # looked up above
         text=text,
@@ -247,14 +243,14 @@ def _confidence(value: Any) -> float:
 
 
 def _relations(items: Any, root: str) -> Iterator[Relation]:
-    for item in _listed(items):
+    for item in _as_list(items):
         match [item.get("from"), item.get("rel"), item.get("to")] if isinstance(item, dict) else item:
             case [str(source), str(name), str(target)]:
                 name = re.sub(r"\W+", "_", name.strip().casefold())
-                source, target = normalized(source, root), normalized(target, root)
+                source, target = normalize_entity(source, root), normalize_entity(target, root)
                 if source and target and source != target and _RELATION.fullmatch(name):
                     yield Relation(source, name, target)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

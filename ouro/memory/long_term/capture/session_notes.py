@@ -120,10 +120,10 @@ class SessionNotes:
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str], session_id: str) -> Contradiction:
         """Propose a note in place of the core line that it contradicts. Raises SecretInMemory, UsageError."""
         from ouro.memory.long_term.entries import find_entry
-        from ouro.memory.long_term.remember import with_line
+        from ouro.memory.long_term.remember import replace_line
 
         editor = self._editor(TurnRef(session_id, note.turn))
-        edit = with_line(editor, find_entry(editor, line.id), note.text)
+        edit = replace_line(editor, find_entry(editor, line.id), note.text)
         note = replace(note, scope=line.scope)
         proposal = self._propose(note, edit, "it contradicts what is remembered", sources, session_id)
         return Contradiction(line, note, edit.name, change_of(line.scope, [edit], "agent", proposal=proposal))

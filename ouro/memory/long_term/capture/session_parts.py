@@ -95,7 +95,7 @@ def newest_lines(
     return lines[::-1]
 
 
-def _done_in(message: Message) -> str:
+def _tool_texts(message: Message) -> str:
     """The tool calls of a message, with what was given to them; a command line may be how things are done here."""
     given = (
         (call.name, *(call.arguments[key] for key in call.arguments.keys() - {"command"}))
@@ -115,7 +115,7 @@ class SessionPart(msgspec.Struct, frozen=True):
     turn: int
 
 
-def uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int = 0) -> Iterator[SessionPart]:
+def split_uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int = 0) -> Iterator[SessionPart]:
     """Yields the parts after message number `captured`, oldest first; none if the user has said nothing since.
 
     `turn` is the number of the last turn before these messages.
@@ -139,7 +139,7 @@ def uncaptured(entries: Sequence[MessageRecord], captured: int, turn: int = 0) -
         if said and not entry.private:
             spoken.append(replace(said, turn=turn, at=entry.at, branch=branch))
             size += min(len(said.text), PART_CHARACTERS)
-        if not entry.private and (done := _done_in(entry.message)):
+        if not entry.private and (done := _tool_texts(entry.message)):
             asked = max((at for at, other in enumerate(spoken) if other.role == "user"), default=len(spoken))
             spoken[asked:] = [
                 replace(other, done=f"{other.done}\n{done}"[-PART_CHARACTERS:]) for other in spoken[asked:]
@@ -200,21 +200,21 @@ async def read_transcript(store: MemoryStore, session_id: str) -> tuple[SessionH
     def take_all() -> Transcript:
         transcript = Transcript()
         for record in whole.records():
-            transcript.take(without_outputs(record))
+            transcript.take(drop_outputs(record))
         return transcript
 
     return whole.header, await asyncio.to_thread(take_all)
 
 
-def without_outputs(record: Record) -> Record:
+def drop_outputs(record: Record) -> Record:
     """The record without tool outputs; calls keep what names their source."""
     if not isinstance(record, MessageRecord):
         return record
-    parts = (part for whole in record.message.parts if (part := _shortened(whole)) is not None)
+    parts = (part for whole in record.message.parts if (part := _shorten(whole)) is not None)
     return replace(record, message=Message(record.message.role, tuple(parts)))
 
 
-def _shortened(part: Part) -> Part | None:
+def _shorten(part: Part) -> Part | None:
     match part:
         case Text(text):
             return Text(cut_middle(text, 2 * MAX_MESSAGE))
@@ -286,5 +286,5 @@ class CaptureBacklog(msgspec.Struct, eq=False):
                 return None
         if not records_privacy(loaded.header, transcript):
             return None
-        parts = tuple(uncaptured(transcript.entries, transcript.captured))[:_MAX_PARTS]
+        parts = tuple(split_uncaptured(transcript.entries, transcript.captured))[:_MAX_PARTS]
         return BacklogSession(session_id, transcript, parts) if parts else None

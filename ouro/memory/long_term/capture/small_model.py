@@ -15,12 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.index import question_of
-from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits, plain
+from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.small_merger import SmallMerger
-from ouro.memory.long_term.supersession import denies, on_subject, replaced_by, without_introduction
+from ouro.memory.long_term.supersession import denies, find_on_subject, find_replaced, fold_words, strip_introduction
 from ouro.messages import Message, assistant, system, user
 from ouro.utils.json_types import decoded_answer, schema_of
 
@@ -137,13 +137,13 @@ class SmallClassifier(msgspec.Struct, eq=False):
         found: dict[str, Operation] = {}
         for sentence in sentences[-MAX_OPERATIONS:]:
             if text := await self._note(sentence, limits):
-                found.setdefault(plain(text), await self._operation(text, sentence, limits))
+                found.setdefault(fold_words(text), await self._operation(text, sentence, limits))
         return tuple(found.values())
 
     async def _note(self, sentence: str, limits: OperationLimits) -> str:
         """What the sentence states, as a note; empty if it states nothing that lasts."""
-        rule = without_introduction(sentence)
-        if is_lasting(sentence) or replaced_by(rule, limits.shown, sentence):
+        rule = strip_introduction(sentence)
+        if is_lasting(sentence) or find_replaced(rule, limits.shown, sentence):
             return rule
         asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {rule}")]
         found = decoded_answer(await self.ask(asked, schema_of(_Labelled)), _Labelled)
@@ -154,10 +154,10 @@ class SmallClassifier(msgspec.Struct, eq=False):
         placed = place(text, limits.scopes)
         category = placed.category if placed.is_note else note_category(text, placed.category, placed.scope)
         operation = Operation("add", text, "", placed.scope, category, source="user", entities=entities_in(text))
-        near = on_subject(text, limits.shown)[:2]
-        if same := next((note for note in limits.shown if plain(note.text) == plain(text)), None):
+        near = find_on_subject(text, limits.shown)[:2]
+        if same := next((note for note in limits.shown if fold_words(note.text) == fold_words(text)), None):
             return Operation("confirm", target=same.id, scope=same.scope)
-        if replaced := replaced_by(text, limits.shown, sentence):
+        if replaced := find_replaced(text, limits.shown, sentence):
             old = replaced[0]
             return replace(operation, verb="supersede", target=old.id, scope=old.scope, category=old.category)
         for note in near:
@@ -174,7 +174,7 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
     """
     sentences = list(filter(None, map(str.strip, _SENTENCE.split(text))))
     for sentence in sentences:
-        rule = without_introduction(sentence)
+        rule = strip_introduction(sentence)
         if len(rule.split()) < _MIN_WORDS - denies(sentence) or len(rule) > _MAX_SENTENCE:
             continue
         if _QUESTION.search(rule) or _UNASSERTED.search(sentence):
@@ -208,7 +208,7 @@ def is_carried_out(statement: str, done: str) -> bool:
 def is_lasting(sentence: str) -> bool:
     """Whether a statement itself says that it holds beyond the task of the moment."""
     said = _QUOTED.sub(" ", sentence)
-    rule = without_introduction(said)
+    rule = strip_introduction(said)
     if _PASSES.search(rule):
         return False
     # `No, use a dict` is of the moment, `No, use pnpm` is not.

@@ -24,7 +24,7 @@ from ouro.memory.long_term.git.values import ORIGIN, Scope
 from ouro.memory.long_term.notes.note import Note, is_note_name, note_text, parse_note
 from ouro.memory.long_term.remember import EDITED
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.transfer import exported_files, split_section, write_for_agents
+from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
@@ -59,7 +59,7 @@ class OuroHome(msgspec.Struct, frozen=True):
         return sorted(path for path in self.histories.glob("*.git") if GitRepository(path).exists)
 
     def exports(self) -> list[tuple[Path, Path]]:
-        return exported_files(memory_folder(state).parent.parent for state in self.states())
+        return find_exported_files(memory_folder(state).parent.parent for state in self.states())
 
     def index_files(self) -> tuple[Path, ...]:
         return tuple(Path(f"{self.index}{ending}") for ending in _INDEX_ENDINGS)

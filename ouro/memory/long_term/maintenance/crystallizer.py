@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ouro.errors import ModelError, SessionError
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.long_term.capture.capture import PART_TIMEOUT, Capture, Captured
-from ouro.memory.long_term.capture.session_parts import SessionPart, read_transcript, records_privacy, uncaptured
+from ouro.memory.long_term.capture.session_parts import SessionPart, read_transcript, records_privacy, split_uncaptured
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -178,7 +178,7 @@ def for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:
 
 def _parts(transcript: Transcript, progress: _Progress) -> list[SessionPart]:
     copied = transcript.fork.number if transcript.fork else 0
-    return list(uncaptured(transcript.entries, max(progress.upto, copied)))
+    return list(split_uncaptured(transcript.entries, max(progress.upto, copied)))
 
 
 def _stamp(days: int = 0) -> str:

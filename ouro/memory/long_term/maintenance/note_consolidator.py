@@ -15,7 +15,7 @@ from rapidfuzz import fuzz, process
 
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
 from ouro.memory.index import word_starts
-from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, plain, read_operations
+from ouro.memory.long_term.capture.operations import MAX_NOTE, Operation, OperationLimits, read_operations
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import has_names_of
@@ -23,6 +23,7 @@ from ouro.memory.long_term.notes.note import Edge, Note, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.small_merger import SmallMerger
+from ouro.memory.long_term.supersession import fold_words
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
@@ -168,7 +169,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             files = [self.notebook.find(note.id) for note in group]
             if [file.note for file in files] != list(group) or any(file.archived for file in files):
                 return Merge(group, reason="one of them has changed meanwhile")
-            note = merged_note(group, operation.text, operation.category, operation.entities)
+            note = combine_notes(group, operation.text, operation.category, operation.entities)
             return Merge(group, self.notebook.merge(note, files))
         except (LongTermMemoryError, OSError) as error:
             reason = error.message if isinstance(error, OuroError) else str(error)
@@ -213,7 +214,7 @@ def clusters(notes: Iterable[Note], fresh: Collection[str], alike: Alike = lambd
         by_place[note.scope, note.branch or ""][note.id] = note
     found: list[tuple[Note, ...]] = []
     for place in by_place.values():
-        texts = {note.id: plain(note.text) for note in place.values()}
+        texts = {note.id: fold_words(note.text) for note in place.values()}
         groups = {note_id: {note_id} for note_id in place}
         for note in place.values():
             if note.id in fresh:
@@ -251,7 +252,7 @@ def _fingerprint(group: Iterable[Note]) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
 
-def merged_note(notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()) -> Note:
+def combine_notes(notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()) -> Note:
     """The note that replaces the last of `notes`, with the provenance, edges and entities of all.
 
     Its source is the user only if that of all is; edges lead from it to those that are archived.

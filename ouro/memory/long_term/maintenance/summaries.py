@@ -99,7 +99,7 @@ class Summaries(msgspec.Struct, eq=False):
         if last is None or not last.summary:
             return ""
         try:
-            return still_open((await self.session_catalog.preview(last)).summary)
+            return find_open_task((await self.session_catalog.preview(last)).summary)
         except (SessionError, OSError) as error:
             log.info("summary: session %s cannot be read: %s", last.id[:8], error)
             return ""
@@ -139,13 +139,13 @@ class Summaries(msgspec.Struct, eq=False):
         before = f"What came earlier:\n<{mark}>\n{quoted(cut_middle(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
         session = quoted(excerpt(words_in(transcript.entries)))
         asked = f"{before if earlier else ''}The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three lines:"
-        text = cleaned(await self.ask([system(INSTRUCTIONS), user(asked)]))
+        text = parse_summary(await self.ask([system(INSTRUCTIONS), user(asked)]))
         if not text:
             log.info("summary: the answer cannot be used")
         return text
 
 
-def cleaned(answer: str) -> str:
+def parse_summary(answer: str) -> str:
     """The three lines in a model's answer; empty if `Asked` or `Done` is missing."""
     found: dict[str, str] = {}
     for line in clean(answer).splitlines():
@@ -157,7 +157,7 @@ def cleaned(answer: str) -> str:
     return "\n".join(f"{name}: {found.get(name, '–')}" for name in LABELS)
 
 
-def still_open(summary: str) -> str:
+def find_open_task(summary: str) -> str:
     """The `Open` line of a summary; empty if nothing is open."""
     matches = filter(None, map(_LINE.match, summary.splitlines()))
     matched = next((match for match in matches if match[1] == "Open"), None)

@@ -52,7 +52,7 @@ def entities_in(text: str) -> tuple[str, ...]:
 
     By form only, no file is read: `./src/../api.py` and `api.py` are both `file:api.py`.
     """
-    return normalized_all((*_in_code(text), *_named(text)))
+    return normalize_entities((*_in_code(text), *_named(text)))
 
 
 def has_names_of(text: str, other: str) -> bool:
@@ -62,7 +62,7 @@ def has_names_of(text: str, other: str) -> bool:
     return has_signs and all(name.casefold() in text.casefold() for name in names)
 
 
-def normalized(entity: str, root: str = "") -> str:
+def normalize_entity(entity: str, root: str = "") -> str:
     """An entity in its one spelling; empty when it is not an entity.
 
     Args:
@@ -88,9 +88,9 @@ def normalized(entity: str, root: str = "") -> str:
     return f"{kind}:{name}" if name else ""
 
 
-def normalized_all(entities: Iterable[str], root: str = "") -> tuple[str, ...]:
+def normalize_entities(entities: Iterable[str], root: str = "") -> tuple[str, ...]:
     """The entities in one spelling, each once; what is not an entity is left out."""
-    return tuple(dict.fromkeys(name for entity in entities if (name := normalized(entity, root))))
+    return tuple(dict.fromkeys(name for entity in entities if (name := normalize_entity(entity, root))))
 
 
 def _path(name: str, root: str) -> str:

@@ -152,7 +152,7 @@ class Notebook(msgspec.Struct, eq=False):
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
         """Exclude notes from recall; their files move to the archive. One commit a scope."""
         files = [file for file in map(self.find, note_ids) if not file.archived]
-        return self._put_all("archive", files, archived_files, origin)
+        return self._put_all("archive", files, archive_changes, origin)
 
     def share(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
         """Let notes of one branch be recalled on all branches. One commit a scope."""
@@ -174,7 +174,7 @@ class Notebook(msgspec.Struct, eq=False):
         note = self.dated(note)
         changes: dict[str, str | None] = {note.file_name: note_text(note)}
         for file in replaced[:-1]:
-            changes |= archived_files(file)
+            changes |= archive_changes(file)
         subject = f"Merge {len(replaced)} notes"
         return self._put(note.scope, "supersede", note, changes, "consolidation", subject=subject)
 
@@ -223,7 +223,7 @@ class Notebook(msgspec.Struct, eq=False):
         return self.stores[scope].save_and_commit(changes, subject, trailers)
 
 
-def archived_files(file: NoteFile) -> dict[str, str | None]:
+def archive_changes(file: NoteFile) -> dict[str, str | None]:
     return {file.name: None, f"{ARCHIVE}/{file.note.file_name}": note_text(file.note)}
 
 

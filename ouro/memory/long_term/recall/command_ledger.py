@@ -121,7 +121,7 @@ class CommandLedger(msgspec.Struct, eq=False):
     def save(self) -> None:
         """Write what was observed since the last call."""
         new, self._new = self._new, []
-        found = [(name, code, seconds) for line, code, seconds in new if (name := normalized(line))]
+        found = [(name, code, seconds) for line, code, seconds in new if (name := normalize_command(line))]
         if not (found := [run for run in found if not self.finds_secret(run[0])]):
             return
         self._own.update(name for name, _, _ in found)
@@ -176,7 +176,7 @@ def command_mark(name: str) -> str:
     return f"command:{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def normalized(line: str) -> str:
+def normalize_command(line: str) -> str:
     """The one command of a shell line, without names of files and text; empty where the exit code belongs to none.
 
     What remains is words such as options and targets, as it is sent to later sessions: a sentence from outside must

@@ -108,7 +108,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         scores: dict[str, float] = {}
         for question in questions_in(text):
             for rank, (note_id, reason) in enumerate(
-                relevant(question, search.find(question, limit, wanted)).items(), 1
+                find_relevant(question, search.find(question, limit, wanted)).items(), 1
             ):
                 scores[note_id] = max(scores.get(note_id, 0.0), 1 / (RANK + rank))
                 found.setdefault(note_id, reason)
@@ -374,7 +374,7 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(stem(forms[0]) for forms in question_of(text).words)
 
 
-def relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
+def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """The ids of the hits that are relevant to a question, each with the reason, in their order."""
     asked = stems(question)
     owned = stems(" ".join(_OWNED.findall(question)))

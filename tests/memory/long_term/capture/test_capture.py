@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from ouro.errors import ModelError, TransientModelError
 from ouro.memory.backend import MessageRecord
 from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment, capture_request
-from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, uncaptured, words_of
+from ouro.memory.long_term.capture.session_parts import MAX_CHARACTERS, MAX_MESSAGE, Spoken, split_uncaptured, words_of
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
@@ -252,7 +252,7 @@ async def test_what_the_same_turn_wrote_into_a_file_is_no_note_and_how_a_command
     arguments = {"path": "api.py", "edits": [{"old_text": "x", "new_text": "def unknown_id():\n    return 404"}]}
     calls = [ToolCall("1", "edit", arguments), ToolCall("2", "shell", {"command": "pytest -q run_the_tests"})]
     messages = (user(f"{PERSON.text} Unknown ids have to return 404."), assistant("", *calls), assistant("Done."))
-    [part] = uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
+    [part] = split_uncaptured([MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0)
     code = {**GENERATED, "text": "api.py returns 404 for an unknown id."}
 
     done = await bench.run(Classifier([code, TESTS]), part.spoken)
@@ -279,7 +279,7 @@ async def test_a_classifier_that_fails_is_told_to_the_caller(bench):
 
 
 async def test_nothing_said_asks_nobody(bench):
-    assert (await bench.run(Classifier(), [Spoken(1, "user", "ok")])).written == ()
+    assert (await bench.run(Classifier(), [Spoken(1, "user", "ok")])).written == []
 
 
 def test_tool_content_and_shell_lines_are_no_words():

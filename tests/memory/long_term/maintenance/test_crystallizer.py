@@ -13,7 +13,7 @@ from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import ForkRecord, MessageRecord, RewindRecord
-from ouro.memory.long_term.capture.session_parts import without_outputs
+from ouro.memory.long_term.capture.session_parts import drop_outputs
 from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS, OldSession, for_one_run
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
@@ -227,8 +227,8 @@ def test_at_one_time_only_so_much_is_read():
 
 def test_a_record_is_kept_without_what_tools_said():
     call = ToolCall("c", "write", {"path": "a", "content": "x" * 9_000, "line": 3})
-    slimmed = without_outputs(MessageRecord(1, "", assistant("done", call)))
+    slimmed = drop_outputs(MessageRecord(1, "", assistant("done", call)))
     assert slimmed.message.tool_calls == (ToolCall("c", "write", {"path": "a", "content": "x" * 2_000, "line": "3"}),)
-    assert without_outputs(MessageRecord(1, "", tool(ToolReply("c", "write", "secret")))).message == tool(
+    assert drop_outputs(MessageRecord(1, "", tool(ToolReply("c", "write", "secret")))).message == tool(
         ToolReply("c", "write", "")
     )

@@ -14,7 +14,7 @@ from ouro.events import Said
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import SummaryRecord
 from ouro.memory.index import Index, Sources, search_sessions
-from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, cleaned, excerpt, still_open
+from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, excerpt, find_open_task, parse_summary
 from ouro.messages import ToolCall, assistant, user
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_index_path, get_sessions_dir
@@ -159,9 +159,9 @@ async def test_the_setting_turns_it_off(repository, home):
 
 def test_the_three_lines_are_found_in_what_small_models_say():
     said = "Sure!\n**Asked:** mend it\n- Done: mended\n* **Open**: none\nHope that helps"
-    assert cleaned(said) == "Asked: mend it\nDone: mended\nOpen: –"
-    assert (still_open(cleaned(said)), still_open(LINES)) == ("", "the test of api.py still fails")
-    assert cleaned(f"Asked: {'x' * 500}\nDone: y\x1b[2J") == f"Asked: {'x' * 159}…\nDone: y\nOpen: –"
+    assert parse_summary(said) == "Asked: mend it\nDone: mended\nOpen: –"
+    assert (find_open_task(parse_summary(said)), find_open_task(LINES)) == ("", "the test of api.py still fails")
+    assert parse_summary(f"Asked: {'x' * 500}\nDone: y\x1b[2J") == f"Asked: {'x' * 159}…\nDone: y\nOpen: –"
 
 
 def test_of_a_long_talk_its_beginning_and_end_are_shown():

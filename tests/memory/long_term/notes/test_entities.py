@@ -1,13 +1,13 @@
 import pytest
 
-from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
+from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 
 
 @pytest.mark.parametrize(
     "path", ["api.py", "./api.py", "src/../api.py", ".//api.py", "/repo/api.py", "/repo/src/../api.py"]
 )
 def test_a_file_has_one_name_however_it_is_written(path):
-    assert normalized(f"file:{path}", "/repo") == "file:api.py"
+    assert normalize_entity(f"file:{path}", "/repo") == "file:api.py"
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ def test_a_file_has_one_name_however_it_is_written(path):
     ],
 )
 def test_entities_have_one_name_or_none(written, one_name):
-    assert normalized(written) == one_name
+    assert normalize_entity(written) == one_name
 
 
 def test_the_same_entity_is_listed_once():
-    assert normalized_all(["file:./a.py", "file:a.py", "nonsense", "tool:ruff"]) == ("file:a.py", "tool:ruff")
+    assert normalize_entities(["file:./a.py", "file:a.py", "nonsense", "tool:ruff"]) == ("file:a.py", "tool:ruff")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from ouro.display import CommandOutput, Display, Plain
 from ouro.events import ToolFinished, ToolStarted
-from ouro.memory.long_term.recall.command_ledger import STOPPED, CommandLedger, commands_block, normalized
+from ouro.memory.long_term.recall.command_ledger import STOPPED, CommandLedger, commands_block, normalize_command
 from ouro.messages import ToolCall
 
 
@@ -45,7 +45,7 @@ def later(ledger):
     ],
 )
 def test_a_line_is_kept_as_its_one_command_without_files_and_text(line, name):
-    assert normalized(line) == name
+    assert normalize_command(line) == name
 
 
 def test_exit_codes_duration_time_and_branch_are_kept_and_no_output(ledger):
