@@ -375,3 +375,18 @@ def test_x6_fuzzed_lines_that_are_allowed_unasked_have_no_effect(tmp_path, home)
     found, ran = fuzz(Judge(tmp_path / "scratch", home), SECONDS, os.environ.get("OURO_FUZZ_SEED", "ouro"))
     assert found == []
     assert ran > SECONDS  # the lines are not all refused
+
+
+@pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
+def test_x6_a_line_that_is_too_long_is_decided_without_being_judged(tmp_path, monkeypatch, mode):
+    """To judge 40 KB of `timeout 5 timeout 5 …` took 13 s, and the answer is a question in any case."""
+    monkeypatch.setattr("ouro.safety.shell.rules.floor", None)
+    permissions = Permissions(Workspace(tmp_path), mode, allow=["shell"], deny=["shell(rm *)", "read(.env)"])
+    words = "timeout 5 " * 4000
+
+    decision = permissions.decide("shell", Effect.RUN, [words])
+    assert isinstance(decision, Deny) if mode == "plan" else decision == Ask("it is longer than 10,000 characters")
+    for line in (f"{words}; rm a", f"{words}\nrm a", f"cat .env; {words}"):
+        denied = permissions.decide("shell", Effect.RUN, [line])
+        assert isinstance(denied, Deny), line[:30]
+        assert "rule" in denied.reason, line[:30]

@@ -38,6 +38,7 @@ class Places:
         self.workspace = workspace
         self.home = workspace.resolve("~")
         self.folders = [workspace.root]
+        self._of_words: dict[Word, tuple[Path, ...]] = {}
         self.lost = ""
         """Why the folder that commands run in is not known; empty where it is."""
         for command in line.commands:
@@ -62,8 +63,13 @@ class Places:
             return [self.workspace.resolve(text)]
         return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
 
-    def of_word(self, word: Word) -> Iterator[Path]:
+    def of_word(self, word: Word) -> tuple[Path, ...]:
         """The real paths that a word may name: it, its parts, or what its pattern matches."""
+        if word not in self._of_words:  # one line is walked several times, and may repeat a word a thousand times
+            self._of_words[word] = tuple(self._paths_of(word))
+        return self._of_words[word]
+
+    def _paths_of(self, word: Word) -> Iterator[Path]:
         yield from (path for text in word.paths for path in self.named(text))
         if word.glob and not word.text.startswith("-"):
             for start in self.named(before_pattern(word.text)):

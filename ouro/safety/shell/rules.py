@@ -15,7 +15,7 @@ from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule, 
 from ouro.safety.shell.command import Command
 from ouro.safety.shell.floor import floor, reads_all_below
 from ouro.safety.shell.memory import memory_git, memory_reason
-from ouro.safety.shell.parse import ShellLine, parse_line
+from ouro.safety.shell.parse import MAX_CHARACTERS, ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
 from ouro.safety.shell.reading import git_words, reading, unlisted
 from ouro.safety.shell.tables import names
@@ -23,6 +23,7 @@ from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
 
 _MAX_SHOWN = 60
+_NOT_IN_PLAN_MODE = f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged."
 _SEES_PROCESSES = names("ps pgrep lsof ss netstat")
 """Commands that run outside of the sandbox, which has processes of its own; with no others but `_FILTERS`."""
 _FILTERS = names("grep egrep head tail wc sort uniq cut awk echo true sleep")
@@ -71,15 +72,17 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     """What to do with a shell line: each command in it is judged by itself."""
     line = parse_line(text)
     places = Places(policy.workspace, line)
-    needs = tuple(dict.fromkeys(_needs(line, places)))
-    opaque = line.opaque or places.lost or _unknown(line)
     if denied := _ruled(policy, "deny", tool, line, places):
         rule, shown = denied
         retry = "" if shown else " Do not retry it in another form; ask the user."
         return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
+    if len(text) > MAX_CHARACTERS:  # it is asked in any case, and to judge it takes seconds
+        return Deny(_NOT_IN_PLAN_MODE) if policy.mode == "plan" else Ask(line.hidden)
+    needs = tuple(dict.fromkeys(_needs(line, places)))
+    opaque = line.opaque or places.lost or _unknown(line)
     always = floor(line, places) or memory_reason(line, text, places)
     if policy.mode == "plan" and (always or opaque or any(need.kind != "read" for need in needs)):
-        return Deny(f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged.")
+        return Deny(_NOT_IN_PLAN_MODE)
     if always or line.hidden:
         return Ask(always or line.hidden)
     if any(need.kind == "memory" for need in needs) and (reason := policy.finds_secret(text)):
@@ -194,10 +197,12 @@ def _ruled(
     policy: Permissions, kind: Literal["ask", "deny"], tool: str, line: ShellLine, places: Places
 ) -> tuple[Rule, str] | None:
     """A rule that asks about or denies the line, and the path in it that the rule is about; empty for a command."""
-    if rule := policy.first(kind, tool, Effect.RUN, lambda rule: _any_line(rule, line.commands)):
+    texts = _texts(line.commands)
+    if rule := policy.first(kind, tool, Effect.RUN, lambda rule: any(map(rule.matches_line, texts))):
         return rule, ""
     has_rules = any(policy.first(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
-    for path, is_written, _ in places.opened(line) if has_rules else ():
+    opened = dict.fromkeys((path, is_written) for path, is_written, _ in places.opened(line)) if has_rules else ()
+    for path, is_written in opened:
         rule = policy.on_path(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
             rule = policy.on_path(kind, "write", Effect.WRITE, path, path)
@@ -254,15 +259,14 @@ def _allows(rule: Rule, command: Command) -> bool:
     return rule.matches_line(" ".join([*settings, command.text])) and option in (rule.pattern or "").replace("*", "")
 
 
-def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
-    """Whether a deny or ask rule covers one of the commands, with or without folder and options of git."""
+def _texts(commands: Sequence[Command]) -> list[str]:
+    """The texts of commands that deny and ask rules cover: with and without folder and options of git."""
+    texts: list[str] = []
     for command in commands:
         arguments = command.arguments
-        variants = [arguments, git_words(arguments)[0] if command.program == "git" else arguments]
-        texts = [command.text, *(" ".join([command.program, *(word.text for word in words)]) for words in variants)]
-        if any(rule.matches_line(" ".join(text.split())) for text in texts):
-            return True
-    return False
+        variants = [arguments, git_words(arguments)[0]] if command.program == "git" else [arguments]
+        texts += [command.text, *(" ".join([command.program, *(word.text for word in words)]) for words in variants)]
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
 # -- what the question says
