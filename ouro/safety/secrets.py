@@ -11,17 +11,20 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ouro.utils.files import open_regular, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
@@ -35,7 +38,8 @@ class SecretScanner:
     """Finds text that looks like a secret. Thread-safe.
 
     Loaded for the first text in which it may find something: that takes 0.25 s, and 34 MB from then on. The first time
-    ever the rules are compiled for seconds, in a process of its own: ouro may end meanwhile.
+    ever the rules are copied from the installation; where it has none they are compiled for seconds, in a process of
+    its own: ouro may end meanwhile.
     """
 
     def __init__(self) -> None:
@@ -72,6 +76,8 @@ class SecretScanner:
 
     def _build(self) -> None:
         try:
+            if not _is_compiled():
+                _copy_installed_rules()
             if not _is_compiled() and find_spec("kingfisher_sdk"):
                 self._wanted.wait(_REST)
                 command = [sys.executable, "-P", "-c", _COMPILE, str(_cache_folder() or "")]
@@ -106,6 +112,42 @@ def _cache_folder() -> Path | None:
 def _is_compiled() -> bool:
     folder = _cache_folder() or Path(os.environ["KF_RULE_CACHE_DIR"])
     return any(folder.glob("*.vscdb"))
+
+
+def compile_for_installation() -> None:
+    """Compile the rules into the folder of the installation, for all who use it. Called by install.sh; takes seconds.
+
+    Raises:
+        ImportError: the scanner is not installed.
+        OSError: the folder cannot be written.
+    """
+    from kingfisher_sdk import Rules
+
+    folder = _installed_rules()
+    shutil.rmtree(folder, ignore_errors=True)  # those of an older version
+    folder.mkdir(mode=0o755, parents=True)
+    Rules(cache_dir=folder)
+    for path in folder.iterdir():
+        path.chmod(0o644)
+
+
+def _installed_rules() -> Path:
+    return Path(sys.prefix, "share", "ouro", "secret-rules")
+
+
+def _copy_installed_rules() -> None:
+    """Copy the compiled rules of the installation to the folder of the user, unless another user could change them.
+
+    A copy, because the scanner reads only files of the user. It compiles rules anew that do not fit its version.
+    """
+    folder = _cache_folder()
+    if folder is None:
+        return
+    for path in _installed_rules().glob("*.vscdb"):
+        with suppress(OSError), open_regular(path, os.O_NOFOLLOW) as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022:
+                write_private(folder / path.name, file.read())
 
 
 def _spans(findings: Iterable[Any]) -> Iterator[tuple[int, int, str]]:

@@ -1,8 +1,10 @@
 import base64
 import json
+import shutil
 import sys
 import threading
 import time
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -168,6 +170,52 @@ def test_rules_are_compiled_once_and_in_a_process_that_may_outlive_ouro(tmp_path
             time.sleep(0.001)
         assert not scanner.is_ready  # it is loaded for a text in which it may find something
     assert started == [("", True)]
+
+
+@pytest.fixture
+def installed_rules(mask, rules_of_all_tests, tmp_path, monkeypatch):
+    """A new home, and an installation with compiled rules."""
+    folder = tmp_path / "prefix" / "share" / "ouro" / "secret-rules"
+    folder.mkdir(parents=True)
+    for path in rules_of_all_tests.glob("*.vscdb"):
+        shutil.copyfile(path, folder / path.name)
+        (folder / path.name).chmod(0o644)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setenv("OURO_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KF_RULE_CACHE_DIR")
+    monkeypatch.setattr(secrets.subprocess, "Popen", Mock(side_effect=OSError("rules are compiled")))
+    return folder
+
+
+def test_in_a_new_home_no_rules_are_compiled_if_the_installation_has_them(installed_rules):
+    masked = SecretMask(scanner=SecretScanner(), patience=300).mask("dor_v1_" + "e2c3001c9e893547" * 4)
+
+    assert masked == "[secret:digitalocean-refresh-token:dc0c]"
+    secrets.subprocess.Popen.assert_not_called()
+
+
+@pytest.mark.parametrize("problem", ["writable", "link"])
+def test_rules_of_the_installation_that_others_can_change_are_not_used(problem, installed_rules, tmp_path):
+    for path in list(installed_rules.iterdir()):
+        if problem == "writable":
+            path.chmod(0o666)
+        else:
+            path.symlink_to(path.rename(tmp_path / path.name))
+    scanner = SecretScanner()
+
+    assert scanner.find(b"dor_v1_" + b"e2c3001c9e893547" * 4, until=time.monotonic() + 60) == []
+    secrets.subprocess.Popen.assert_called_once()
+
+
+def test_the_installer_compiles_rules_that_every_user_can_read(installed_rules, monkeypatch):
+    def compile_rules(cache_dir):
+        (cache_dir / "new.vscdb").touch(0o600)
+
+    monkeypatch.setattr("kingfisher_sdk.Rules", compile_rules)
+    secrets.compile_for_installation()
+
+    assert [(path.name, path.stat().st_mode & 0o777) for path in installed_rules.iterdir()] == [("new.vscdb", 0o644)]
+    assert installed_rules.stat().st_mode & 0o022 == 0
 
 
 def test_the_environment_of_a_message_does_not_load_the_scanner():
