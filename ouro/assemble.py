@@ -65,7 +65,7 @@ from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.memory_search import SearchMemory
 from ouro.tools.shell import Shell, ShellJobs, tell_orphans
-from ouro.tools.shell_terminal import Terminals
+from ouro.tools.shell_process import Terminals
 from ouro.tools.todo import Plan
 from ouro.utils.git import find_root
 from ouro.utils.log import mask_log, mask_writes

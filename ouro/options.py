@@ -18,7 +18,7 @@ from ouro.tools.tool import AnyTool
 from ouro.utils.git import find_root
 
 if TYPE_CHECKING:
-    from ouro.tools.shell_terminal import Terminals
+    from ouro.tools.shell_process import Terminals
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -25,12 +25,10 @@ if TYPE_CHECKING:
         parse_rule,
         parse_rules,
     )
-    from ouro.safety.sandbox.choose import choose_sandbox
-    from ouro.safety.sandbox.confinement import Confinement
+    from ouro.safety.sandbox.confinement import Confinement, choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
     from ouro.safety.shell.parse import parse_line
-    from ouro.safety.trust import TrustStore
-    from ouro.safety.trust_scope import (
+    from ouro.safety.trust import (
         CLAUDE_SETTINGS,
         CONFIG_FILE,
         EXTENSION_FOLDERS,
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
         MAX_FILES,
         MCP_FILE,
         FoundInstructions,
+        TrustStore,
         acting_files,
         extension_files,
         files_below,

@@ -1,17 +1,25 @@
-"""Trust: which folders the user lets ouro take orders from, bound to the very files that give them."""
+"""Trust of folders: the files of a folder that ouro obeys (acting files), and the contents that the user trusts."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from ouro.errors import ConfigError
-from ouro.utils.files import open_regular, write_private
-from ouro.utils.runtime import tilde
+from ouro.safety.protected import reserved_area
+from ouro.utils.files import open_regular, read_start, write_private
+from ouro.utils.git import Git, GitError
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.runtime import get_home, tilde
 from ouro.utils.yaml import convert, read_yaml
 
 HEADER = """\
@@ -97,3 +105,174 @@ def _content_hash(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
+
+
+INSTRUCTION_FILES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md", ".claude/CLAUDE.md")
+CONFIG_FILE = Path(".ouro") / "config.yaml"
+CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")
+MCP_FILE = Path(".mcp.json")
+
+ExtensionKind: TypeAlias = Literal["commands", "skills", "agents", "rules"]
+EXTENSION_FOLDERS: Mapping[ExtensionKind, tuple[str, ...]] = {
+    "commands": (".ouro/commands", ".claude/commands", ".codex/prompts"),
+    "skills": (".ouro/skills", ".agents/skills", ".claude/skills", ".codex/skills"),
+    "agents": (".ouro/agents", ".claude/agents"),
+    "rules": (".ouro/rules", ".claude/rules", ".cursor/rules"),
+}
+"""Where a project has extension files of a kind, in the order in which they count."""
+FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents")
+"""Those that are called by a name."""
+MAX_FILES = 2_000
+"""In one folder of extensions; the rest is neither asked about nor used."""
+MAX_DEPTH = 6
+MAX_IMPORT_DEPTH = 5
+MAX_IMPORTS = 100
+_MAX_READ = 200_000
+_GIT_SECONDS = 2.0
+_CODE = late_pattern(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_IMPORT = late_pattern(r"(?<![\w@./\\])@((?:~/)?[\w./+-]*[\w/])")
+
+
+class FoundInstructions(msgspec.Struct, frozen=True):
+    """A file of instructions, or one that another imports."""
+
+    path: Path
+    imported_by: Path | None = None
+
+
+def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
+    """The files of a folder that ouro would obey: instructions, extension files, and the project's settings.
+
+    Instructions from `root` down to `cwd`, those further down that git tracks, and what these import.
+    Links that lead out of the folder and what is no regular file are left out: nothing may read those either.
+    """
+    root = root.resolve()
+    inner = (cwd or root).resolve()
+    found = [*instruction_files(root, inner), *_tracked_below(root, inner)]
+    instructions = (item.path for item in with_imports(found, root)[0])
+    extensions = (path for kind in EXTENSION_FOLDERS for path in extension_files(root, kind))
+    hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
+    settings = (path for path in (root / CONFIG_FILE, root / MCP_FILE, *hooks) if _is_acting(path, root))
+    return tuple(dict.fromkeys((*instructions, *extensions, *settings)))
+
+
+def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
+    """The instructions of `root`, those of `folder`, and those on the way there, in this order."""
+    root, inner = root.resolve(), folder.resolve()
+    folders = [inner, *inner.parents]
+    way = folders[: folders.index(root) + 1] if root in folders else [root]
+    return tuple(path for parent in reversed(way) for path in instructions_in(parent, root))
+
+
+def instructions_in(folder: Path, root: Path) -> list[Path]:
+    """The instructions in this one folder. Both paths are resolved."""
+    return [path for name in INSTRUCTION_FILES if os.path.lexists(path := folder / name) and _is_acting(path, root)]
+
+
+def with_imports(
+    files: Iterable[Path], inside: Path, *, is_users: bool = False
+) -> tuple[list[FoundInstructions], list[str]]:
+    """Each file once, with what it imports (`@path`) behind it, and the imports that are not read, with the reason.
+
+    Args:
+        files: files of instructions.
+        inside: the folder that an imported file must be in.
+        is_users: these are the user's own files: they may import others of `~/.ouro` and of home, but no keys.
+    """
+    found: dict[Path, FoundInstructions] = {}
+    refused: list[str] = []
+
+    def add(path: Path, by: Path | None, depth: int) -> None:
+        if path in found:
+            return
+        found[path] = FoundInstructions(path, by)
+        for name in imports_in(read_start(path, _MAX_READ)):
+            target = Path(name).expanduser() if name.startswith("~/") else path.parent / name
+            if not target.is_file():
+                if name.endswith(".md"):
+                    refused.append(f"{path}: @{name} is not there")
+            elif not (_is_users(target, inside) if is_users else _is_acting(target, inside)):
+                refused.append(f"{path}: @{name} is outside of {inside}")
+            elif depth >= MAX_IMPORT_DEPTH:
+                refused.append(f"{path}: @{name} is imported more than {MAX_IMPORT_DEPTH} deep")
+            elif len(found) >= MAX_IMPORTS:
+                refused.append(f"{path}: @{name} is one of more than {MAX_IMPORTS} imports")
+            else:
+                add(target.resolve(), path, depth + 1)
+
+    for path in files:
+        add(path, None, 0)
+    return list(found.values()), refused
+
+
+def imports_in(text: str) -> list[str]:
+    """The paths that a text imports: `@docs/style.md`, outside of code."""
+    return list(dict.fromkeys(_IMPORT.findall(_CODE.sub("", text))))
+
+
+def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
+    """The extension files of a project: of skills all files, of other kinds the Markdown files."""
+    root = root.resolve()
+    if root == Path.home().resolve():  # these are the user's own, not a project's
+        return []
+    return [
+        path for name in EXTENSION_FOLDERS[kind] for path in files_below(root / name, kind) if _is_acting(path, root)
+    ]
+
+
+def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
+    """The files of a kind in a folder, at most `MAX_FILES`, `MAX_DEPTH` deep, links followed, hidden ones left out."""
+    endings = {"skills": ("",), "rules": (".md", ".mdc")}.get(kind, (".md",))
+    found: list[Path] = []
+    seen: set[str] = set()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        is_new = (real := os.path.realpath(parent)) not in seen
+        seen.add(real)
+        is_deep = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
+        folders[:] = sorted(name for name in folders if is_new and not is_deep and not name.startswith("."))
+        names = (name for name in sorted(files) if is_new and name.endswith(endings) and not name.startswith("."))
+        found += [path for name in islice(names, MAX_FILES) if (path := Path(parent, name)).is_file()]
+        if len(found) >= MAX_FILES:
+            break
+    return found[:MAX_FILES]
+
+
+def _tracked_below(root: Path, folder: Path) -> list[Path]:
+    """What git does not track came with a package, or was written by a tool: nobody chose it."""
+    if not os.path.lexists(root / ".git"):
+        return []
+    try:
+        names = Git(folder, _GIT_SECONDS).paths("--cached", "--", *(f":(glob)**/{name}" for name in INSTRUCTION_FILES))
+    except GitError:
+        return []
+    return [path for name in sorted(names) if _is_acting(path := folder / name, root)]
+
+
+def _is_acting(path: Path, root: Path) -> bool:
+    resolved, own = path.resolve(), _resolved(get_home())
+    # In the user's own folder `.ouro/` is not the project's but the user's.
+    return (
+        os.access(path, os.R_OK)
+        and resolved.is_file()
+        and resolved.is_relative_to(root)
+        and not resolved.is_relative_to(own)
+    )
+
+
+@lru_cache(maxsize=8)
+def _resolved(path: Path) -> Path:
+    return path.resolve()
+
+
+def _is_users(path: Path, home: Path) -> bool:
+    resolved = path.resolve()
+    return resolved.is_relative_to(home.resolve()) and reserved_area(resolved) is None
+
+
+def _has_hooks(path: Path) -> bool:
+    """Whether the file has, or may have, hooks: its permissions are not obeyed, and Claude Code changes those often."""
+    try:
+        settings = json.loads(read_start(path, _MAX_READ) or "{}")
+    except ValueError:
+        return True
+    return not isinstance(settings, dict) or bool(settings.get("hooks"))

@@ -5,19 +5,240 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
 from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, nothing_at, store
-from ouro.tools.patch_format import FilePatch, apply_hunks, parse_patch
+from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.utils.text_files import TextFile, save
+from ouro.utils.late_pattern import late_pattern
+from ouro.utils.text_files import Span, TextFile, save
+
+BEGIN, END = "*** Begin Patch", "*** End Patch"
+_END_OF_FILE = "*** End of File"
+_FILE = late_pattern(r"\*\*\* (Add|Delete|Update) File: (.+)")
+_MOVE = late_pattern(r"\*\*\* Move to: (.+)")
+_UNIFIED = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
+_HEREDOC = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
+_WAYS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
+
+
+FileVerb = Literal["Add", "Delete", "Update"]
+
+
+class Hunk(msgspec.Struct):
+    """One place to change: lines marked ` `, `-` or `+`, after the lines that `headers` name."""
+
+    line: int
+    """Where in the patch it begins."""
+    headers: tuple[str, ...] = ()
+    lines: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    at_end: bool = False
+
+    @property
+    def old(self) -> list[str]:
+        """The lines that the file must have."""
+        return [text for mark, text in self.lines if mark != "+"]
+
+
+class FilePatch(msgspec.Struct):
+    """The changes of one file."""
+
+    kind: FileVerb
+    path: str
+    moved_to: str = ""
+    content: list[str] = msgspec.field(default_factory=list)
+    """The lines of an added file."""
+    hunks: list[Hunk] = msgspec.field(default_factory=list)
+
+
+def parse_patch(text: str) -> list[FilePatch]:
+    """The files of a patch. Raises ToolError: it does not follow the format; the message names the line."""
+    lines = TextFile(text).text.strip("\n").split("\n")
+    first, last = _bounds(lines)
+    files: list[FilePatch] = []
+    for number in range(first + 1, last):
+        line = lines[number]
+        # Inside of an update an indented header is a context line: a file may hold one.
+        is_inside = bool(files) and files[-1].kind == "Update"
+        if found := _FILE.fullmatch(line.rstrip() if is_inside else line.strip()):
+            files.append(FilePatch(cast("FileVerb", found[1]), found[2].strip()))
+        elif not files:
+            if line.strip():
+                raise _wrong(number, line, "expected *** Add File:, *** Update File: or *** Delete File:")
+        elif files[-1].kind == "Update":
+            _read_update(files[-1], number, line)
+        elif files[-1].kind == "Add" and (line.startswith("+") or _goes_on(lines, number)):
+            files[-1].content.append(line[1:])
+        elif line.strip():
+            expected = (
+                "each line of an added file begins with +" if files[-1].kind == "Add" else "expected a file header"
+            )
+            raise _wrong(number, line, expected)
+    _demand_complete(files)
+    return files
+
+
+def _bounds(lines: list[str]) -> tuple[int, int]:
+    """The lines of begin and end; a heredoc or Markdown fence around them is skipped."""
+    first = next((at for at, line in enumerate(lines) if line.strip() == BEGIN), None)
+    if first is None or any(line.strip() and not _HEREDOC.fullmatch(line) for line in lines[:first]):
+        raise _wrong(0, lines[0], f"a patch begins with {BEGIN}")
+    last = next((at for at in range(len(lines) - 1, first, -1) if lines[at].strip() == END), None)
+    if last is None:
+        raise _wrong(len(lines) - 1, lines[-1], f"a patch ends with {END}; this one may have been cut off")
+    return first, last
+
+
+def _goes_on(lines: list[str], number: int) -> bool:
+    """Whether a blank line belongs to the added file: more lines of it follow."""
+    return not lines[number].strip() and lines[number + 1].startswith("+")
+
+
+def _read_update(file: FilePatch, number: int, line: str) -> None:
+    hunk = file.hunks[-1] if file.hunks else None
+    if hunk is None and (moved := _MOVE.fullmatch(line.rstrip())):
+        file.moved_to = moved[1].strip()
+    elif line.startswith("@@"):
+        header = "" if _UNIFIED.fullmatch(line) else line[2:].removeprefix(" ")
+        if hunk is None or hunk.lines:
+            hunk = Hunk(number)
+            file.hunks.append(hunk)
+        if header.strip():
+            hunk.headers += (header,)
+    elif line.strip() == _END_OF_FILE:
+        if hunk is None:
+            raise _wrong(number, line, "there is no change before it")
+        hunk.at_end = True
+    elif line[:1] in (" ", "+", "-", ""):
+        if hunk is None or hunk.at_end:
+            if not line.strip():
+                return
+            hunk = Hunk(number)
+            file.hunks.append(hunk)
+        hunk.lines.append((line[:1] or " ", line[1:]))
+    else:
+        raise _wrong(number, line, "a line of a change begins with a space, + or -")
+
+
+def _demand_complete(files: list[FilePatch]) -> None:
+    if not files:
+        raise ToolError("The patch is empty: it names no file.")
+    for file in files:
+        file.hunks = [hunk for hunk in file.hunks if any(text or mark != " " for mark, text in hunk.lines)]
+        if file.kind == "Update" and not file.hunks and not file.moved_to:
+            raise ToolError(f"The patch changes nothing in {file.path}.")
+    paths = [path for file in files for path in (file.path, file.moved_to) if path]
+    if twice := next((path for path in paths if paths.count(path) > 1), ""):
+        raise ToolError(f"The patch names {twice} twice: put all its changes below one header.")
+
+
+def _wrong(number: int, line: str, expected: str) -> ToolError:
+    return ToolError(f"Line {number + 1} of the patch is wrong: {expected}. The line is: {line[:200]}")
+
+
+def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
+    """`file` with its hunks applied; tolerated differences are added to `notes`. A last line that is written ends.
+
+    Raises:
+        ToolError: a place cannot be found; the message shows the nearest lines.
+    """
+    is_open = file.text != "" and not file.text.endswith("\n")
+    if is_open:
+        file = replace(file, raw=file.raw + file.newline)
+    lines = file.text.split("\n")[:-1]
+    spans: list[Span] = []
+    taken: set[int] = set()
+    at = 0
+    for hunk in hunks:
+        start = _after_headers(lines, hunk, at)
+        first, size = _place(lines, hunk, start, taken, notes)
+        taken.update(range(first, first + size))
+        spans += _spans(lines, hunk, first, size)
+        at = first + size
+    starts = Lines(file.text).starts
+    after = file.splice(Span(starts[span.start], starts[span.end], span.new) for span in spans)
+    is_last_written = any(span.end == len(lines) for span in spans)
+    return replace(after, raw=after.raw.removesuffix(file.newline)) if is_open and not is_last_written else after
+
+
+def _after_headers(lines: list[str], hunk: Hunk, at: int) -> int:
+    for header in hunk.headers:
+        found = _search(lines, [header], at)[0] or _search(lines, [header], 0)[0]
+        begun = [number for number, line in enumerate(lines) if line.strip().startswith(header.strip())]
+        if not found and not begun:
+            near = nearest_lines(lines, [header])
+            raise ToolError(f"Line {hunk.line + 1} of the patch: no line is `{header}`.{_hint(near)}")
+        at = (found or [number for number in begun if number >= at] or begun)[0] + 1
+    return at
+
+
+def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]) -> tuple[int, int]:
+    """The line where the hunk begins, and how many lines it takes."""
+    old = hunk.old
+    if not old:
+        return (start if hunk.headers and not hunk.at_end else len(lines)), 0
+    for wanted in (old, old[:-1]) if len(old) > 1 and not old[-1] else (old,):
+        found, how = _search(lines, wanted, start)
+        if not found:  # the changes are not in the order of the file
+            found, how = _search(lines, wanted, 0)
+            found = found if len(found) == 1 else []
+        if hunk.at_end:
+            found = [at for at in found if at + len(wanted) == len(lines)] or found
+        found = [at for at in found if taken.isdisjoint(range(at, at + len(wanted)))]
+        if found:
+            _note(notes, hunk, found, how)
+            return found[0], len(wanted)
+    raise ToolError(
+        f"Line {hunk.line + 1} of the patch: these lines are not in the file.{_hint(nearest_lines(lines, old))}"
+    )
+
+
+def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
+    """All places from `start` on, and the tolerance that found them: the strictest with a match."""
+    for how, normal in _WAYS.items():
+        if found := [at for at in find_lines(lines, wanted, normal) if at >= start]:
+            return found, how
+    return [], ""
+
+
+def _note(notes: list[str], hunk: Hunk, found: list[int], how: str) -> None:
+    which = f"The change at line {hunk.line + 1} of the patch"
+    if how:
+        notes.append(f"{which} was made at line {found[0] + 1} of the file, though {how}.")
+    if len(found) > 1 and not hunk.headers:
+        others = ", ".join(str(at + 1) for at in found[1:6])
+        notes.append(f"{which} was made at line {found[0] + 1}; the same lines are also at {others}. Check it.")
+
+
+def _hint(near: str) -> str:
+    return f" The nearest lines are:\n{near}" if near else " The file has no similar lines: read it again."
+
+
+def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
+    """The line ranges that change; context lines stay as in the file."""
+    indent = (reindent_between(hunk.old[:size], lines[first : first + size]) if size else None) or str
+    spans: list[Span] = []
+    at = first
+    start, fresh = at, ""
+    for mark, line in [*hunk.lines, (" ", "")]:
+        if mark == " ":
+            if fresh or start < at:
+                spans.append(Span(start, at, fresh))
+            start, fresh = at + 1, ""
+        if mark == "+":
+            fresh += indent(line) + "\n"
+        else:
+            at += 1
+    return spans
 
 
 class ApplyPatchArgs(msgspec.Struct, frozen=True):

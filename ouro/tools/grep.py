@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import base64
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import IO, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -14,10 +25,247 @@ from msgspec.structs import replace
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
-from ouro.tools.file_search import FileMatches, FoundLine, SearchPlan, find_ripgrep, search_files
 from ouro.tools.glob import name_pattern, plain_name
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.git import find_root
 from ouro.utils.text import plural
+
+MAX_BYTES = 50_000_000
+"""Bytes; larger files in a folder are skipped."""
+_MAX_NAMES = 5
+
+
+class LeftOut(msgspec.Struct):
+    """What was not searched."""
+
+    large: list[str] = msgspec.field(default_factory=list)
+    """Files, by their paths below the folder."""
+    binary: int = 0
+    """Binary files that match: their lines are not shown."""
+    unreadable: int = 0
+    is_stopped: bool = False
+    """The search took too long, and some files were not reached."""
+
+    def words(self) -> str:
+        """For the end of a result; empty where everything was searched."""
+        names = ", ".join(self.large[:_MAX_NAMES]) + (", …" if len(self.large) > _MAX_NAMES else "")
+        large = f"{plural(len(self.large), 'file')} over {MAX_BYTES // 1_000_000} MB ({names})" if self.large else ""
+        binary = f"the lines of {plural(self.binary, 'binary file')} that match" if self.binary else ""
+        unreadable = f"{plural(self.unreadable, 'file')} that cannot be read" if self.unreadable else ""
+        named = "; ".join(filter(None, (large, unreadable, binary)))
+        lines = [f"[Left out: {named}.{' Name one in path to search it.' if large else ''}]"] if named else []
+        if self.is_stopped:
+            lines.append(f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or glob.]")
+        return "\n".join(lines)
+
+
+class SearchPlan(msgspec.Struct, frozen=True):
+    """What to search for, and where."""
+
+    pattern: str
+    place: Path
+    """A file or folder, with links resolved."""
+    fits: Callable[[str], bool]
+    """Whether a file, by its path below the folder, is searched."""
+    ignore_case: bool = False
+    multiline: bool = False
+    context: int = 0
+    closed: tuple[Path, ...] = ()
+    """Folders that are left out."""
+    names: str = ""
+    """A glob that the name of every file that fits matches; empty: none is known."""
+    left_out: LeftOut = msgspec.field(default_factory=LeftOut)
+    """Is filled during the search."""
+
+
+class FoundLine(msgspec.Struct, frozen=True):
+    """A matching line, or a context line."""
+
+    number: int
+    text: str
+    found: bool
+
+
+class FileMatches(msgspec.Struct, frozen=True):
+    """A file with matches; its path is relative to the searched folder."""
+
+    path: str
+    lines: tuple[FoundLine, ...]
+
+
+@contextmanager
+def _limited(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs while inside, limited in time and memory; its output is a pipe."""
+    process = subprocess.Popen([*_WATCHED, *_LIMITED, *command], stdout=subprocess.PIPE, **options)
+    timer = threading.Timer(_TIMEOUT, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        with suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait()
+
+
+def in_path_order(path: str) -> list[bytes]:
+    """The sort key of results: folder by folder, by bytes, as with `--sort=path`."""
+    return path.encode("utf-8", "surrogateescape").split(b"/")
+
+
+_WHICH_FILES = (
+    # No configuration of the user or the project may change the result or run a program.
+    "--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude",
+    "--no-ignore-messages",
+)  # fmt: skip
+_OPTIONS = (*_WHICH_FILES, "--json", "--crlf", "--engine=auto", "--binary")
+_LOGGED = re.compile(r"(rg: )?DEBUG\|")
+_TOO_LARGE = re.compile(r": ignoring \./(.*): \d+ bytes$")
+_MAX_UNSORTED = 8_000_000
+"""Bytes of results up to which ripgrep may search in any order, on all cores; it sorts on one."""
+_REPOSITORIES = (".git", ".hg", ".svn", ".jj")
+_TIMEOUT = 60.0
+_WATCHED = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
+"""Ends a search if ouro is killed."""
+_LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
+"""Limits a search to 4 GB of address space (one has taken 23 GB), and in time if it outlives ouro."""
+
+
+def find_ripgrep() -> str | None:
+    """The path of ripgrep: that of the package, beside Python, else that of the system."""
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return shutil.which("rg", path=folders)
+
+
+def search_files(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
+    """The files with matches, in the order of their paths.
+
+    Raises:
+        ToolError: the pattern is not a regular expression.
+    """
+    if plan.place.is_file():
+        yield from _search(program, plan, workspace)
+        return
+    # The log names files that are too large; with a type it would name each file of another, which takes 0.3 s.
+    log = [] if plan.names else ["--debug"]
+    try:
+        found = list(_search(program, plan, workspace, *log, max_bytes=_MAX_UNSORTED))
+    except _TooMany:
+        plan.left_out.binary = 0
+        _find_large_files(program, plan, workspace)
+        yield from _search(program, plan, workspace, "--sort=path")
+        return
+    if not log:
+        _find_large_files(program, plan, workspace)
+    yield from sorted(found, key=lambda hit: in_path_order(hit.path))
+
+
+class _TooMany(Exception):
+    """Too many results to keep and sort; in the order of their paths the first ones are found soon."""
+
+
+def _search(
+    program: str, plan: SearchPlan, workspace: Workspace, *options: str, max_bytes: float = math.inf
+) -> Iterator[FileMatches]:
+    command = [program, *_OPTIONS, *options, f"--context={plan.context}", "--regexp", plan.pattern]
+    command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
+    with ExitStack() as stack:
+        errors = stack.enter_context(tempfile.TemporaryFile())
+        if plan.place.is_file():
+            # Opened here and passed as stdin, so that it is the file that was checked.
+            file = stack.enter_context(workspace.open(str(plan.place)))
+            process = stack.enter_context(_limited([*command, "-"], stdin=file, stderr=errors, cwd="/"))
+        else:
+            folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
+            command += [f"--max-filesize={MAX_BYTES}", *_rules(plan, folder), "./"]
+            where = _place_of(folder, descriptor)
+            process = stack.enter_context(_limited(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where))
+        assert isinstance(process.stdout, BufferedReader)
+        has_begun = bool(process.stdout.peek(1))
+        yield from _hits(process.stdout, plan, max_bytes)
+        plan.left_out.is_stopped = process.wait() < 0
+        errors.seek(0)
+        lines = errors.read().decode("utf-8", "replace").splitlines()
+        if has_begun:
+            _note_left_out(lines, plan)
+        elif message := "\n".join(line for line in lines if not _LOGGED.match(line)).strip().removeprefix("rg: "):
+            raise ToolError(f"{plan.pattern} is not a regular expression: {message[:2000]}")
+
+
+def _note_left_out(lines: list[str], plan: SearchPlan) -> None:
+    for line in lines:
+        if not _LOGGED.match(line):
+            plan.left_out.unreadable += line.removeprefix("rg: ").startswith("./")
+        elif (found := _TOO_LARGE.search(line)) and plan.fits(found[1]):
+            plan.left_out.large = sorted([*plan.left_out.large, found[1]])
+
+
+def _find_large_files(program: str, plan: SearchPlan, workspace: Workspace) -> None:
+    """Note the files that are too large for a search of their folder."""
+    quiet = subprocess.DEVNULL
+    with workspace.folder(str(plan.place)) as (folder, descriptor):
+        command = [program, "--files", "--null", *_WHICH_FILES, *_rules(plan, folder), "--no-messages", "./"]
+        with _limited(command, stdin=quiet, stderr=quiet, cwd=_place_of(folder, descriptor)) as process:
+            output, _ = process.communicate()
+        large: list[str] = []
+        for name in output.split(b"\0")[:-1]:
+            try:
+                if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
+                    large.append(os.fsdecode(name).removeprefix("./"))
+            except OSError:
+                continue
+    plan.left_out.large = sorted(filter(plan.fits, large))
+
+
+def _rules(plan: SearchPlan, folder: Path) -> list[str]:
+    """Which files of a folder to search."""
+    # With it, the .gitignore files above a repository hold in it, too.
+    outside = ["--no-require-git"] * (not os.path.lexists(find_root(folder) / ".git"))
+    closed = [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
+    # As a type: a --glob would include ignored files.
+    named = [f"--type-add=ouro:{plan.names}", "--type=ouro"] * bool(plan.names)
+    return [*outside, *named, *(f"--glob=!**/{name}/" for name in _REPOSITORIES), *closed]
+
+
+def _place_of(folder: Path, descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+
+
+def _hits(output: IO[bytes], plan: SearchPlan, max_bytes: float) -> Iterator[FileMatches]:
+    lines: list[FoundLine] = []
+    decoder = msgspec.json.Decoder()
+    alone = plan.place.is_file()
+    for raw in output:
+        if (max_bytes := max_bytes - len(raw)) < 0:
+            raise _TooMany
+        event: dict[str, Any] = decoder.decode(raw)
+        data = event["data"]
+        match event["type"]:
+            case "begin":
+                lines = []
+            case "match" | "context":
+                lines += _lines(data, found=event["type"] == "match")
+            case "end":
+                path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
+                is_match = any(line.found for line in lines) and (alone or plan.fits(path))
+                # A file with a zero byte is binary, whatever matched before it.
+                plan.left_out.binary += is_match and data["binary_offset"] is not None
+                if is_match and data["binary_offset"] is None:
+                    yield FileMatches(path, tuple(lines))
+
+
+def _lines(data: dict[str, Any], *, found: bool) -> Iterator[FoundLine]:
+    first = data["line_number"]
+    for at, text in enumerate(_ripgrep_text(data["lines"]).removesuffix("\n").split("\n")):
+        yield FoundLine(first + at, text.removesuffix("\r"), found)
+
+
+def _ripgrep_text(value: dict[str, str]) -> str:
+    return value["text"] if "text" in value else base64.b64decode(value["bytes"]).decode("utf-8", "replace")
+
 
 _MAX_LINE = 400
 _MAX_CHARACTERS = 40_000

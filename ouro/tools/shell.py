@@ -16,8 +16,15 @@ from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.events import Said
 from ouro.safety import Confinement, Effect, Limits
-from ouro.tools.shell_process import RunningCommand, ShellProcess, bounded, end_orphans, start_shell
-from ouro.tools.shell_terminal import Terminals, start_in_terminal
+from ouro.tools.shell_process import (
+    RunningCommand,
+    ShellProcess,
+    Terminals,
+    bounded,
+    end_orphans,
+    start_in_terminal,
+    start_shell,
+)
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.files import sweep_written_dirs

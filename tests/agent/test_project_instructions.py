@@ -1,7 +1,7 @@
 import pytest
 
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.safety import trust_scope
+from ouro.safety import trust
 
 
 def write(path, text):
@@ -137,12 +137,12 @@ def test_the_report_names_each_file_with_its_reason_and_size(repository):
 
 def test_a_deep_path_costs_a_few_looks_per_folder(repository, monkeypatch):
     depth, looks = 150, []
-    lexists = trust_scope.os.path.lexists
-    monkeypatch.setattr(trust_scope.os.path, "lexists", lambda path: (looks.append(path), lexists(path))[1])
+    lexists = trust.os.path.lexists
+    monkeypatch.setattr(trust.os.path, "lexists", lambda path: (looks.append(path), lexists(path))[1])
     found = of(repository)
     looks.clear()
     deep = "/".join(["d"] * depth)
     found.for_paths([f"{deep}/a.py", f"{deep}/b.py"])
-    assert len(looks) == len(trust_scope.INSTRUCTION_FILES) * depth
+    assert len(looks) == len(trust.INSTRUCTION_FILES) * depth
     found.for_paths([f"{deep}/c.py"])
-    assert len(looks) == len(trust_scope.INSTRUCTION_FILES) * depth
+    assert len(looks) == len(trust.INSTRUCTION_FILES) * depth

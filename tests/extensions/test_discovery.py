@@ -86,7 +86,7 @@ def test_a_skill_that_cannot_be_used_is_named_with_the_reason(home, tmp_path, te
 @pytest.mark.parametrize("is_users", [True, False])
 def test_a_folder_of_too_many_files_is_named(home, repository, monkeypatch, is_users):
     monkeypatch.setattr("ouro.extensions.discovery.MAX_FILES", 3)
-    monkeypatch.setattr("ouro.safety.trust_scope.MAX_FILES", 3)
+    monkeypatch.setattr("ouro.safety.trust.MAX_FILES", 3)
     folder = (home if is_users else repository) / ".claude/commands"
     for number in range(5):
         write(folder / f"c{number}.md")

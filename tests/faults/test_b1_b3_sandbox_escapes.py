@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from ouro.safety.sandbox.bubblewrap import Bubblewrap
-from ouro.safety.sandbox.choose import _bwrap, _self_test
+from ouro.safety.sandbox.confinement import _bwrap, _self_test
 from ouro.safety.sandbox.landlock import Landlock, abi
 from ouro.safety.sandbox.policy import NoSandbox, Sandbox, SandboxPolicy
 

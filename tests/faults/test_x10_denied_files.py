@@ -12,7 +12,7 @@ from ouro.llm import ScriptedModel, call
 from ouro.messages import ToolReply
 from ouro.options import Options
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace
-from ouro.safety.sandbox.choose import ChosenSandbox
+from ouro.safety.sandbox.confinement import ChosenSandbox
 from ouro.safety.sandbox.landlock import Landlock, abi
 from ouro.session import OpenRequest
 

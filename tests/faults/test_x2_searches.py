@@ -8,14 +8,13 @@ from fakes.shells import living, until
 
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools.file_search import find_ripgrep
-from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.grep import Grep, GrepArgs, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 _SEARCH = """
 import sys, pathlib
 from ouro.safety import Workspace
-from ouro.tools.file_search import SearchPlan, search_files
+from ouro.tools.grep import SearchPlan, search_files
 root = pathlib.Path(sys.argv[1])
 list(search_files(sys.argv[2], SearchPlan("x", root, lambda name: True), Workspace(root)))
 """
@@ -57,7 +56,7 @@ async def test_x2_a_search_names_the_files_that_are_too_large_for_it(tmp_path):
 
 
 async def test_x2_a_search_that_takes_too_long_is_ended_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("ouro.tools.file_search._TIMEOUT", 0.5)
+    monkeypatch.setattr("ouro.tools.grep._TIMEOUT", 0.5)
     program = tmp_path / "rg"
     program.write_text(f'#!/bin/sh\n{find_ripgrep()} "$@"\nexec sleep 60\n')
     program.chmod(0o755)

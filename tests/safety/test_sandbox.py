@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace, child_environment
-from ouro.safety.sandbox import choose
+from ouro.safety.sandbox import confinement as sandbox_choice
 from ouro.safety.sandbox.policy import NoSandbox, SandboxPolicy
 from ouro.safety.sandbox.seatbelt import Seatbelt
 from ouro.safety.sandbox.seccomp import seccomp_filter
@@ -172,12 +172,12 @@ class TestB4Fallback:
         program.parent.mkdir(parents=True)
         program.touch()
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(choose, "_SYSTEM_BWRAP", tmp_path / "none")
-        assert choose._bwrap() == program
+        monkeypatch.setattr(sandbox_choice, "_SYSTEM_BWRAP", tmp_path / "none")
+        assert sandbox_choice._bwrap() == program
 
     def test_without_bubblewrap_the_next_tier_is_taken_and_the_reason_is_known(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(choose, "_bwrap", lambda: None)
-        chosen = choose.choose_sandbox(tmp_path)
+        monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: None)
+        chosen = sandbox_choice.choose_sandbox(tmp_path)
         assert chosen.sandbox.tier in ("landlock", "none")
         assert chosen.refused[0] == "bubblewrap: bwrap is not installed"
 
@@ -185,8 +185,8 @@ class TestB4Fallback:
         refusing = tmp_path / "bwrap"
         refusing.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
         refusing.chmod(0o755)
-        monkeypatch.setattr(choose, "_bwrap", lambda: refusing)
-        chosen = choose.choose_sandbox(tmp_path)
+        monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: refusing)
+        chosen = sandbox_choice.choose_sandbox(tmp_path)
         assert chosen.sandbox.tier != "bubblewrap"
         assert "uid map" in chosen.refused[0]
 
@@ -194,13 +194,13 @@ class TestB4Fallback:
         pretending = tmp_path / "bwrap"
         pretending.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')
         pretending.chmod(0o755)
-        monkeypatch.setattr(choose, "_bwrap", lambda: pretending)
-        assert choose.choose_sandbox(tmp_path).sandbox.tier != "bubblewrap"
+        monkeypatch.setattr(sandbox_choice, "_bwrap", lambda: pretending)
+        assert sandbox_choice.choose_sandbox(tmp_path).sandbox.tier != "bubblewrap"
 
     def test_a_processor_without_a_table_has_no_sandbox(self, tmp_path, monkeypatch):
         monkeypatch.setattr("platform.machine", lambda: "riscv64")
         assert seccomp_filter(internet=True, connects=True) == b""
-        assert isinstance(choose.choose_sandbox(tmp_path).sandbox, NoSandbox)
+        assert isinstance(sandbox_choice.choose_sandbox(tmp_path).sandbox, NoSandbox)
 
 
 def test_both_processors_have_the_same_filter_with_other_numbers():

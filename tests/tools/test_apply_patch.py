@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from ouro.display import Diff, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Workspace
-from ouro.tools.apply_patch import ApplyPatch
+from ouro.tools.apply_patch import ApplyPatch, apply_hunks, parse_patch
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.patch_format import apply_hunks, parse_patch
 from ouro.tools.tool import parse_arguments
 from ouro.utils.text_files import TextFile
 

@@ -12,9 +12,7 @@ from fakes.tool_context import call
 
 from ouro.errors import ToolError
 from ouro.safety import Permissions, Workspace
-from ouro.tools import file_search
-from ouro.tools.file_search import find_ripgrep
-from ouro.tools.grep import Grep
+from ouro.tools.grep import Grep, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 TREE: dict[str, str | bytes] = {
@@ -211,7 +209,7 @@ async def test_results_are_in_the_order_of_their_paths_few_or_too_many_to_sort(r
     names = [f"many{number:02}.txt" for number in range(40)]
     for name in reversed(names):
         (root / name).write_text("hello\n" * 3)
-    monkeypatch.setattr(file_search, "_MAX_UNSORTED", limit)
+    monkeypatch.setattr("ouro.tools.grep._MAX_UNSORTED", limit)
     assert (await found(grep, "hello", glob="many*", mode="files")).split("\n") == names
 
 

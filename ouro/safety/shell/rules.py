@@ -13,8 +13,7 @@ import msgspec
 from ouro.safety.permissions import PLAN, Permissions, joined_rules
 from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule, path_rule, plain
 from ouro.safety.shell.command import Command
-from ouro.safety.shell.floor import floor, reads_all_below
-from ouro.safety.shell.memory import memory_git, memory_reason
+from ouro.safety.shell.floor import floor, memory_git, memory_reason, reads_all_below
 from ouro.safety.shell.parse import MAX_CHARACTERS, ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
 from ouro.safety.shell.reading import git_words, reading, unlisted
