@@ -14,7 +14,6 @@ from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
     CostRecord,
-    DropRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
@@ -31,7 +30,6 @@ from ouro.memory.backend import (
 )
 from ouro.memory.paging import TranscriptPager
 from ouro.memory.short_term import SendableMessages
-from ouro.memory.tokens import TokenCount
 from ouro.memory.transcript import Transcript, title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Usage
@@ -77,7 +75,6 @@ class MemoryManager:
         self._store = store
         self._header = header
         self._on_notice = on_notice
-        self._size = TokenCount()
         self._sendable = SendableMessages()
         self._saver = _Saver(
             store, header, is_created=loaded is not None, read_only=self.read_only, on_lost=self._write_again
@@ -167,8 +164,8 @@ class MemoryManager:
 
     @property
     def tokens(self) -> int:
-        """Of the context: the provider's figures, plus an estimate for newer messages."""
-        return self._size.tokens + (0 if self._size.is_measured else self.constant)
+        """Of the next request: the last figure of the provider, plus an estimate of newer messages."""
+        return self.transcript.count_tokens(self.constant)
 
     @property
     def usage(self) -> Usage:
@@ -294,20 +291,11 @@ class MemoryManager:
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
         self._saver.unsaved.append(record)
-        if isinstance(record, MessageRecord):
-            self._size.add(record.message)
-        elif isinstance(record, CompactionRecord | DropRecord | RewindRecord | ModelRecord):
-            self._count()
 
     def _fold(self, loaded: LoadedSession) -> None:
         transcript = Transcript.of(loaded)
         transcript.last_at = max(transcript.last_at, loaded.header.created_at)
         self.transcript = transcript
-        self._count()
-
-    def _count(self) -> None:
-        self._size = TokenCount()
-        self.transcript.count_tokens(self._size)
 
     def _take_totals(self, info: SessionInfo) -> None:
         """Take the totals of unread records from the list entry."""
@@ -324,7 +312,6 @@ class MemoryManager:
             self._notify(notice)
         for record in self._saver.unsaved:
             self.transcript.take(record)
-        self._count()
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = before.usage
             self.transcript.title, self.transcript.model = before.title, before.model

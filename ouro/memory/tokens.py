@@ -1,4 +1,4 @@
-"""TokenCount: tokens of messages, from the provider's figures, with an estimate for newer messages."""
+"""Tokens of messages: the figures of the provider, and estimates from characters."""
 
 from __future__ import annotations
 
@@ -26,37 +26,6 @@ def reported_tokens(message: Message) -> int:
     if message.role != "assistant" or usage is None or not usage.input or any(map(is_step, message.tool_calls)):
         return 0
     return usage.input + usage.output
-
-
-class TokenCount:
-    """Tokens of the next request: the usage of the last answer, plus an estimate for newer messages.
-
-    Kept up to date message by message: a status line asks for it more often than messages come.
-    """
-
-    def __init__(self) -> None:
-        self._reported = 0
-        self._characters = 0.0
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether it includes a provider's figure, which also counts the system prompt and the tools."""
-        return self._reported > 0
-
-    @property
-    def tokens(self) -> int:
-        return self._reported + int(self._characters / CHARACTERS_A_TOKEN)
-
-    def add(self, message: Message, *, is_measured: bool = True) -> None:
-        """Add the next message; without `is_measured` the figures of its provider do not count."""
-        reported = reported_tokens(message) if is_measured else 0
-        if reported:
-            self._reported, self._characters = reported, 0.0
-        else:
-            self._characters += sum(map(_characters, message.parts))
-
-    def reset(self, tokens: int) -> None:
-        self._reported, self._characters = tokens, 0.0
 
 
 def _characters(part: Part) -> float:

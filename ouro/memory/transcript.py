@@ -27,7 +27,7 @@ from ouro.memory.backend import (
 )
 from ouro.memory.message_tree import OUTPUT, MessageTree, TranscriptBranch, is_turn
 from ouro.memory.short_term import DROPPED, compacted, with_answers, without_notes, without_outputs
-from ouro.memory.tokens import TokenCount, reported_tokens
+from ouro.memory.tokens import estimate_messages, reported_tokens
 from ouro.messages import ATTACHED, PIPED, SHELL_NOTE, Message, PerMessage, Usage
 from ouro.utils.text import clean
 
@@ -225,19 +225,20 @@ class Transcript:
             shown += self._marks_after(item.number)
         return shown
 
-    def count_tokens(self, count: TokenCount) -> None:
-        """Update `count`: from the last figure of the current model, else from all characters."""
-        items = self._tree.items
-        figures = (place for place in reversed(range(len(items))) if self._has_figure(items[place]))
-        begin = next(figures, None)
-        if begin is None:
-            following = self.sent()
-        else:
-            item = items[begin]
-            count.reset(reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1])
-            following = [item.message for item in items[begin + 1 :] if isinstance(item, MessageRecord)]
-        for message in following:
-            count.add(message, is_measured=False)
+    def count_tokens(self, constant: int) -> int:
+        """Tokens of the next request: the last figure of the current model, plus an estimate of newer messages.
+
+        Args:
+            constant: tokens that go with every request. A figure of the provider includes them.
+        """
+        newer: list[Message] = []
+        for item in reversed(self._tree.items):
+            figure = reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1]
+            if figure and item.number >= self._asked_since:
+                return figure + estimate_messages(newer)
+            if isinstance(item, MessageRecord):
+                newer.append(item.message)
+        return constant + estimate_messages(self.sent())
 
     @property
     def turns(self) -> int:
@@ -410,11 +411,6 @@ class Transcript:
         marks = [mark for mark in self._marks.get(number, ()) if not mark.left or not self._tree.has(mark.left)]
         rewinds = [mark for mark in marks if mark.left]
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
-
-    def _has_figure(self, item: NumberedRecord) -> bool:
-        if item.number < self._asked_since:
-            return False
-        return bool(reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1])
 
     def _entry(self, number: int) -> MessageRecord | None:
         item = self._tree.get(number) or self._kept.get(number)

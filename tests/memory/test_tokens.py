@@ -1,12 +1,14 @@
-from ouro.memory.tokens import TokenCount, estimate, estimate_messages
+from ouro.memory.backend import MessageRecord
+from ouro.memory.tokens import estimate, estimate_messages
+from ouro.memory.transcript import Transcript
 from ouro.messages import Image, Message, Text, ToolCall, Usage, assistant, user
 
 
 def count(messages):
-    size = TokenCount()
-    for message in messages:
-        size.add(message)
-    return size.tokens
+    transcript = Transcript()
+    for number, message in enumerate(messages, 1):
+        transcript.take(MessageRecord(number, "", message))
+    return transcript.count_tokens(0)
 
 
 def test_a_text_is_counted_by_its_characters():
