@@ -30,7 +30,7 @@ class Context(msgspec.Struct, frozen=True):
     text: str
 
 
-class Thinking(msgspec.Struct, frozen=True):
+class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a model thought before it spoke; `signature` is the provider's seal, sent back unchanged."""
 
     text: str

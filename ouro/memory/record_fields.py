@@ -26,41 +26,41 @@ class BadRecordError(ValueError):
     """Plain data that is not a valid record; the message names the error."""
 
 
-class ImageFields(msgspec.Struct):
+class ImageFields(msgspec.Struct, omit_defaults=True):
     file: str
     media_type: str
     name: str = ""
 
 
-class CallFields(msgspec.Struct):
+class CallFields(msgspec.Struct, omit_defaults=True):
     id: str
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] | None = None
     arguments_json: str = ""
     malformed: str = ""
 
 
-class BodyFields(msgspec.Struct):
+class BodyFields(msgspec.Struct, omit_defaults=True):
     """The body below a result's summary; without `text` it is the result's text, or its first `lines`."""
 
     kind: Literal["plain", "command", "picture", "todos"]
+    language: str = ""
+    command: str = ""
+    exit_code: int | None = None
     text: str | None = None
     file: str = ""
     """Where the text is, below the session's folder, when it is too long for the record."""
     lines: int | None = None
-    language: str = ""
-    command: str = ""
-    exit_code: int | None = None
     name: str = ""
     media_type: str = ""
     bytes: int = 0
     items: list[tuple[TodoState, str]] = []
 
 
-class ReplyFields(msgspec.Struct):
+class ReplyFields(msgspec.Struct, omit_defaults=True):
     id: str
     name: str
-    text: str = ""
+    text: str | None = None
     file: str = ""
     """As in BodyFields."""
     bytes: int = 0
@@ -70,17 +70,16 @@ class ReplyFields(msgspec.Struct):
     body: BodyFields | None = None
 
 
-class MessageFields(msgspec.Struct):
+class MessageFields(msgspec.Struct, omit_defaults=True):
     role: Literal["user", "assistant", "tool"]
     """Never system: ouro writes no such message, so that of a planted file must not be sent as one."""
-    message: int = 0
-    """Its number; 0: a user added it by hand without one."""
-    at: str = ""
     model: str = ""
     cut: bool = False
     incomplete: Incomplete = ""
     private: bool = False
-    usage: Usage | None = None
+    message: int = 0
+    """Its number; 0: a user added it by hand without one."""
+    at: str = ""
     context: list[str] = []
     thinking: list[Thinking] = []
     text: str | None = None
@@ -89,6 +88,7 @@ class MessageFields(msgspec.Struct):
     replies: list[ReplyFields] = []
     parts: list[dict[str, Any]] = []
     """Parts that are not in this order, each by its kind."""
+    usage: Usage | None = None
 
 
 def checked(data: dict[str, Any], kind: type[S], numbers: Iterable[str]) -> tuple[S, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.display import Body as DisplayBody
 from ouro.display import CommandOutput, Diff, Display, Picture, Plain, Todo, Todos
@@ -61,7 +62,8 @@ class UnknownRecordError(ValueError):
 def header_data(header: SessionHeader) -> dict[str, Any]:
     first = {"format": header.format, "id": header.id, "created_at": header.created_at}
     data = {"session": first, "project": header.project, "model": header.model}
-    return data | _present(memory=dict(header.memory), origin=dict(header.origin))
+    about = {"memory": dict(header.memory), "origin": dict(header.origin)}
+    return data | {name: value for name, value in about.items() if value}
 
 
 def header_from(data: Any) -> SessionHeader:
@@ -210,7 +212,7 @@ def _image(data: ImageFields, fetch: Fetch) -> Image | Text:
 
 
 def _call(data: CallFields) -> ToolCall:
-    arguments = data.arguments
+    arguments = data.arguments or {}
     malformed = data.malformed
     if data.arguments_json:
         try:
@@ -224,7 +226,7 @@ def _reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
     found = [_image(image, fetch) for image in data.images]
     missing = "".join(f"\n{item.text}" for item in found if isinstance(item, Text))
     images = tuple(item for item in found if isinstance(item, Image))
-    text = _text(data.text, data.file, fetch)
+    text = _text(data.text or "", data.file, fetch)
     body = None if data.body is None else _body(data.body, text, fetch)
     display = None if data.summary is None else Display(data.summary, body)
     return ToolReply(data.id, data.name, text + missing, data.failed, images, display)
@@ -270,21 +272,22 @@ class _Writer:
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
         message = record.message
-        data: dict[str, Any] = {"message": record.number, "at": record.at, "role": message.role}
-        data |= _present(model=message.model, cut=message.cut, incomplete=message.incomplete, private=record.private)
-        if _is_in_order(message.parts):
-            for kind, value in map(self._part, message.parts):
-                if kind == "text":
-                    data["text"] = value
-                else:
-                    data.setdefault(_FIELDS.get(kind, kind), []).append(value)
+        assert message.role != "system"  # ouro saves none
+        fields = MessageFields(message.role, message.model, message.cut, message.incomplete, record.private)
+        parts = [self._part(part) for part in message.parts]
+        if not _is_in_order(message.parts):
+            fields.parts = [{kind: value} for kind, value in parts]
         else:
-            data["parts"] = [dict([self._part(part)]) for part in message.parts]
+            for kind, value in parts:
+                if kind == "text":
+                    fields.text = value
+                else:
+                    getattr(fields, _FIELDS.get(kind, kind)).append(value)
+        data = {"message": record.number, "at": record.at, **msgspec.to_builtins(fields)}
         if usage := message.usage:
-            tokens = {"input": usage.input, **_present(cached=usage.cached, cache_written=usage.cache_written)}
-            data["usage"] = {**tokens, "output": usage.output}
-            if usage.cost is not None:
-                data["usage"]["cost"] = usage.cost
+            counts = {"input": usage.input, "cached": usage.cached, "cache_written": usage.cache_written}
+            data["usage"] = {name: count for name, count in counts.items() if count or name == "input"}
+            data["usage"] |= {"output": usage.output} | ({} if usage.cost is None else {"cost": usage.cost})
         return data
 
     def _part(self, part: Part) -> tuple[str, Any]:
@@ -297,8 +300,8 @@ class _Writer:
                 return "context", "".join(map(self._mask, re.split(r"(: |\n)", text)))
             case Context(text):
                 return "context", self._mask(text)
-            case Thinking(text, signature, redacted):
-                return "thinking", {"text": self._mask(text)} | _present(signature=signature, redacted=redacted)
+            case Thinking(text):
+                return "thinking", replace(part, text=self._mask(text))
             case Image():
                 return "image", self._image(part)
             case ToolCall():
@@ -306,53 +309,53 @@ class _Writer:
             case ToolReply():
                 return "reply", self._reply(part)
 
-    def _image(self, image: Image) -> dict[str, Any]:
-        return {"file": self._keep_image(image), "media_type": image.media_type} | _present(name=self._mask(image.name))
+    def _image(self, image: Image) -> ImageFields:
+        return ImageFields(self._keep_image(image), image.media_type, self._mask(image.name))
 
-    def _call(self, call: ToolCall) -> dict[str, Any]:
-        data: dict[str, Any] = {"id": call.id, "name": call.name}
+    def _call(self, call: ToolCall) -> CallFields:
+        malformed = self._mask(call.malformed)
         try:
             arguments = _masked(call.arguments, self._mask)
-            data |= {"arguments": arguments} if _is_writable(arguments) else {"arguments_json": json.dumps(arguments)}
+            if _is_writable(arguments):
+                return CallFields(call.id, call.name, arguments, malformed=malformed)
+            return CallFields(call.id, call.name, arguments_json=json.dumps(arguments), malformed=malformed)
         except RecursionError:
-            return data | {"arguments": {}, "malformed": "[nested too deep to be kept]"}
-        return data | _present(malformed=self._mask(call.malformed))
+            return CallFields(call.id, call.name, {}, malformed="[nested too deep to be kept]")
 
-    def _reply(self, reply: ToolReply) -> dict[str, Any]:
+    def _reply(self, reply: ToolReply) -> ReplyFields:
         text = self._mask(reply.text)
-        data: dict[str, Any] = {"id": reply.call_id, "name": reply.name} | self._text(text)
-        data |= _present(failed=reply.failed, images=[self._image(image) for image in reply.images])
+        images = [self._image(image) for image in reply.images]
+        fields = ReplyFields(reply.call_id, reply.name, failed=reply.failed, images=images, **self._text_fields(text))
         if reply.display is not None:
-            data["summary"] = self._mask(reply.display.summary)
-            if reply.display.body is not None:
-                data["body"] = self._body(reply.display.body, text)
-        return data
+            fields.summary = self._mask(reply.display.summary)
+            fields.body = None if reply.display.body is None else self._body(reply.display.body, text)
+        return fields
 
-    def _body(self, body: DisplayBody, output: str) -> dict[str, Any]:
+    def _body(self, body: DisplayBody, output: str) -> BodyFields:
         match body:
             case Plain(text, language):
-                return {"kind": "plain"} | self._unless_output(text, output) | _present(language=language)
+                return BodyFields("plain", language, **self._shown_fields(text, output))
             case Diff():
                 text = "".join(f"{line}\n" for line in body.lines("", ""))
-                return {"kind": "plain", "language": "diff", "text": self._mask(text)}
+                return BodyFields("plain", "diff", text=self._mask(text))
             case CommandOutput(command, text, exit_code):
-                data = {"kind": "command", "command": self._mask(command), "exit_code": exit_code}
-                return data | self._unless_output(text, output)
+                shown = self._shown_fields(text, output)
+                return BodyFields("command", command=self._mask(command), exit_code=exit_code, **shown)
             case Picture(name, media_type, size):
-                return {"kind": "picture", "name": self._mask(name), "media_type": media_type, "bytes": size}
+                return BodyFields("picture", name=self._mask(name), media_type=media_type, bytes=size)
             case Todos(items):
-                return {"kind": "todos", "items": [[item.state, self._mask(item.text)] for item in items]}
+                return BodyFields("todos", items=[(item.state, self._mask(item.text)) for item in items])
 
-    def _unless_output(self, text: str, output: str) -> dict[str, Any]:
+    def _shown_fields(self, text: str, output: str) -> dict[str, Any]:
         """Empty if the body is the result's text, a line count if it is its beginning: no output is saved twice."""
         shown = self._mask(text)
         if shown == output:
             return {}
         if shown and output.startswith(f"{shown}\n"):
             return {"lines": shown.count("\n") + 1}
-        return self._text(shown)
+        return self._text_fields(shown)
 
-    def _text(self, text: str) -> dict[str, Any]:
+    def _text_fields(self, text: str) -> dict[str, Any]:
         """A text, or the name of its file if it is long: session files stay readable."""
         if self._keep_text is None or len(text) <= MAX_INLINE // 4:
             return {"text": text}
@@ -375,10 +378,6 @@ def _is_in_order(parts: tuple[Part, ...]) -> bool:
     """Whether the parts are in the order that the short form restores, with one text at most."""
     ranks = [_PARTS_IN_ORDER.index(type(part)) for part in parts]
     return ranks == sorted(ranks) and ranks.count(_PARTS_IN_ORDER.index(Text)) <= 1
-
-
-def _present(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value}
 
 
 def _is_writable(value: Any, depth: int = 0) -> bool:
