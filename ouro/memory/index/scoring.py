@@ -91,22 +91,16 @@ EVERYTHING = "TRUE"
 
 
 class PassageRange(msgspec.Struct, frozen=True):
+    """The passages of one table that a search may find: all of them, or those in `temp.allowed`."""
+
     count: int
-    """Passages in it."""
+    """The number of passages in it."""
     condition: str = EVERYTHING
     """In SQL, of `passage`, which is the id of one."""
-    values: tuple[str, ...] = ()
-    """For the marks in it."""
 
     @property
     def is_all(self) -> bool:
         return self.condition == EVERYTHING
-
-
-class PassageFilter(msgspec.Struct, frozen=True):
-    ids: Sequence[int] = ()
-    sessions: Sequence[int] = ()
-    """And all those of these sessions, by `seq`."""
 
 
 class _Places(msgspec.Struct):
@@ -161,7 +155,7 @@ def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], with
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
         " ORDER BY rowid DESC LIMIT ?",
-        (question, *within.values, MAX_PLACES),
+        (question, MAX_PLACES),
     )
     ids, count = [row[0] for row in rows], max(within.count, MIN_COUNT)
     often = len(ids) if len(ids) < MAX_PLACES else _estimate(database, table, ids, count)

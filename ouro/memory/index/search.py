@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +26,6 @@ from ouro.memory.index.scoring import (
     DAYS,
     EVERYTHING,
     Passage,
-    PassageFilter,
     PassageRange,
     best_of,
     days_fit,
@@ -109,11 +108,11 @@ class _Request(msgspec.Struct, frozen=True):
     vectors: Vectors | None
     wanted: SearchFilter
 
-    def nearest(self, table: str, count: int, only: Callable[[], PassageFilter | None]) -> list[int]:
+    def nearest(self, table: str, count: int, within: PassageRange) -> list[int]:
         """The ids of the nearest vectors; empty without vectors."""
         if self.vectors is None:
             return []
-        return self.vectors.nearest(self.database, table, self.vector, count, only())
+        return self.vectors.nearest(self.database, table, self.vector, count, is_limited=not within.is_all)
 
     def cosines(self, table: str, ids: Iterable[int]) -> dict[int, float]:
         """The cosine of each; empty without vectors."""
@@ -160,8 +159,6 @@ class Search:
             request = _Request(database, question, vector, vectors, wanted)
             if {"note", "core"} & kinds:
                 hits += _find_notes(request)
-            if {"message", "output"} & kinds:
-                _choose_sessions(request)
             if "message" in kinds:
                 hits += _find_messages(request, k)
             if "output" in kinds:
@@ -207,6 +204,8 @@ def note_hits(database: sqlite3.Connection, condition: str, values: Sequence[obj
 
 
 _IN_LIST = "id IN (SELECT value FROM json_each(?))"
+_ALLOWED = "(SELECT last FROM temp.allowed WHERE first <= passage ORDER BY first DESC LIMIT 1) >= passage"
+_ALLOWED_SESSIONS = f"SELECT first >> {SHIFT} FROM temp.allowed"
 
 
 def _listed(ids: Iterable[int]) -> tuple[str]:
@@ -217,7 +216,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
     """Notes and core lines relevant to the query, unordered."""
     within = _range_of_notes(request)
     shares = request.words("notes", within)
-    nearest = request.nearest("notes", _NOTE_CANDIDATES, lambda: _notes_in(request, within))
+    nearest = request.nearest("notes", _NOTE_CANDIDATES, within)
     chosen = {*best_of(shares, _NOTE_CANDIDATES), *nearest, *_notes_of_days(request, within)}
     cosines = request.cosines("notes", chosen)
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
@@ -236,7 +235,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
 def _nearest_notes(request: _Request, k: int) -> list[MemoryHit]:
     """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
     within = _range_of_notes(request)
-    cosines = request.cosines("notes", request.nearest("notes", _NEAREST_NOTES, lambda: _notes_in(request, within)))
+    cosines = request.cosines("notes", request.nearest("notes", _NEAREST_NOTES, within))
     hits = note_hits(request.database, _IN_LIST, _listed(cosines))
     return sorted((replace(hit, score=cosines[hit.place]) for hit in hits), key=lambda hit: -hit.score)[:k]
 
@@ -261,19 +260,19 @@ def _range_of_notes(request: _Request) -> PassageRange:
         conditions.append("notes.project IN (SELECT '' UNION SELECT value FROM json_each(?))")
         values = (*values, json.dumps(wanted.notes_of))
     fits = " AND ".join(conditions)
-    total, count = request.database.execute(
-        f"SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM notes WHERE {fits})", values
-    ).fetchone()
+    counts = f"SELECT count(*), count(*) FILTER (WHERE {fits}) FROM notes"
+    total, count = request.database.execute(counts, values).fetchone()
     if count == total:
         return PassageRange(count)
-    return PassageRange(count, f"EXISTS (SELECT 1 FROM notes WHERE notes.id = passage AND {fits})", values)
+    _make_allowed(request.database)
+    request.database.execute(f"INSERT INTO temp.allowed SELECT id, id FROM notes WHERE {fits}", values)
+    return PassageRange(count, _ALLOWED)
 
 
-def _notes_in(request: _Request, within: PassageRange) -> PassageFilter | None:
-    if within.is_all:
-        return None
-    question = f"SELECT id AS passage FROM notes AS candidates WHERE {within.condition}"
-    return PassageFilter([place for (place,) in request.database.execute(question, within.values)])
+def _make_allowed(database: sqlite3.Connection) -> None:
+    """Make the table for the passages that pass the filter, as ranges of their ids."""
+    database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (first INTEGER PRIMARY KEY, last INTEGER NOT NULL)")
+    database.execute("DELETE FROM temp.allowed")
 
 
 def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
@@ -282,9 +281,8 @@ def _notes_of_days(request: _Request, within: PassageRange) -> list[int]:
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
         rows = request.database.execute(
-            f"SELECT id AS passage FROM notes AS candidates WHERE at >= ? AND at < ? AND {within.condition}"
-            " ORDER BY at DESC LIMIT ?",
-            (first, until, *within.values, _NOTE_CANDIDATES),
+            f"SELECT id AS passage FROM notes WHERE at >= ? AND at < ? AND {within.condition} ORDER BY at DESC LIMIT ?",
+            (first, until, _NOTE_CANDIDATES),
         )
         found += [place for (place,) in rows]
     return found
@@ -294,9 +292,9 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     """The `k` best passages of user and assistant messages, plus near copies of them."""
     within = _range_of_messages(request, "messages")
     shares = request.words("messages", within, has_neighbours=True)
-    nearest = request.nearest("messages", _CANDIDATES, lambda: None if within.is_all else _messages_in(request))
+    nearest = request.nearest("messages", _CANDIDATES, within)
     chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
-    passages = [message for message in _passages(request, "messages", chosen) if message.at >= request.wanted.since]
+    passages = _passages(request, "messages", chosen)
     cosines = request.cosines("messages", {place + step for place in chosen for step in (-1, 0, 1)})
     return _hits(request, "message", passages, score_passages(passages, shares, cosines, request.question), k)
 
@@ -309,55 +307,32 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
     return _hits(request, "output", passages, scored, k)
 
 
-def _choose_sessions(request: _Request) -> None:
-    """Put the sessions that pass the filter into `temp.allowed`, if there is a filter.
-
-    `since` is empty if the whole session passes.
-    """
-    database, wanted = request.database, request.wanted
-    database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (seq INTEGER PRIMARY KEY, since TEXT NOT NULL)")
-    database.execute("DELETE FROM temp.allowed")
-    if _limits_sessions(wanted):
-        database.execute(
-            "INSERT INTO temp.allowed SELECT seq, CASE WHEN created_at >= :since THEN '' ELSE :since END FROM sessions"
-            " WHERE :session IN ('', id) AND :project IN ('', project) AND updated_at >= :since",
-            {"session": wanted.session, "project": wanted.project, "since": wanted.since},
-        )
-
-
-def _limits_sessions(wanted: SearchFilter) -> bool:
-    return bool(wanted.session or wanted.project or wanted.since)
-
-
 def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
+    """The messages or outputs that pass the filter: those of a session, or from the first one after `since` on."""
+    database, wanted = request.database, request.wanted
     column = "passages" if table == "messages" else "outputs"
-    if not _limits_sessions(request.wanted):
-        (count,) = request.database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
-        return PassageRange(count)
-    count, first, last = request.database.execute(
-        f"SELECT coalesce(sum({column}), 0), coalesce(min(seq), 1) << {SHIFT}, (coalesce(max(seq), 0) + 1) << {SHIFT}"
-        " FROM temp.allowed JOIN sessions USING (seq)"
+    if not (wanted.session or wanted.project or wanted.since):
+        return PassageRange(*database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone())
+    _make_allowed(database)
+    begin, end = f"(seq << {SHIFT})", f"((seq + 1) << {SHIFT}) - 1"
+    first_since = f"SELECT id FROM {table} WHERE id BETWEEN {begin} AND {end} AND at >= :since ORDER BY id LIMIT 1"
+    database.execute(
+        f"INSERT INTO temp.allowed SELECT * FROM (SELECT iif(created_at >= :since, {begin}, ({first_since})) AS first,"
+        f" {end} FROM sessions WHERE :session IN ('', id) AND :project IN ('', project) AND updated_at >= :since)"
+        " WHERE first IS NOT NULL",
+        {"session": wanted.session, "project": wanted.project, "since": wanted.since},
+    )
+    count, first, last = database.execute(
+        f"SELECT coalesce(sum({column}), 0), coalesce(min(first), 0), coalesce(max(last), 0)"
+        f" FROM temp.allowed JOIN sessions ON seq = first >> {SHIFT}"
     ).fetchone()
-    is_late = f"(SELECT at FROM {table} WHERE id = passage) >= allowed.since"
-    fits = f"allowed.seq = passage >> {SHIFT} AND (allowed.since = '' OR {is_late})"
     # SQLite seeks to the span and filters the rows in it one by one.
-    span = f"passage >= {first} AND passage < {last}"
-    return PassageRange(count, f"{span} AND EXISTS (SELECT 1 FROM temp.allowed WHERE {fits})")
-
-
-def _messages_in(request: _Request) -> PassageFilter:
-    whole = request.database.execute("SELECT seq FROM temp.allowed WHERE since = ''").fetchall()
-    some = request.database.execute(
-        "SELECT messages.id FROM temp.allowed JOIN messages ON messages.id BETWEEN seq << ? AND ((seq + 1) << ?) - 1"
-        " AND messages.at >= allowed.since WHERE allowed.since <> ''",
-        (SHIFT, SHIFT),
-    ).fetchall()
-    return PassageFilter([place for (place,) in some], [seq for (seq,) in whole])
+    return PassageRange(count, f"passage BETWEEN {first} AND {last} AND {_ALLOWED}")
 
 
 def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
     """Passages from the days that the query names, newest sessions first."""
-    allowed = EVERYTHING if within.is_all else "seq IN (SELECT seq FROM temp.allowed)"
+    allowed = EVERYTHING if within.is_all else f"seq IN ({_ALLOWED_SESSIONS})"
     found: list[int] = []
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
@@ -372,7 +347,8 @@ def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
 
 
 def _passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
-    rows = request.database.execute(f"SELECT id, number, role, at, text FROM {table} WHERE {_IN_LIST}", _listed(ids))
+    question = f"SELECT id, number, role, at, text FROM {table} WHERE {_IN_LIST} AND at >= ?"
+    rows = request.database.execute(question, (*_listed(ids), request.wanted.since))
     return [Passage(*row) for row in rows]
 
 

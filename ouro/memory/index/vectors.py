@@ -25,8 +25,6 @@ import msgspec
 from ouro.errors import SearchUnavailable
 from ouro.memory.index.embeddings import Embedder, LateNumpy
 from ouro.memory.index.index import Index
-from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.scoring import PassageFilter
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -122,12 +120,12 @@ class Vectors:
         return found
 
     def nearest(
-        self, database: sqlite3.Connection, table: str, question: Floats, count: int, only: PassageFilter | None = None
+        self, database: sqlite3.Connection, table: str, question: Floats, count: int, *, is_limited: bool = False
     ) -> list[int]:
-        """The ids of the passages (within `only`, if given) whose signs differ least from `question`'s."""
+        """The ids of the passages (only those in `temp.allowed`, if `is_limited`) whose signs differ least."""
         with self._lock:
             bits = self._load(database, table, len(question))
-            chosen = np.arange(len(bits.ids)) if only is None else np.flatnonzero(_among(bits.ids, only))
+            chosen = np.flatnonzero(_are_allowed(database, bits.ids)) if is_limited else np.arange(len(bits.ids))
             if not len(chosen):
                 return []
             distances = _differences(bits.signs, _signs(question[None])[:, 0])
@@ -300,14 +298,9 @@ def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
     return np.concatenate([near, at_limit[: count - len(near)]])
 
 
-def _among(ids: NDArray[np.int64], only: PassageFilter) -> NDArray[np.bool_]:
-    """Which of these are in `only`: by session first, since looking up a million ids is slow."""
-    sessions = ids >> SHIFT
-    by_id = np.array(only.ids, np.int64)
-    known = np.zeros(int(sessions.max(initial=0)) + 1, np.int8)
-    for state, wanted in ((1, by_id >> SHIFT), (2, np.array(only.sessions, np.int64))):
-        known[wanted[wanted < len(known)]] = state
-    found: NDArray[np.bool_] = known[sessions] == 2
-    in_part = np.flatnonzero(known[sessions] == 1)
-    found[in_part] = np.isin(ids[in_part], by_id)
+def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of these ids are in the ranges of `temp.allowed`."""
+    rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
+    firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
+    found: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
     return found
