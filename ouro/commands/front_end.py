@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from ouro.display import Choice
+from ouro.errors import UsageError
 from ouro.events import Event, Level
 from ouro.messages import Image
 from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
@@ -137,6 +138,31 @@ class FrontEnd(Protocol):
     def leave(self) -> None:
         """End the program."""
         ...
+
+
+async def review_draft(
+    front_end: FrontEnd, question: str, choices: Sequence[Choice], draft: str, shown: Callable[[str], str]
+) -> tuple[str, str]:
+    """Show what a model has drafted, let the user edit it as often as they want, and ask what to do with it.
+
+    Args:
+        shown: returns the draft as Markdown. Raises UsageError: it is not valid; the one before it stays.
+
+    Returns:
+        The draft, and the value of the choice; empty if the user discards the draft.
+    """
+    choices = [*choices, Choice("edit", "Edit it first"), Choice("", "Discard it", "nothing changes")]
+    while True:
+        front_end.show(shown(draft))
+        chosen = await front_end.choose(question, choices) or ""
+        if chosen != "edit":
+            return draft, chosen
+        try:
+            edited = await front_end.edit(draft)
+            shown(edited)
+            draft = edited
+        except UsageError as error:
+            front_end.say(str(error), "error")
 
 
 def choice_line(choice: Choice, current: str) -> str:

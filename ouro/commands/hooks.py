@@ -1,22 +1,30 @@
-"""Hooks: list them with their last runs, try one, and make a check of a correction."""
+"""Hooks: list them with their last runs, and try one. Checks: corrections of the user that a program enforces."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.render import CodeSpan, Quote, Title, View, ViewItem, line, table
+from ouro.commands.front_end import review_draft
+from ouro.commands.render import CodeSpan, Quote, Title, View, ViewItem, as_markdown, line, table
 from ouro.display import Choice
-from ouro.errors import UsageError
-from ouro.extensions import EVENTS, Check, Hook, HookRun, names_elsewhere, tool_data
+from ouro.errors import ConfigError, ToolError, UsageError
+from ouro.extensions import EVENTS, Check, Hook, HookRun, forbids, names_elsewhere, tool_data
 from ouro.memory import long_term
-from ouro.session import CheckDraft, checked_draft, draft_check
-from ouro.utils.text import cut, one_line, plural
+from ouro.memory.side_calls import ask_and_record
+from ouro.messages import ToolCall, system, user
+from ouro.safety import parse_rule
+from ouro.utils.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -33,6 +41,27 @@ _SAMPLES: dict[str, dict[str, Any]] = {
     "session-end": {"reason": "exit"},
     "notification": {"message": "ouro waits for your answer", "kind": "permission"},
 }
+
+
+INSTRUCTIONS = """\
+The user of a coding agent has corrected it, more than once. Turn the correction into a check that a program enforces.
+Answer with one JSON object and nothing else, one of:
+
+{"rule": "RULE"}
+  Refuses calls of the agent's tools. `shell(npm *)`: lines of bash, by each command in them; `*` is anything.
+  `write(generated/**)`: changes of files. `read(.env)`, `web_fetch(example.com)`, `mcp(server.tool)`.
+{"event": "after-tool", "matcher": "edit|write|apply_patch", "command": "BASH"}
+  Runs a line of bash after (or "before-tool": before) each call of a tool whose name the regular expression fits, or
+  with "event": "turn-end" when the agent has answered. JSON is on its standard input: `.targets` is a list of the
+  paths or the command, `.tool_input` has the arguments. Exit code 2 refuses, or says that the work is not done; what
+  it prints on standard error goes to the agent. Read the JSON with {reader}.
+{"none": "REASON"}
+  No program can check it.
+
+Prefer a rule. Make it as narrow as the correction: what the user did not forbid must go through."""
+MAX_CALLS = 60
+"""Calls of the session that the model is shown."""
+_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 
 async def hooks(context: ActionContext) -> Answer:
@@ -103,36 +132,81 @@ async def check(context: SessionContext, text: Sequence[str]) -> None:
     if verb.startswith("mem_"):
         said = (await context.memory(lambda memory: long_term.find_entry(memory.editor, said))).text
     context.say("The model writes a draft …")
-    draft = await draft_check(session, said)
-    choices = [
-        Choice("project", "Enforce it in this project"),
-        Choice("everywhere", "Enforce it in all projects"),
-        Choice("edit", "Edit it first"),
-        Choice("drop", "Drop it"),
-    ]
-    while True:
-        context.show(_draft_view(draft))
-        chosen = await context.choose("Make this a check?", choices)
-        if chosen == "edit":
-            draft = checked_draft(session, await context.front_end.edit(draft.text), said)
-            continue
-        if chosen not in ("project", "everywhere"):
-            context.say("The draft was dropped.")
-            return
-        add = methodcaller("add", draft.check, chosen == "everywhere")
-        saved: Check = await asyncio.to_thread(hooks.change_checks, add)
-        context.say(f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove ends it.")
+    draft = _text_of(_parse_check(await _draft_check(session, said), said))
+    draft, chosen = await review_draft(
+        context.front_end,
+        "Make this a check?",
+        [Choice("project", "Enforce it in this project"), Choice("everywhere", "Enforce it in all projects")],
+        draft,
+        lambda text: as_markdown(_draft_view(session, _parse_check(text, said))),
+    )
+    if not chosen:
+        context.say("The draft was discarded.")
         return
+    add = methodcaller("add", _parse_check(draft, said), chosen == "everywhere")
+    saved: Check = await asyncio.to_thread(hooks.change_checks, add)
+    context.say(f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove ends it.")
 
 
-def _draft_view(draft: CheckDraft) -> View:
-    view: list[ViewItem] = [line(f"From: {draft.check.text}"), Quote(draft.text)]
-    if draft.refused:
-        some = ", ".join(one_line(title, 80) for title in draft.refused[:5])
-        view.append(line(f"It would have refused {len(draft.refused)} of the last {draft.calls} calls: {some}"))
-    elif draft.check.rule:
-        view.append(line(f"It would have refused none of the last {plural(draft.calls, 'call')} of this session."))
+async def _draft_check(session: Session, correction: str) -> str:
+    """A check that the model of the session drafts. Raises ModelError."""
+    calls = (one_line(f"{call.name} {json.dumps(dict(call.arguments))}", 300) for call in _last_calls(session))
+    shown = "\n".join(calls) or "none"
+    asked = f"The correction: {correction}\n\nCalls of the agent, as data:\n<calls>\n{shown}\n</calls>"
+    reader = "jq" if shutil.which("jq") else "python3 -c"
+    messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(asked)]
+    return await ask_and_record(session.workbench.models.current(), session.transcript, "check", messages)
+
+
+def _parse_check(text: str, correction: str) -> Check:
+    """The check that a model has drafted, or the user edited. Raises UsageError: it is not a check."""
+    found = _OBJECT.search(text)
+    given: dict[str, Any] = {}
+    with suppress(ValueError):
+        given = json.loads(found[0]) if found else {}
+    if reason := given.get("none"):
+        raise UsageError(f"The model says that no program can check this: {one_line(str(reason), 300)}")
+    try:
+        check = msgspec.convert({**given, "text": one_line(clean(correction), 300)}, Check)
+        if check.rule:
+            parse_rule(check.rule)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise UsageError(f"This is not a check: {error}.", f"It was: {one_line(text, 200)}") from error
+    if bool(check.rule) == bool(check.command):
+        raise UsageError("A check has a `rule` or a `command`.", f"It was: {one_line(text, 200)}")
+    return check
+
+
+def _text_of(check: Check) -> str:
+    """As the user reads and edits it: the JSON object of the model."""
+    hook = {"event": check.event, "matcher": check.matcher, "command": check.command}
+    return json.dumps({"rule": check.rule} if check.rule else hook, indent=1, ensure_ascii=False)
+
+
+def _draft_view(session: Session, check: Check) -> View:
+    view: list[ViewItem] = [line(f"From: {check.text}"), Quote(_text_of(check))]
+    calls = _last_calls(session)
+    refused = [title for call in calls if (title := _refused(session, check.rule, call))] if check.rule else []
+    if refused:
+        some = ", ".join(one_line(title, 80) for title in refused[:5])
+        view.append(line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {some}"))
+    elif check.rule:
+        view.append(line(f"It would have refused none of the last {plural(len(calls), 'call')} of this session."))
     return view
+
+
+def _last_calls(session: Session) -> list[ToolCall]:
+    return [call for message in session.transcript.messages() for call in message.tool_calls][-MAX_CALLS:]
+
+
+def _refused(session: Session, rule: str, call: ToolCall) -> str:
+    """The title of the call if the rule refuses it; empty if it does not, or cannot be read any more."""
+    try:
+        tool, args = session.turn.commands.tools.parse(call)
+    except ToolError:
+        return ""
+    is_refused = forbids(rule, tool.name, tool.effect, tool.targets(args), session.cwd)
+    return tool.title(args) if is_refused else ""
 
 
 def checks_of(session: Session) -> list[Check]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import places_in
-from ouro.commands.front_end import FrontEnd
+from ouro.commands.front_end import FrontEnd, review_draft
 from ouro.commands.render import block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
@@ -20,29 +20,17 @@ BAR = 24
 LISTED = 30
 """The length of the lists of messages to pin and of items; others need their number."""
 
-REVIEWS = (Choice("use", "Use it"), Choice("edit", "Edit it"), Choice("discard", "Discard it", "nothing changes"))
-
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
     keep = argument.removeprefix("--probe").strip()
 
     async def review(summary: str) -> str:
-        return await _reviewed(front_end, summary)
+        question = "Use this summary in place of the older messages?"
+        choices = [Choice("use", "Use it")]
+        text, chosen = await review_draft(front_end, question, choices, summary, "**Summary**\n\n{}".format)
+        return text if chosen else ""
 
     await front_end.run(front_end.session.window.compact(keep, review, probe=argument.startswith("--probe")))
-
-
-async def _reviewed(front_end: FrontEnd, summary: str) -> str:
-    """The summary as the user wants it; empty: discarded."""
-    while True:
-        front_end.show(f"**Summary**\n\n{summary}")
-        answer = await front_end.choose("Use this summary in place of the older messages?", REVIEWS)
-        if answer != "edit":
-            return summary if answer == "use" else ""
-        try:
-            summary = await front_end.edit(summary)
-        except UsageError as error:
-            front_end.say(str(error), "error")
 
 
 async def btw(front_end: FrontEnd, argument: str) -> None:

@@ -89,3 +89,13 @@ async def test_an_existing_skill_is_not_overwritten_and_a_draft_can_be_dropped(r
     await slash(FakeFrontEnd(session, [None]), "skill", "save")
     assert (home / ".ouro/skills/release/SKILL.md").read_text() == "mine"
     await session.close()
+
+
+async def test_an_edit_that_is_not_a_skill_is_refused_and_the_draft_stays(repository, home):
+    session, _ = await opened(repository, DRAFT)
+    assert [event async for event in session.send("publish it")]
+    front_end = FakeFrontEnd(session, ["edit", "nothing", "user"])
+    await slash(front_end, "skill", "save")
+    assert ("error", "This is not a skill: it needs a name, a description and a text. Try again.") in front_end.said
+    assert (home / ".ouro/skills/release/SKILL.md").read_text() == DRAFT
+    await session.close()
