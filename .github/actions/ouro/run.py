@@ -36,19 +36,19 @@ IS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
 class ActionError(Exception):
-    """The action cannot go on; the message says why and what to do."""
+    """The action cannot continue; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked, by whom, where."""
+    """A prompt, its author, and the pull request or issue."""
 
     prompt: str
     author: str
     number: int
     is_pull_request: bool
     is_reply: bool
-    """A comment is answered: each answer is a comment of its own."""
+    """Answers a comment, with a new comment each time."""
 
 
 class GitHub:
@@ -102,7 +102,7 @@ def main(environ: Mapping[str, str]) -> int:
 
 
 def order_of(event: Mapping[str, Any], environ: Mapping[str, str]) -> Order | None:
-    """What the event asks for; None if nothing."""
+    """The order in an event; None if there is none."""
     prompt, trigger = environ.get("OURO_CI_PROMPT", ""), environ.get("OURO_CI_TRIGGER") or "/ouro"
     if comment := event.get("comment"):
         words = str(comment.get("body") or "").strip()
@@ -118,7 +118,7 @@ def order_of(event: Mapping[str, Any], environ: Mapping[str, str]) -> Order | No
 
 
 def may_write(api: GitHub, author: str, event: Mapping[str, Any]) -> bool:
-    """Whether a person who may write to the repository asks: not a bot, which could be told to by anyone."""
+    """Whether the author may write to the repository. A bot may not: anyone could prompt it."""
     asking = event.get("comment") or event["pull_request"]
     if asking["user"].get("type") == "Bot":
         return False
@@ -129,7 +129,7 @@ def may_write(api: GitHub, author: str, event: Mapping[str, Any]) -> bool:
 
 
 def material_of(api: GitHub, order: Order, event: Mapping[str, Any]) -> str:
-    """Title, description and diff: text of others, which ouro is told on standard input."""
+    """Title, description and diff: text of others, for the standard input of ouro."""
     about = event.get("issue") or event.get("pull_request") or {}
     text = f"# {about.get('title') or ''}\n\n{about.get('body') or ''}\n"
     if order.is_pull_request:
@@ -144,7 +144,7 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
     mode = environ.get("OURO_CI_MODE") or "plan"
     # With `=`: a comment that begins with a hyphen is a prompt, not a flag.
     line = [*OURO, f"--print={order.prompt}", "--output=json", f"--mode={mode}"]
-    line += ["--no-trust", "--ephemeral", "--no-memory"]  # the checkout may hold instructions of anyone
+    line += ["--no-trust", "--ephemeral", "--no-memory"]  # anyone may have written the instructions in the checkout
     for flag, name in (("--max-cost", "MAX_COST"), ("--max-turns", "MAX_TURNS"), ("--model", "MODEL")):
         if value := environ.get(f"OURO_CI_{name}"):
             line.append(f"{flag}={value}")
@@ -166,7 +166,7 @@ def run_ouro(order: Order, material: str, environ: Mapping[str, str]) -> dict[st
 
 
 def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mapping[str, str]) -> int:
-    """Post the answer, and give it to the next steps; returns the exit code."""
+    """Post the answer and set the outputs of the step; returns the exit code."""
     answered = result["outcome"] == "answered"
     problem = "" if answered else f"ouro did not finish its answer: {result['detail'] or result['outcome']}"
     text = "\n\n".join(filter(None, (result["result"], problem)))
@@ -184,7 +184,7 @@ def report(api: GitHub, order: Order, result: Mapping[str, Any], environ: Mappin
 
 
 def post(api: GitHub, order: Order, body: str) -> None:
-    """A new comment; a review takes the place of the one before."""
+    """Post a new comment; a review replaces the previous one."""
     if not order.is_reply:
         for comment in api.get(f"/issues/{order.number}/comments?per_page=100"):
             if comment["user"].get("type") == "Bot" and str(comment.get("body")).startswith(MARK):
@@ -194,7 +194,7 @@ def post(api: GitHub, order: Order, body: str) -> None:
 
 
 def write_outputs(answer: str, cost: str, environ: Mapping[str, str]) -> None:
-    end = f"end-{secrets.token_hex(16)}"  # a text that held it could set other outputs
+    end = f"end-{secrets.token_hex(16)}"  # a text that contains it could set other outputs
     if output := environ.get("GITHUB_OUTPUT"):
         with Path(output).open("a", encoding="utf-8") as file:
             file.write(f"answer<<{end}\n{answer}\n{end}\ncost={cost}\n")
@@ -209,7 +209,7 @@ def skip(why: str) -> int:
 
 
 def one_line(text: str) -> str:
-    """On one line, so that it cannot hold a command for the runner."""
+    """On one line, so that it cannot contain a command for the runner."""
     return " ".join(text.split())
 
 
