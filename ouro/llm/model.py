@@ -128,7 +128,13 @@ class EndChunk(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk
+class RevisedText(msgspec.Struct, frozen=True):
+    """Replaces the text that was streamed last: a part of it was a tool call, or repeated itself."""
+
+    text: str
+
+
+Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk | RevisedText
 
 
 class Model(Protocol):
@@ -167,6 +173,11 @@ class Constrainable(Protocol):
             schema: empty for free text. A text in it needs a `maxLength`, as a small model may repeat itself.
         """
         ...
+
+
+def constrain(model: Model, schema: Mapping[str, Any]) -> Model:
+    """The model held to a schema where it can be; see `Constrainable`."""
+    return model.constrained(schema) if isinstance(model, Constrainable) else model
 
 
 class Timeouts(msgspec.Struct, frozen=True):

@@ -1,45 +1,22 @@
-"""One answer of a model: built from chunks by ReplyBuilder, requested with retries and fallbacks by ModelCall."""
+"""ReplyBuilder: makes the message of one answer from its chunks."""
 
 from __future__ import annotations
 
-import asyncio
-import random
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 import msgspec
-from msgspec.structs import replace
 
-from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut, TransientModelError
-from ouro.llm.model import (
-    CallChunk,
-    Chunk,
-    Constrainable,
-    EndChunk,
-    Model,
-    Reason,
-    TextChunk,
-    ThinkingChunk,
-    ToolSpec,
-    UsageChunk,
-)
+from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
+from ouro.llm.model import CallChunk, Chunk, EndChunk, Reason, RevisedText, TextChunk, ThinkingChunk, UsageChunk
 from ouro.llm.portable import healed, parse_object
-from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools, tool_call, without_tools
-from ouro.llm.text_tools import CallGate, answer_in_text, before_repetition, call_schema, calls_in_text, with_text_tools
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
-ATTEMPTS = 5
-"""For background work, and where another model is asked next."""
-PATIENT_ATTEMPTS = 11
-"""Where a user waits and no other model is left: two to five minutes outlast a restart or a short outage."""
-FIRST_WAIT = 1.0
-MAX_WAIT = 60.0
-"""Seconds. A longer wait is reported instead."""
 MAX_CHARACTERS = 4_000_000
 """Characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
+TOO_LARGE = "The answer was stopped: it is longer than any model's may be."
 MAX_CALLS = 200
 _USABLE_ID = re.compile(r"\S{1,4000}")
 _INCOMPLETE: Mapping[Reason | None, Incomplete] = {"length": "length", "filtered": "filtered"}
@@ -81,12 +58,14 @@ class ReplyBuilder:
     def add(self, chunk: Chunk) -> None:
         """Add the next chunk. Raises ModelError if the answer is too large."""
         match chunk:
-            case TextChunk(text):
+            case TextChunk(text) if text:
                 self._grow(self._open("text"), text)
             case ThinkingChunk():
                 self._add_thinking(chunk)
             case CallChunk():
                 self._add_call(chunk)
+            case RevisedText(text):
+                self._open("text").pieces[:] = [text]
             case UsageChunk(usage):
                 self._usage = usage
             case EndChunk(reason):
@@ -125,40 +104,6 @@ class ReplyBuilder:
             raise RequestRefused("The provider's filter stopped the answer.", hint)
         raise EmptyAnswer("The model returned no text and no tool call.")
 
-    def end_repetition(self, is_described: bool) -> bool:
-        """End an answer that repeats itself, before it does; returns whether it did."""
-        block = self._blocks[-1]
-        if is_described and block.text.lstrip().startswith("{") and answer_in_text(block.text) is None:
-            return False  # a call: the text of a file may repeat itself
-        if (text := before_repetition(block.text)) is None:
-            return False
-        block.pieces[:] = [text]
-        self.reason = "stop"
-        return True
-
-    def with_calls_in_text(
-        self, message: Message, tools: Sequence[ToolSpec], sent: Sequence[Message], *, is_described: bool
-    ) -> Message:
-        """The message with the calls that its text ends with as tool calls; itself if there are none.
-
-        Where the tools are described in the prompt, a call of `answer` is the text of the message.
-        """
-        if message.tool_calls or not tools or not message.parts or not isinstance(message.parts[-1], Text):
-            return message
-        written = message.parts[-1].text
-        if is_described and (answer := answer_in_text(written)) is not None:
-            return replace(message, parts=(*message.parts[:-1], Text(answer)))
-        text, calls = calls_in_text(written, tools, sent)
-        if not calls:
-            return message
-        made = tuple(
-            tool_call(call.name, call.arguments, sent, self._new_id)
-            if is_described
-            else ToolCall(self._new_id(), call.name, call.arguments)
-            for call in calls
-        )
-        return replace(message, parts=(*message.parts[:-1], *([Text(text)] if text else []), *made))
-
     def _open(self, kind: Literal["text", "thinking"]) -> _Block:
         """The block that is being written, or a new one."""
         if not self._blocks or self._blocks[-1].kind != kind or self._blocks[-1].closed:
@@ -169,7 +114,7 @@ class ReplyBuilder:
         block.pieces.append(text)
         self._size += len(text)
         if self._size > MAX_CHARACTERS:
-            raise ModelError("The answer was stopped: it is longer than any model's may be.")
+            raise ModelError(TOO_LARGE)
 
     def _add_thinking(self, chunk: ThinkingChunk) -> None:
         if chunk.redacted:
@@ -204,167 +149,3 @@ class ReplyBuilder:
         arguments = parse_object(text)
         malformed = text if arguments is None else ""
         return ToolCall(call_id, healed(block.name), arguments or {}, malformed)
-
-
-class Retry(msgspec.Struct, frozen=True):
-    """Discard what was streamed: `model` gets its `number`th attempt after `wait` seconds."""
-
-    model: str
-    number: int
-    reason: str
-    wait: float
-
-
-class ModelCall:
-    """One answer of the first of `models`, or of the next ones once its attempts are used up.
-
-    This is the only place that retries. `taken` are the ids of tool calls that the transcript has already.
-    """
-
-    def __init__(
-        self,
-        models: Sequence[Model],
-        messages: Sequence[Message],
-        tools: Sequence[ToolSpec] = (),
-        *,
-        attempts: int = ATTEMPTS,
-        taken: Iterable[str] = (),
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self._models = models
-        self._messages = messages
-        self._tools = tools
-        self._attempts = attempts
-        self._taken = frozenset(taken)
-        self._sleep = sleep
-        self._builder = ReplyBuilder(models[0].spec.name, self._taken)
-        self._has_asked_alone = False
-        """The step of a small model was asked for, and its answer cannot be used."""
-        self._usage_before: Usage | None = None
-        """Of that answer."""
-
-    def partial(self) -> Message:
-        """The answer so far of the current attempt, without tool calls, marked as cut."""
-        return self._builder.message(cut=True)
-
-    async def run(
-        self,
-        on_chunk: Callable[[Chunk], None] | None = None,
-        on_retry: Callable[[Retry], Awaitable[None]] | None = None,
-    ) -> Message:
-        """Return the whole answer. When `on_retry` is called, `partial` still returns the text of the failed attempt.
-
-        Raises:
-            TransientModelError: the last attempt of the last model failed.
-            ModelError: a model failed in a way that another attempt does not fix.
-        """
-        failure: TransientModelError | None = None
-        wait = 0.0
-        for model in self._models:
-            attempts = self._attempts if model is self._models[-1] else min(self._attempts, ATTEMPTS)
-            for number in range(1, attempts + 1):
-                if failure is not None:
-                    wait = wait if number > 1 else 0.0
-                    if on_retry:
-                        reason = f"{failure.message.partition(chr(10))[0]} {failure.hint}".rstrip()
-                        await on_retry(Retry(model.spec.name, number, reason, wait))
-                    self._builder = ReplyBuilder(model.spec.name, self._taken)
-                    if number > 1:
-                        await self._sleep(wait)
-                try:
-                    return await self._answer(model, on_chunk or (lambda _chunk: None))
-                except TransientModelError as error:
-                    failure = error
-                wait = _wait(failure, number)
-                if wait > MAX_WAIT:
-                    break
-        assert failure is not None, "no model was given"
-        raise _with_attempts(failure, model.spec.name, number)
-
-    async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
-        messages, tools, offered = self._messages, self._tools, self._tools
-        is_small = model.spec.describes_tools and bool(tools)
-        if is_small:
-            if not self._has_asked_alone and (step := await self._small_step(model)):
-                return step
-            tools, offered = (), small_tools(messages, tools)
-            messages = as_chosen(messages) if offered else without_tools(messages)
-            messages = with_text_tools(messages, offered)
-            if isinstance(model, Constrainable):
-                model = model.constrained(call_schema(offered) if offered else {})
-        is_described = is_small and bool(offered)
-        gate = CallGate(answers=is_described) if offered and model.spec.text_tools != "off" else None
-
-        def show(text: str) -> None:
-            if text:
-                on_chunk(TextChunk(text))
-
-        is_call = False
-        try:
-            async with aclosing(model.stream(messages, tools)) as chunks:
-                async for chunk in chunks:
-                    self._builder.add(chunk)
-                    if gate and isinstance(chunk, TextChunk):
-                        show(gate.feed(chunk.text))
-                    else:
-                        on_chunk(chunk)
-                    if is_small and isinstance(chunk, TextChunk) and self._builder.end_repetition(is_described):
-                        break
-            message = self._builder.finish()
-            if gate:
-                whole = message
-                message = self._builder.with_calls_in_text(whole, offered, self._messages, is_described=is_described)
-                is_call = message is not whole
-            if self._usage_before and message.usage:
-                message = replace(message, usage=self._usage_before + message.usage)
-            return message
-        finally:
-            if gate and not is_call:
-                show(gate.end())
-
-    async def _small_step(self, model: Model) -> Message | None:
-        """The call of the next step, where it is not the next tool that the model is asked for."""
-        step, usage = next_step(self._messages, self._tools), None
-        if isinstance(step, Asked):
-            answer = await ask([model], step.messages, attempts=1, schema=step.schema)  # nobody is to see half of it
-            step, usage = step.call(answer.text), answer.usage
-            self._usage_before = None if step else usage
-            self._has_asked_alone = True  # if it cannot be used, another attempt would get the same answer
-        return Message("assistant", (step,), usage, model.spec.name) if step else None
-
-
-async def ask(
-    models: Sequence[Model],
-    messages: Sequence[Message],
-    tools: Sequence[ToolSpec] = (),
-    *,
-    attempts: int = ATTEMPTS,
-    schema: Mapping[str, Any] | None = None,
-) -> Message:
-    """One answer for background work, in a JSON schema where the server can do that.
-
-    Raises ModelError if no model answered.
-    """
-    if schema is not None:
-        models = [model.constrained(schema) if isinstance(model, Constrainable) else model for model in models]
-    return await ModelCall(models, messages, tools, attempts=attempts).run()
-
-
-def _wait(failure: TransientModelError, number: int) -> float:
-    """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
-    if failure.retry_after is not None:
-        return failure.retry_after
-    longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
-    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
-
-
-def _with_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
-    """The error with the number of attempts or the requested wait."""
-    wait = failure.retry_after
-    if wait is not None and wait > MAX_WAIT:
-        message = f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
-        hint = "Try again later, or choose another model: `/model`."
-    else:
-        message = f"{failure.message} ({model} was asked {number} times.)" if number > 1 else failure.message
-        hint = failure.hint
-    return type(failure)(message, hint, wait)

@@ -73,7 +73,7 @@ _LINE = late_pattern(r"\d+\t(.*)")
 _FENCE = late_pattern(r"^```[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class StepRequest(msgspec.Struct, frozen=True):
     """A request of its own, and the call that is made of its answer; None: the answer cannot be used."""
 
     text: str
@@ -86,7 +86,7 @@ class Asked(msgspec.Struct, frozen=True):
         return [user(self.text)]
 
 
-def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCall | Asked | None:
+def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCall | StepRequest | None:
     """The next step of the turn: a call that needs no model, a request of its own, or None: ask for the next tool."""
     turn = _Turn.of(messages)
     if turn is None or not {tool.name for tool in tools} >= _NEEDED:
@@ -103,7 +103,7 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
     return None
 
 
-def without_tools(messages: Sequence[Message]) -> list[Message]:
+def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
     """The messages of a turn without tools: the prompt is the instructions of the project and the user, and what is
     remembered stands beside the question. In the whole prompt such a model overlooks both."""
     whole = "\n\n".join(message.text for message in messages if message.role == "system")
@@ -137,18 +137,15 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
     return [CHANGE if tool.name == "edit" else tool for tool in offered]
 
 
-def tool_call(
-    name: str, arguments: Mapping[str, Any], messages: Sequence[Message], new_id: Callable[[], str]
-) -> ToolCall:
-    """The call of a tool that the model chose: a change begins with reading the file."""
-    turn = _Turn.of(messages)
-    path = arguments.get("path")
-    if name == "change" or (name == "write" and turn and path in turn.read):
+def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
+    """The call that runs for one that the model chose: a change begins with reading the file."""
+    turn, path = _Turn.of(messages), call.arguments.get("path")
+    if call.name == "change" or (call.name == "write" and turn and path in turn.read):
         return ToolCall(_id(_TO_CHANGE), "read", {"path": path})
-    return ToolCall(new_id(), name, arguments)
+    return call
 
 
-def as_chosen(messages: Sequence[Message]) -> list[Message]:
+def hide_steps(messages: Sequence[Message]) -> list[Message]:
     """The messages with one call of `change` in place of those that led to it: what the model did not choose, it would
     repeat."""
     shown: list[Message] = []
@@ -205,7 +202,7 @@ class _Turn(msgspec.Struct, frozen=True):
         failures = sum(call.name == "shell" and reply.failed for call, reply in self.done)
         return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
 
-    def place_of_fault(self, files: Sequence[str]) -> Asked | None:
+    def place_of_fault(self, files: Sequence[str]) -> StepRequest | None:
         """The question which file has the fault: no test that the user did not name."""
         assert self.failure is not None
         output = self.failure[1].text
@@ -225,9 +222,9 @@ class _Turn(msgspec.Struct, frozen=True):
             f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._failed()}\nThe files:\n{listed}\n\n"
             'Which file must be changed? Answer with JSON: {"path": "…"}; "none" if it is none of them.'
         )
-        return Asked(asked, {**schema, "additionalProperties": False}, lambda answer: _chosen(answer, shown))
+        return StepRequest(asked, {**schema, "additionalProperties": False}, lambda answer: _chosen(answer, shown))
 
-    def new_text(self, path: str, reply: ToolReply) -> Asked | None:
+    def new_text(self, path: str, reply: ToolReply) -> StepRequest | None:
         """The request for the new text of a file, given what `read` returned; None where it must be done otherwise."""
         if reply.failed and not _MISSING.search(reply.text):
             return None  # it was refused, or cannot be read
@@ -241,7 +238,7 @@ class _Turn(msgspec.Struct, frozen=True):
             f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._failed()}\n{now}\n\n"
             f"{verb} {path}. Answer with the whole new file."
         )
-        return Asked(asked, {}, lambda answer: _changing(path, old, answer))
+        return StepRequest(asked, {}, lambda answer: _changing(path, old, answer))
 
     def _failed(self) -> str:
         if self.failure is None:

@@ -1,21 +1,37 @@
-"""Tool calls in the text of an answer, as small models write them; tools described in the prompt for those without any.
+"""TextToolsModel: finds tool calls in the text of an answer, and describes the tools to very small models.
 
-Forms: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced, `<tool_call>…</tool_call>` (Hermes, Qwen),
-`<tools>…</tools>` (what small Qwen models make of it), `<function=NAME>…</function>` and `<|python_tag|>…` (Llama),
-`[TOOL_CALLS] […]` (Mistral).
+Forms of a call: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced; `<tool_call>…</tool_call>` (Hermes,
+Qwen); `<tools>…</tools>` (what small Qwen models make of it); `<function=NAME>…</function>` and `<|python_tag|>…`
+(Llama); `[TOOL_CALLS] […]` (Mistral).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
-from ouro.llm.model import ToolSpec
-from ouro.messages import Context, Message, Text, ToolReply
+from ouro.errors import ModelError
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Model,
+    ModelSpec,
+    RevisedText,
+    TextChunk,
+    ThinkingChunk,
+    ToolSpec,
+    UsageChunk,
+    constrain,
+)
+from ouro.llm.reply import MAX_CHARACTERS, TOO_LARGE, ReplyBuilder
+from ouro.llm.small_steps import StepRequest, answer_without_tools, begin_change, hide_steps, next_step, small_tools
+from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage
 from ouro.utils.late_pattern import late_pattern
 
 _OPENERS = (
@@ -63,15 +79,114 @@ ANSWER = ToolSpec(
 whether to use one."""
 
 
-class TextCall(msgspec.Struct, frozen=True):
-    name: str
-    arguments: dict[str, Any]
+class TextToolsModel:
+    """A model for one answer: streams the tool calls in its text as tool calls.
+
+    A very small model is given the tools in the prompt, and asked one step at a time (`small_steps.py`).
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._has_failed_step = False
+        """The answer to a step cannot be used: another attempt would get the same answer."""
+        self._step_usage: Usage | None = None
+        """Of that answer."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._model.spec
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+        if not self.spec.describes_tools:
+            source = self._model.stream(messages, tools)
+        elif call := await self._step(messages, tools):
+            for chunk in call:
+                yield chunk
+            return
+        else:
+            tools = small_tools(messages, tools)
+            sent = hide_steps(messages) if tools else answer_without_tools(messages)
+            model = constrain(self._model, call_schema(tools) if tools else {})
+            source = model.stream(describe_tools(sent, tools))
+        async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _step(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Chunk]:
+        """The call of the next step, where it is not the next tool that the model is asked for; else nothing."""
+        step, usage = next_step(messages, tools), None
+        if isinstance(step, StepRequest):
+            if self._has_failed_step:
+                return []
+            builder = ReplyBuilder()
+            async with aclosing(constrain(self._model, step.schema).stream(step.messages)) as chunks:
+                async for chunk in chunks:
+                    builder.add(chunk)
+            answer = builder.finish()
+            step, usage = step.call(answer.text), answer.usage
+            if step is None:
+                self._has_failed_step, self._step_usage = True, usage
+        if step is None:
+            return []
+        return [
+            CallChunk(0, step.id, step.name, json.dumps(dict(step.arguments))),
+            UsageChunk(usage),
+            EndChunk("tools"),
+        ]
+
+    async def _with_calls(
+        self, source: AsyncGenerator[Chunk, None], messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> AsyncGenerator[Chunk, None]:
+        """The chunks of an answer; text that may become a call is held back until its end."""
+        is_described = self.spec.describes_tools
+        gate, text = CallGate(answers=is_described), ""
+        async for received in source:
+            chunk: Chunk = received
+            match received:
+                case TextChunk(piece):
+                    text += piece
+                    if len(text) > MAX_CHARACTERS:
+                        raise ModelError(TOO_LARGE)
+                    yield TextChunk(gate.feed(piece) if tools else piece)
+                    start = _before_repetition(text, has_tools=bool(tools)) if is_described else None
+                    if start is None:
+                        continue
+                    yield RevisedText(start)
+                    text, gate, chunk = start, CallGate(), EndChunk("stop")
+                case UsageChunk(usage) if usage and self._step_usage:
+                    chunk = UsageChunk(self._step_usage + usage)
+                case ThinkingChunk() | CallChunk():
+                    yield TextChunk(gate.end())
+                    text, tools = "", () if isinstance(received, CallChunk) else tools
+            if isinstance(chunk, EndChunk):
+                for last in _ending(text, gate, messages, tools, is_described=is_described):
+                    yield last
+                yield chunk
+                return
+            yield chunk
 
 
-def calls_in_text(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> tuple[str, list[TextCall]]:
-    """The text before the calls that an answer is or ends with, and these calls; none if one of them does not fit.
+def _ending(
+    text: str, gate: CallGate, messages: Sequence[Message], tools: Sequence[ToolSpec], *, is_described: bool
+) -> Iterator[Chunk]:
+    """The end of an answer, of which `gate` holds a part: the call of `answer` as text, its calls, or that part."""
+    if is_described and tools and (answer := find_answer(text)) is not None:
+        yield RevisedText(answer)
+        return
+    before, calls = find_calls(text, tools, messages)
+    yield RevisedText(before) if calls else TextChunk(gate.end())
+    for index, call in enumerate(calls):
+        made = begin_change(call, messages) if is_described else call
+        yield CallChunk(index, made.id, made.name, json.dumps(dict(made.arguments)))
 
-    A call that is in a message of the user or in a tool result is quoted, and is none.
+
+def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> tuple[str, list[ToolCall]]:
+    """The text before the calls that an answer consists of or ends with, and these calls, without ids.
+
+    Returns no calls if one of them does not fit a tool, or is quoted from a message of the user or a tool result.
     """
     before, written = _split(text.strip())
     calls = [call for value in written if (call := _call(value, tools))]
@@ -80,17 +195,20 @@ def calls_in_text(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message])
     return before, calls
 
 
-def answer_in_text(text: str) -> str | None:
+def find_answer(text: str) -> str | None:
     """The text of a call of `answer`, as far as it is written; None if it is no such call."""
     opener = _ANSWER_OPENER.match(text)
     return _string_at(text, opener.end())[0] if opener else None
 
 
-def before_repetition(text: str) -> str | None:
+def _before_repetition(text: str, *, has_tools: bool) -> str | None:
     """The text up to where it begins to say the same again and again; None if it does not.
 
-    A small model at temperature 0 repeats two sentences until `max_output`.
+    A small model at temperature 0 repeats two sentences until `max_output`. The text of a file may repeat itself, so a
+    tool call is left as it is.
     """
+    if has_tools and text.lstrip().startswith("{") and find_answer(text) is None:
+        return None
     tail = text[-_REPEATED:]
     before = text.rfind(tail, 0, -1)
     period = len(text) - _REPEATED - before
@@ -99,11 +217,11 @@ def before_repetition(text: str) -> str | None:
     first = len(text) - period
     while first > 0 and text[first - 1] == text[first - 1 + period]:
         first -= 1
-    kept = text[: first + period + 1]
-    return kept[: max(map(kept.rfind, ".!?")) + 1] or kept
+    start = text[: first + period + 1]
+    return start[: max(map(start.rfind, ".!?")) + 1] or start
 
 
-def with_text_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
+def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
     """The messages for a model that is given no tools: they are described in the prompt, calls and results are text.
 
     Without `tools` nothing is described, and answers are plain text.
@@ -212,7 +330,7 @@ def _values(text: str) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _call(value: Any, tools: Sequence[ToolSpec]) -> TextCall | None:
+def _call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     """The call of a known tool with arguments that fit its schema."""
     if not isinstance(value, dict):
         return None
@@ -223,7 +341,7 @@ def _call(value: Any, tools: Sequence[ToolSpec]) -> TextCall | None:
     if isinstance(arguments, str):
         arguments = next(iter(_values(arguments)), None)
     tool = next((tool for tool in tools if tool.name == name), None)
-    return TextCall(name, arguments) if tool and isinstance(arguments, dict) and _fits(arguments, tool) else None
+    return ToolCall("", name, arguments) if tool and isinstance(arguments, dict) and _fits(arguments, tool) else None
 
 
 def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:

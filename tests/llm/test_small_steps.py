@@ -6,7 +6,7 @@ import pytest
 
 from ouro.errors import TransientModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, ToolSpec
-from ouro.llm.small_steps import Asked, as_chosen, next_step, small_tools
+from ouro.llm.small_steps import StepRequest, hide_steps, next_step, small_tools
 from ouro.messages import Text, ToolCall, ToolReply, assistant, system, tool, user
 
 NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")
@@ -137,7 +137,7 @@ def test_without_the_tools_that_a_step_needs_there_is_none():
 )
 def test_the_file_with_the_fault_is_one_of_those_listed_and_no_test_that_was_not_named(task, answer, path):
     step = next_step(after(failed_run(task), ToolCall("fault_1", "glob", {"pattern": "**"}), FILES), TOOLS)
-    assert isinstance(step, Asked)
+    assert isinstance(step, StepRequest)
     call = step.call(answer)
     assert (call and call.arguments["path"]) == path
     assert "[100 of" not in str(step.schema)
@@ -147,7 +147,7 @@ def test_of_many_files_those_are_asked_about_that_the_output_names():
     files = "\n".join(f"src/part{number}.py" for number in range(200)) + "\nsrc/zebra.py"
     messages = failed_run(output=f"zebra is wrong\n{FAILED}")
     step = next_step(after(messages, ToolCall("fault_1", "glob", {"pattern": "**"}), files), TOOLS)
-    assert isinstance(step, Asked)
+    assert isinstance(step, StepRequest)
     names = step.schema["properties"]["path"]["enum"]
     assert (len(names), names[0], names[-1]) == (41, "src/zebra.py", "none")
 
@@ -164,7 +164,7 @@ def test_of_many_files_those_are_asked_about_that_the_output_names():
 )
 def test_an_edit_has_the_lines_that_differ_and_as_many_more_as_make_them_unique(old, new, edit):
     step = next_step(about("a.py", "Change it.", old), TOOLS)
-    assert isinstance(step, Asked)
+    assert isinstance(step, StepRequest)
     call = step.call(block(new))
     assert (call.name, call.arguments) == (
         "edit",
@@ -187,7 +187,7 @@ def test_an_edit_has_the_lines_that_differ_and_as_many_more_as_make_them_unique(
 )
 def test_an_answer_that_is_not_the_whole_changed_file_is_not_used(answer):
     step = next_step(about("a.py", text=OLD + "x = 1\ny = 2\n"), TOOLS)
-    assert isinstance(step, Asked)
+    assert isinstance(step, StepRequest)
     assert step.call(answer.replace(OLD, OLD + "x = 1\ny = 2\n")) is None
 
 
@@ -211,7 +211,7 @@ def test_a_file_that_does_not_exist_is_written():
         said("Add hello.py."), ToolCall("tochange_1", "read", {"path": "hello.py"}), "hello.py does not exist.", True
     )
     step = next_step(messages, TOOLS)
-    assert isinstance(step, Asked)
+    assert isinstance(step, StepRequest)
     call = step.call(block("print(1)\n"))
     assert (call.name, call.arguments) == ("write", {"path": "hello.py", "content": "print(1)\n"})
 
@@ -259,7 +259,7 @@ async def test_a_user_who_wants_no_tools_gets_plain_text_by_what_is_remembered(w
 def test_the_model_sees_the_change_that_it_chose_and_not_what_led_to_it():
     edit = ToolCall("changed_1", "edit", {"path": "a.py", "edits": []})
     messages = after(about("a.py", of=failed_run()), edit, "Changed.")
-    shown = as_chosen(messages)
+    shown = hide_steps(messages)
     assert [part.name for message in shown for part in (*message.tool_calls, *message.parts_of(ToolReply))] == [
         "shell", "shell", "change", "change",
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, TextChunk, ToolSpec
-from ouro.llm.text_tools import CallGate, call_schema, calls_in_text, with_text_tools
+from ouro.llm.text_tools import CallGate, call_schema, describe_tools, find_calls
 from ouro.messages import Message, Text, ToolCall, ToolReply, system, user
 
 READ = ToolSpec("read", "Read a file. Up to 2,000 lines.", {
@@ -34,7 +34,7 @@ CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
     ],
 )
 def test_usual_forms_are_calls(text, before):
-    left, [call] = calls_in_text(text, [READ], [user("go")])
+    left, [call] = find_calls(text, [READ], [user("go")])
     assert (left, call.name, call.arguments["path"]) == (before, "read", "basket.py")
 
 
@@ -55,7 +55,7 @@ def test_usual_forms_are_calls(text, before):
     ],
 )
 def test_everything_else_is_text(text):
-    assert calls_in_text(text, [READ], [user("go")]) == (text, [])
+    assert find_calls(text, [READ], [user("go")]) == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_everything_else_is_text(text):
     ],
 )
 def test_what_was_quoted_to_the_model_is_never_a_call(source):
-    assert calls_in_text(CALL, [READ], [source])[1] == []
+    assert find_calls(CALL, [READ], [source])[1] == []
 
 
 def test_a_gate_holds_calls_back_and_nothing_else():
@@ -118,12 +118,12 @@ async def test_on_describes_the_tools_in_the_prompt_and_sends_calls_and_results_
     call = Message("assistant", (Text("I look."), ToolCall("1", "read", {"path": "a"})))
     result = Message("tool", (ToolReply("1", "read", "x = 1"),))
     told = Message("assistant", (Text("It is 1."),))
-    sent = with_text_tools([system("s"), user("go"), call, result, told], [READ])
+    sent = describe_tools([system("s"), user("go"), call, result, told], [READ])
     assert [message.role for message in sent] == ["system", "user", "assistant", "user", "assistant"]
     assert sent[2].text == '{"name": "read", "arguments": {"path": "a"}}'
     assert sent[3].text.startswith("Result of read:\nx = 1\n\n")
     assert sent[4].text == '{"name": "answer", "arguments": {"text": "It is 1."}}'
-    prompt = with_text_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[0].text
+    prompt = describe_tools([Message("system", (Text("how to work"), Text("memory")))], [READ])[0].text
     assert prompt.startswith("how to work\n\n# Tools\n")
     assert prompt.endswith("\n\nmemory")
 
@@ -149,7 +149,7 @@ def test_nested_arguments_and_choices_are_described():
     }
     fields = {"edits": {"type": "array", "items": piece}, "mode": {"enum": ["ask", "auto"]}}
     edit = ToolSpec("edit", "Replace text.", {"type": "object", "properties": fields, "required": ["edits", "mode"]})
-    prompt = with_text_tools([system("s")], [edit])[0].text
+    prompt = describe_tools([system("s")], [edit])[0].text
     assert '- edit(edits: [{old: string, all?: boolean}], mode: "ask"|"auto"): Replace text.' in prompt
 
 
