@@ -18,7 +18,7 @@ from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
 from ouro.config import project_hooks, save_setting
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
-from ouro.events import Reply, Said
+from ouro.events import Notice, Reply
 from ouro.extensions import (
     Checks,
     CommandPrompt,
@@ -165,7 +165,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
             options.cwd,
             self.environment,
             self.ground.catalog.key_values(),
-            lambda text, level: self.tasks.emit(Said(text, level)),
+            lambda text, level: self.tasks.emit(Notice(text, level)),
             self._answer,
             options.captures,
             lambda argv: self.confinement().wrap(argv, "workspace"),

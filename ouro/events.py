@@ -3,7 +3,7 @@
 A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
   (ToolStarted+  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
-with Said, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
+with Notice, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
 Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come outside of turns too, from
 `session.events()`, and so does what a subagent in the background does and asks.
 """
@@ -159,7 +159,7 @@ class UsageUpdated(EventStruct, frozen=True):
 
 
 class Compacting(EventStruct, frozen=True):
-    """A summary is being written; emitted again as it grows. Compacted or Said ends it."""
+    """A summary is being written; emitted again as it grows. Compacted or Notice ends it."""
 
     written: int = 0
     """Characters so far."""
@@ -240,8 +240,8 @@ class CoreChanged(EventStruct, frozen=True):
     """Set if the change waits for approval: `session.memory.manager.accept(proposal)` or `reject(proposal)`."""
 
 
-class Said(EventStruct, frozen=True):
-    """ouro itself has something to tell: a save that failed, a limit near, a record set aside."""
+class Notice(EventStruct, frozen=True, tag="said"):
+    """A message of ouro to the user: a save that failed, a limit near, a record set aside."""
 
     text: str
     level: Level = "info"
@@ -275,7 +275,7 @@ Event = (
     | NotesRecalled
     | NoteKept
     | CoreChanged
-    | Said
+    | Notice
     | TurnFinished
 )
 

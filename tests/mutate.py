@@ -269,7 +269,7 @@ DEFENCES = (
     Defence("B3", "ouro/safety/sandbox/bubblewrap.py", 'command += _bound("--ro-bind", policy.protected)', "pass",
             "test_b1_b3_sandbox_escapes.py"),
     Defence("B4", "ouro/safety/sandbox/confinement.py", "not outside.exists():", "True:", "../safety/test_sandbox.py"),
-    Defence("B4", "ouro/tools/shell.py", "ctx.emit(Said(warning, \"warning\"))", "pass", "test_b4_no_sandbox.py"),
+    Defence("B4", "ouro/tools/shell.py", "ctx.emit(Notice(warning, \"warning\"))", "pass", "test_b4_no_sandbox.py"),
     # folders that are not trusted
     Defence("F3", "ouro/mcp/definition.py", '{**msgspec.to_builtins(self), "problem": ""}',
             "[self.name, self.description]", "test_f3_f5_servers.py -k f3"),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ouro.agent.compaction_probe import CompactionProbe
 from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
-from ouro.events import Compacted, Compacting, Emit, Event, Retrying, Said, UsageUpdated
+from ouro.events import Compacted, Compacting, Emit, Event, Notice, Retrying, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
 from ouro.memory.backend import CompactionRecord, CompactionTrigger
 from ouro.memory.compaction import (
@@ -156,17 +156,17 @@ class Compactor(msgspec.Struct, eq=False):
         await self.memory.pager.loaded()
         plan = self.plan()
         if plan is None:
-            emit(Said("Nothing to compact: the newest messages stay as they are."))
+            emit(Notice("Nothing to compact: the newest messages stay as they are."))
             return
         try:
             asked = CompactionProbe(self.summarisers(), self.requests)
             if probe:
                 await asked.prepare(self.memory.context(), plan)
             if await self._summarise(plan, "manual", focus, emit, review) and probe:
-                emit(Said(await asked.report(self.memory.context())))
+                emit(Notice(await asked.report(self.memory.context())))
             self.memory.note_cost("probe", asked.model, asked.usage)
         except ModelError as error:
-            emit(Said(f"Nothing was compacted. {error}", "error"))
+            emit(Notice(f"Nothing was compacted. {error}", "error"))
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
         before = self.memory.context()
@@ -175,7 +175,7 @@ class Compactor(msgspec.Struct, eq=False):
             if plan is not None:
                 await self._summarise(plan, trigger, "", emit)
         except ModelError as error:
-            emit(Said(f"No summary could be written: {error.message}", "warning"))
+            emit(Notice(f"No summary could be written: {error.message}", "warning"))
         if self.memory.context() == before:
             await self._drop(trigger, emit)
 
@@ -196,19 +196,19 @@ class Compactor(msgspec.Struct, eq=False):
             await summariser.run(self.memory.context(), self._size(trigger), room)
             summariser.text = await review(summariser.text)
             if not summariser.text.strip():
-                emit(Said("Nothing was compacted: the summary was discarded."))
+                emit(Notice("Nothing was compacted: the summary was discarded."))
                 return False
             record = await self._summary_record(plan, trigger, focus, summariser)
         finally:
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)
         if record is None:
-            emit(Said("Nothing was compacted: the summary would not have made the request smaller."))
+            emit(Notice("Nothing was compacted: the summary would not have made the request smaller."))
             return False
         await self.save(record, emit)
         if lost := plan.lost(self.memory.context()):
             numbers = ", ".join(map(str, lost))
-            emit(Said(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
+            emit(Notice(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
         return True
 
     async def _summary_record(
@@ -254,7 +254,7 @@ class Compactor(msgspec.Struct, eq=False):
         try:
             await self.memory.record(record)
         except SaveFailed as error:
-            emit(Said(str(error), "error"))
+            emit(Notice(str(error), "error"))
         finally:
             self.on_compacted()
         emit(compaction_event(record))
@@ -308,7 +308,7 @@ def compaction_event(record: CompactionRecord) -> Event:
     (before, after), kept = record.tokens, len(record.kept)
     covered = record.messages or (record.covers[1] - record.covers[0] + 1 if record.summary else 0)
     if record.summary and not record.model:
-        return Said(
+        return Notice(
             f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "
             "The session keeps them, and they can be searched."
         )

@@ -23,12 +23,12 @@ from ouro.errors import (
 )
 from ouro.events import (
     Emit,
+    Notice,
     Prompted,
     QuestionAsked,
     Replied,
     Reply,
     Retrying,
-    Said,
     TextDelta,
     ThinkingDelta,
     TurnFinished,
@@ -147,7 +147,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             reason = await refusal(number > 0) if finished.outcome == "answered" else ""
             if not reason:
                 break
-            emit(Said(f"A hook says that it is not done: {reason}"))
+            emit(Notice(f"A hook says that it is not done: {reason}"))
             finished = await self.run(Prompt("", context=f"{CONTINUED}\n{reason}"), emit)
         return finished
 
@@ -175,7 +175,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         calls_made, repetition = 0, Repetition()
         while True:
             if warning := await self.before_call(calls_made):
-                emit(Said(warning, "warning"))
+                emit(Notice(warning, "warning"))
             await self.compactor.make_room(emit)
             await self._ask(emit)
             calls_made += 1
@@ -309,4 +309,4 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         try:
             await self.memory.add(message)
         except SaveFailed as error:
-            emit(Said(str(error), "error"))
+            emit(Notice(str(error), "error"))

@@ -21,11 +21,11 @@ from ouro.events import (
     Emit,
     Event,
     Level,
+    Notice,
     PermissionAsked,
     QuestionAsked,
     Replied,
     Retrying,
-    Said,
     SubagentProgress,
     SubagentState,
     TextDelta,
@@ -322,8 +322,8 @@ class Subagents:
                     child.show("running", f"asks again: {event.reason}")
                 case Compacting(written=0):
                     child.show("running", "compacts its session")
-                case Said(text, level) if level != "info":
-                    child.emit(Said(f"{child.id}: {text}", level))
+                case Notice(text, level) if level != "info":
+                    child.emit(Notice(f"{child.id}: {text}", level))
                 case _:
                     pass
 
@@ -393,7 +393,7 @@ class Subagents:
         self._reports.append(Prompt("", context=f"{_REPORTS}\n\n{result.text}"))
         level: Level = "info" if child.state == "done" else "warning"
         words = f"{child.id} is done ({result.display.summary}): its report goes to the model with the next message."
-        self._services.channel.emit(Said(words, level))
+        self._services.channel.emit(Notice(words, level))
 
     def _result(self, child: _Child) -> ToolResult:
         report, failed = child.report(), child.state != "done"

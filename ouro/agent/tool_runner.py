@@ -16,11 +16,11 @@ from ouro.errors import OuroError, ToolError
 from ouro.events import (
     Answer,
     Emit,
+    Notice,
     PermissionAsked,
     Permit,
     QuestionAsked,
     Reply,
-    Said,
     ToolFinished,
     ToolProgress,
     ToolStarted,
@@ -229,7 +229,7 @@ class ToolBatch:
             try:
                 self._runner.permissions.remember(ask.rule, save=permit.choice == "always")
             except (OSError, OuroError) as error:
-                self._emit(Said(f"`{ask.rule}` holds for this session only: {error}", "warning"))
+                self._emit(Notice(f"`{ask.rule}` holds for this session only: {error}", "warning"))
         return permit.comment
 
     def _context(self, call: ToolCall, limits: Limits) -> ToolContext:

@@ -41,7 +41,7 @@ _ENDINGS: Mapping[str, tuple[str, Level]] = {
 def notice_of(event: Event) -> tuple[str, Level] | None:
     """What ouro says of an event, and how serious it is; None of an event that has another form, or none."""
     match event:
-        case events.Said(text, level):
+        case events.Notice(text, level):
             return text, level
         case events.Retrying():
             return retry_line(event, event.wait), "warning"

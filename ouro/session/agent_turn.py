@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent, Prompt
 from ouro.errors import OuroError, PromptRefused
-from ouro.events import Emit, Event, Prompted, Said, TodosChanged, TurnFinished
+from ouro.events import Emit, Event, Notice, Prompted, TodosChanged, TurnFinished
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
 from ouro.session.custom_commands import CommandRunner
@@ -74,7 +74,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 named, problems = await asyncio.to_thread(self.environment.images, text)
                 images = (*images, *named)
                 for problem in problems:
-                    emit(Said(problem, "warning"))
+                    emit(Notice(problem, "warning"))
             hooked = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
@@ -114,7 +114,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             if self.files is not None and isinstance(event, Prompted):
                 self.files.message_added()
             if missing and isinstance(event, Prompted):
-                emit(Said(f"There is no file {', '.join(missing)}. The message was sent as it is.", "warning"))
+                emit(Notice(f"There is no file {', '.join(missing)}. The message was sent as it is.", "warning"))
                 missing.clear()
             for recalled in self.memory.on_event(event):
                 emit(recalled)

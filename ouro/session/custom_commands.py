@@ -11,7 +11,7 @@ import msgspec
 
 from ouro.agent.tool_runner import ToolBatch
 from ouro.errors import NoModelError, UsageError
-from ouro.events import Emit, Said
+from ouro.events import Emit, Notice
 from ouro.extensions import CommandPrompt, CommandRegistry, Hooks, Insert
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Mode, narrower
@@ -48,7 +48,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         if called := await self.registry.once_connected(text):
             return await called[0].prompt(called[1])
         if unknown := self.registry.unknown(text):
-            emit(Said(f"{unknown} The message was sent as it is.", "warning"))
+            emit(Notice(f"{unknown} The message was sent as it is.", "warning"))
         return None
 
     async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
@@ -102,7 +102,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         try:
             self.models.change(prompt.model, self.models.effort)
         except NoModelError as error:
-            emit(Said(f"The command runs on this model, not on its own: {error.message}", "warning"))
+            emit(Notice(f"The command runs on this model, not on its own: {error.message}", "warning"))
             return ""
         return self.models.current()[0].spec.name
 
@@ -111,7 +111,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             mode, before = cast("Mode", prompt.mode), self.permissions.mode
             self.permissions.mode = mode if prompt.is_own else narrower(mode, before)
         elif prompt.mode:
-            emit(Said(f"The command runs in this mode, not in its own: there is no mode `{prompt.mode}`.", "warning"))
+            emit(Notice(f"The command runs in this mode, not in its own: there is no mode `{prompt.mode}`.", "warning"))
         return self.permissions.mode
 
     def _can_insert(self, insert: Insert) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Said
+from ouro.events import Notice
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
 from ouro.session.turn import SessionTasks
@@ -156,7 +156,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._said)):
             self._said.update(skipped)
             what = "too large, not readable or a repository of its own"
-            self.tasks.emit(Said(f"`/undo` does not restore {_listed(skipped)}: {what}."))
+            self.tasks.emit(Notice(f"`/undo` does not restore {_listed(skipped)}: {what}."))
         return True
 
     def _clean(self) -> None:

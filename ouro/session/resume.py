@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ouro.agent.compactor import compaction_record
 from ouro.display import Todo
 from ouro.errors import SessionError
-from ouro.events import Emit, Event, Said, TurnFinished
+from ouro.events import Emit, Event, Notice, TurnFinished
 from ouro.llm import ModelSpec
 from ouro.memory.backend import CompactionRecord, MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
@@ -152,7 +152,7 @@ class Resumed(msgspec.Struct, eq=False):
         self.is_decided = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
-                if isinstance(event, Said) and event.level == "error":
+                if isinstance(event, Notice) and event.level == "error":
                     raise SessionError(event.text, "Without `--part` it continues with all messages.")
 
     async def _send_all(self, _emit: Emit) -> TurnFinished:
@@ -160,7 +160,7 @@ class Resumed(msgspec.Struct, eq=False):
 
     async def _hold_memory(self, emit: Emit) -> TurnFinished:
         await asyncio.to_thread(self.memory.hold, self.info.updated_at, self.info.id)
-        emit(Said(f"Memory is as it was then ({local_time(self.info.updated_at)}): later changes are not sent."))
+        emit(Notice(f"Memory is as it was then ({local_time(self.info.updated_at)}): later changes are not sent."))
         return TurnFinished("answered")
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:
@@ -170,7 +170,7 @@ class Resumed(msgspec.Struct, eq=False):
         entries = memory.transcript.sent_entries()
         begin = _begin_of_tail(entries)
         if begin == 0:
-            emit(Said("Nothing is left out: the last turns are all there is."))
+            emit(Notice("Nothing is left out: the last turns are all there is."))
             return TurnFinished("answered")
         record = self._tail_record(entries, begin, await self.window.compactor.environment())
         pinned = [entry.message for entry in entries[:begin] if entry.number in record.kept]

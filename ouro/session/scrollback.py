@@ -12,10 +12,10 @@ from ouro.errors import UsageError
 from ouro.events import (
     Event,
     NotesRecalled,
+    Notice,
     Prompted,
     Remembered,
     Replied,
-    Said,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -117,16 +117,16 @@ def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Ite
                 yield compaction_event(item)
             case DropRecord(items=dropped, restored=restored, tokens=(before, after)):
                 done = "restored to the request" if restored else "left out of the request"
-                yield Said(f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens.")
+                yield Notice(f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens.")
             case RecalledRecord(items=notes, way=way):
                 # The record holds the ids of notes, not their texts.
                 yield NotesRecalled(
                     tuple(Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in notes), way
                 )
             case ModelRecord(model):
-                yield Said(f"Model: {model}")
+                yield Notice(f"Model: {model}")
             case RewindRecord():
-                yield Said("Rewound to here. What followed is kept: /rewind lists it.")
+                yield Notice("Rewound to here. What followed is kept: /rewind lists it.")
 
 
 def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:

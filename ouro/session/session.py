@@ -17,9 +17,9 @@ from ouro.events import (
     Answer,
     Emit,
     Event,
+    Notice,
     QuestionAsked,
     Reply,
-    Said,
     ToolFinished,
     ToolProgress,
     ToolStarted,
@@ -267,7 +267,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             question = Question(f"This line may not be undone: {reason}. Run it?", ("run", "do not run"))
             answer = await self.turn.tasks.ask_user(QuestionAsked(call.id, question, of_turn=False), emit)
             if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):
-                emit(Said("The line was not run."))
+                emit(Notice("The line was not run."))
                 return TurnFinished("answered")
         emit(ToolStarted(call, line))
 
@@ -296,5 +296,5 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             try:
                 await self.transcript.add(user(text))
             except SaveFailed as error:
-                emit(Said(str(error), "error"))
+                emit(Notice(str(error), "error"))
         return TurnFinished("answered")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ouro.agent.tool_runner import AskUser
 from ouro.errors import PromptRefused
-from ouro.events import Answer, Emit, PermissionAsked, QuestionAsked, Said
+from ouro.events import Answer, Emit, Notice, PermissionAsked, QuestionAsked
 from ouro.extensions import MODES, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
@@ -120,7 +120,7 @@ class SessionHooks:
         }
         outcome = await self.hooks.run(event, {**known, **data}, names, most)
         if outcome.message:
-            self._tasks.emit(Said(outcome.message))
+            self._tasks.emit(Notice(outcome.message))
         return outcome
 
     async def _run_start(self) -> str:

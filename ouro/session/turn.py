@@ -9,7 +9,7 @@ from typing import Any
 
 from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.events import Answer, Emit, Event, PermissionAsked, QuestionAsked, QuestionClosed, Said, TurnFinished
+from ouro.events import Answer, Emit, Event, Notice, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished
 from ouro.utils.log import log
 
 Work = Callable[[Emit], Awaitable[TurnFinished]]
@@ -130,7 +130,7 @@ class SessionTasks:
         self._events.put_nowait(event)
 
     def warn(self, text: str) -> None:
-        self.emit(Said(text, "warning"))
+        self.emit(Notice(text, "warning"))
 
     async def ask(self, question_id: str, question: Question) -> Answer:
         """Ask the user outside of a turn, and wait for the answer."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Outcome, Said, TurnFinished
+from ouro.events import Event, Notice, Outcome, TurnFinished
 from ouro.messages import Image
 from ouro.utils.log import log
 
@@ -165,7 +165,7 @@ class TurnQueue:
                 await self.run(self.session.run_shell(line, share=not draft.text.startswith("!!")))
             else:
                 usage = "Usage: !COMMAND runs a shell command; the agent sees its output. With !! it does not."
-                self._observer.show(Said(usage, "error"))
+                self._observer.show(Notice(usage, "error"))
         elif not draft.text.startswith(("/", "#")) or not await self._run_command(draft):
             await self.run(self.session.send(draft.text, draft.images))
 
@@ -301,10 +301,10 @@ class TurnQueue:
 
     def _show_error(self, error: Exception, what: str) -> None:
         if isinstance(error, OuroError):
-            self._observer.show(Said(str(error), "error"))
+            self._observer.show(Notice(str(error), "error"))
         else:
             log.error("%s", what, exc_info=error)
-            self._observer.show(Said(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))
+            self._observer.show(Notice(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))
 
     async def _show_background(self, session: Session) -> None:
         try:

@@ -14,7 +14,7 @@ import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
-from ouro.events import Said
+from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits
 from ouro.tools.shell_process import (
     RunningCommand,
@@ -305,7 +305,7 @@ class Shell(Tool[ShellArgs]):
             if not self._confinement.known_tier:
                 await asyncio.to_thread(self._confinement.chosen)  # it tests what works here
             if warning := self._confinement.take_warning():
-                ctx.emit(Said(warning, "warning"))
+                ctx.emit(Notice(warning, "warning"))
         if args.background:
             job = await self._jobs.start(args.command, cwd, self._environment, self._wrap(ctx.limits, ctx.call_id))
             text = (

@@ -19,7 +19,7 @@ from ouro.errors import (
     SaveFailed,
     StreamCut,
 )
-from ouro.events import Compacted, Compacting, Reply, Said, TurnFinished, UsageUpdated
+from ouro.events import Compacted, Compacting, Notice, Reply, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import CompactionRecord, CostRecord, PinRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -282,7 +282,7 @@ async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_go
     assert receipt.summary == ""
     assert receipt.dropped > 0
     assert receipt.after < receipt.before
-    assert [event.level for event in of(Said, seen)] == ["warning"]
+    assert [event.level for event in of(Notice, seen)] == ["warning"]
     assert seen[-1] == TurnFinished("answered")
     asked = len(writer.requests)
     await world.turn("and", model, summarisers=[writer])
@@ -307,7 +307,7 @@ async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cos
     before = world.memory.context()
     seen = await world.compact(ScriptedModel([says(SUMMARY * 20)], spec=SMALL))
     assert of(Compacted, seen) == []
-    assert "Nothing was compacted" in of(Said, seen)[-1].text
+    assert "Nothing was compacted" in of(Notice, seen)[-1].text
     assert world.memory.context() == before
     await world.memory.close()
     kept = (await world.store.load_session(world.memory.session_id, read_only=True)).records
@@ -391,7 +391,7 @@ async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
     world = await World(tmp_path, FullDisk()).filled()
     seen = await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))
     assert len(of(Compacted, seen)) == 1
-    assert Said("The disk is full.", "error") in seen
+    assert Notice("The disk is full.", "error") in seen
     assert SUMMARY in texts(world.memory.context())[1]
 
 
@@ -415,7 +415,7 @@ async def test_where_it_fails_and_nothing_can_be_dropped_it_is_tried_again_only_
     seen = await world.turn("go on", model, summarisers=[writer])
     assert seen[-1] == TurnFinished("answered")
     assert len(writer.requests) == 2, "at first, and when it had grown by a tenth"
-    assert len(of(Said, seen)) == 2
+    assert len(of(Notice, seen)) == 2
 
 
 LONG = "Why is this slow?\n" + "x" * 9_000

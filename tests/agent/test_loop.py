@@ -14,10 +14,10 @@ from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
 from ouro.events import (
     Compacted,
+    Notice,
     Prompted,
     Replied,
     Retrying,
-    Said,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -199,7 +199,7 @@ async def test_a_save_that_fails_is_told_and_the_turn_goes_on(tmp_path):
             raise SaveFailed("The disk is full.")
 
     seen = await play(make_world(tmp_path, FullDisk()).agent(ScriptedModel(["Hello."])))
-    assert Said("The disk is full.", "error") in seen
+    assert Notice("The disk is full.", "error") in seen
     assert seen[-1] == TurnFinished("answered")
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent.test_laws import check_sendable
 
 from ouro.assemble import opener
-from ouro.events import PermissionAsked, Permit, Said, SubagentProgress, ToolFinished, TurnFinished
+from ouro.events import Notice, PermissionAsked, Permit, SubagentProgress, ToolFinished, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -241,7 +241,7 @@ async def test_one_in_the_background_reports_with_the_next_message(repository):
 async def _until_said(events):
     async for event in events:
         yield event
-        if isinstance(event, Said):
+        if isinstance(event, Notice):
             return
 
 

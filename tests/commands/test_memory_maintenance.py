@@ -10,7 +10,7 @@ from fakes.slash import memory
 
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError
-from ouro.events import Said, TurnFinished
+from ouro.events import Notice, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply
 from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -44,7 +44,7 @@ async def keep(front_end, *texts):
 
 
 def lines(front_end):
-    return [each.text for each in front_end.events if isinstance(each, Said)]
+    return [each.text for each in front_end.events if isinstance(each, Notice)]
 
 
 async def test_old_sessions_are_read_after_a_yes_with_progress_and_a_receipt(front_end, repository):

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from ouro.display import Todo
-from ouro.events import Said, TurnFinished
+from ouro.events import Notice, TurnFinished
 from ouro.memory.backend import DailyUsage
 from ouro.messages import Usage
 from ouro.session import MemorySince, RepositoryChanges, ResumeCard, SessionInfo, Tail
@@ -55,5 +55,5 @@ class FakeResumed:
 
     async def take(self, part):
         self.taken.append(part)
-        yield Said(f"took the {part}")
+        yield Notice(f"took the {part}")
         yield TurnFinished("answered")

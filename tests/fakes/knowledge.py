@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ouro.display import Question
-from ouro.events import CoreChanged, QuestionAsked, QuestionClosed, Reply, Said
+from ouro.events import CoreChanged, Notice, QuestionAsked, QuestionClosed, Reply
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt
@@ -186,7 +186,7 @@ class Conversation:
 
     @property
     def said(self) -> list[str]:
-        return [event.text for event in self.told if isinstance(event, Said)]
+        return [event.text for event in self.told if isinstance(event, Notice)]
 
 
 @contextmanager

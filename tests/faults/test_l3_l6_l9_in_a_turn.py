@@ -3,7 +3,7 @@
 from ouro.agent.compactor import TOO_LONG
 from ouro.assemble import Options, open_session
 from ouro.errors import ContextTooLong
-from ouro.events import Compacted, PermissionAsked, Permit, Said, TurnFinished
+from ouro.events import Compacted, Notice, PermissionAsked, Permit, TurnFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
@@ -46,7 +46,7 @@ async def test_l6_a_window_that_stays_too_small_is_a_clear_stop(repository):
     script = [call("shell", command="seq 3000"), call("shell", command="seq 3001"), *[ContextTooLong("Too long.")] * 9]
     seen, model = await play(repository, *script)
     assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
-    assert len([event for event in seen if isinstance(event, Said)]) == 1
+    assert len([event for event in seen if isinstance(event, Notice)]) == 1
     assert [event.summary for event in seen if isinstance(event, Compacted)] == [""]
     sums = [request for request in model.requests if "You summarize" in str(request.messages[0])]
     assert (len(sums), len(model.requests)) == (3, 7), "compacted once, in ever smaller parts; asked once more; stopped"

@@ -9,10 +9,10 @@ from textual.strip import Strip
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
 from ouro.events import (
+    Notice,
     Prompted,
     Replied,
     Retrying,
-    Said,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -76,7 +76,7 @@ def everywhere(text):
         yield ToolFinished("c", text, Display(text, body), True, 1.0)
     yield ToolStarted(call, text)
     yield ToolProgress("c", text)
-    yield Said(text, "error")
+    yield Notice(text, "error")
     yield TurnFinished("failed", text)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ouro.assemble import Options, open_session, opener
 from ouro.errors import ToolError, TrustNeeded
-from ouro.events import PermissionAsked, Permit, Said, ToolFinished
+from ouro.events import Notice, PermissionAsked, Permit, ToolFinished
 from ouro.llm import ScriptedModel, call, calls
 from ouro.session import OpenRequest
 
@@ -125,7 +125,7 @@ async def test_x10_an_always_that_cannot_be_kept_holds_for_the_session_and_says_
         if isinstance(event, PermissionAsked):
             asked.append(event.rule)
             session.answer(event.question_id, Permit("always"))
-        elif isinstance(event, Said):
+        elif isinstance(event, Notice):
             warned.append(event.text)
     await session.close()
     assert ((repository / "one").exists(), (repository / "two").exists()) == (True, True)

@@ -179,7 +179,7 @@ async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(rep
     monkeypatch.setattr("ouro.memory.yaml_backend.append", full)
     seen = [event async for event in session.run_shell("echo out", share=True)]
     kinds = [type(event).__name__ for event in seen if not isinstance(event, ToolProgress)]
-    assert kinds == ["ToolStarted", "ToolFinished", "Said"]
+    assert kinds == ["ToolStarted", "ToolFinished", "Notice"]
     assert "No space left on device" in seen[-1].text
     monkeypatch.undo()
     await session.close()

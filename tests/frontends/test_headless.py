@@ -16,12 +16,12 @@ from PIL import Image as Pillow
 from ouro.display import Display, Question
 from ouro.errors import UsageError
 from ouro.events import (
+    Notice,
     PermissionAsked,
     Permit,
     QuestionAsked,
     Reply,
     Retrying,
-    Said,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -82,7 +82,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
                 ToolFinished("c2", "shell", Display("exit 1"), True, 0.1),
                 Retrying("Overloaded.", 2, 2.0, "fake/one"),
                 Retrying("Overloaded.", 1, 0.0, "fake/two"),
-                Said("The window is nearly full.", "warning"),
+                Notice("The window is nearly full.", "warning"),
                 *says("It greets."),
             ]
         ]

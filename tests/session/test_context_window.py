@@ -9,7 +9,7 @@ import pytest
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
-from ouro.events import Compacted, Said, TurnFinished
+from ouro.events import Compacted, Notice, TurnFinished
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.backend import RewindRecord
 from ouro.memory.short_term import DROPPED, without_notes
@@ -239,7 +239,7 @@ async def test_the_probe_asks_what_was_cut_and_says_what_was_lost(repository):
     await say(session, "Which port?")
     await say(session, "Sure?")
     seen = [event async for event in session.window.compact("", probe=True)]
-    [report] = [event.text for event in seen if isinstance(event, Said)]
+    [report] = [event.text for event in seen if isinstance(event, Notice)]
     assert report == "Probe: 1 of 2 questions answered.\nLost: Which branch? — release-7"
     assert "release-7 it" not in str(model.requests[-1].messages)
     await session.close()

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.events import PermissionAsked, Permit, Prompted, Said, SubagentProgress, ToolStarted, TurnFinished
+from ouro.events import Notice, PermissionAsked, Permit, Prompted, SubagentProgress, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Context
@@ -89,7 +89,7 @@ async def test_where_nobody_is_told_at_the_prompt_a_wrong_command_is_a_warning(h
     write(home / ".ouro/commands/git/commit.md", "---\nmode: read\n---\nCommit.")
     session, _model = await opened(repository)
     events = await run(session, typed)
-    assert [event.text for event in events if isinstance(event, Said)] == [warning] * bool(warning)
+    assert [event.text for event in events if isinstance(event, Notice)] == [warning] * bool(warning)
     assert events[-1] == TurnFinished("answered")
     await session.close()
 

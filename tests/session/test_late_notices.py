@@ -8,7 +8,7 @@ import pytest
 from fakes.waiting import wait
 
 from ouro.assemble import Options, open_session
-from ouro.events import Said
+from ouro.events import Notice
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.sessions import session_reader
@@ -43,7 +43,7 @@ async def opened(repository):
 
 
 async def told(session):
-    return [event async for event in session.events() if isinstance(event, Said)]
+    return [event async for event in session.events() if isinstance(event, Notice)]
 
 
 async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, repository):

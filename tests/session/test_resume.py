@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionError
-from ouro.events import Said
+from ouro.events import Notice
 from ouro.frontends.session_lines import card_lines, now
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -165,7 +165,7 @@ async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(reposi
     card = await session.resumed.card()
     assert (card.tail.turns, card.tail.tokens < card.tokens / 2) == (3, True)
     seen = [event async for event in session.resumed.take("tail")]
-    assert any(isinstance(event, Said) and "4 earlier messages are not sent" in event.text for event in seen)
+    assert any(isinstance(event, Notice) and "4 earlier messages are not sent" in event.text for event in seen)
     assert [event async for event in session.send("sixth")]
     asked = [message for message in model.requests[-1].messages if message.role == "user"]
     words = [message.text for message in asked if message.text]

@@ -13,6 +13,7 @@ from ouro.assemble import Options, opener
 from ouro.display import CommandOutput, Display, Plain, Todo
 from ouro.errors import SessionInUse, SessionNotFound, TrustNeeded, UsageError
 from ouro.events import (
+    Notice,
     PermissionAsked,
     Permit,
     Prompted,
@@ -20,7 +21,6 @@ from ouro.events import (
     QuestionClosed,
     Replied,
     Reply,
-    Said,
     TodosChanged,
     ToolFinished,
     ToolProgress,
@@ -325,7 +325,7 @@ async def test_an_image_that_a_message_names_goes_with_it(repository):
     assert (sent.name, sent.media_type, sent.data) == ("shot.png", "image/png", (repository / "shot.png").read_bytes())
     [shown] = [event for event in events if isinstance(event, Prompted)]
     assert [image.name for image in shown.images] == ["shot.png"]
-    said = [event.text for event in events if isinstance(event, Said)]
+    said = [event.text for event in events if isinstance(event, Notice)]
     assert [text.partition(".")[0] for text in said] == ["bad", "There is no file gone"]
     assert said[0].endswith("The message was sent without it.")
     await session.close()
@@ -357,6 +357,6 @@ async def test_a_named_file_that_does_not_exist_is_said(repository, text, missin
     (repository / "src").mkdir(exist_ok=True)
     session = await opener(Options(repository, ready_model=ScriptedModel(["ok"])))(OpenRequest())
     events = [event async for event in session.send(text)]
-    said = [event.text for event in events if isinstance(event, Said) and event.text.startswith("There is no file")]
+    said = [event.text for event in events if isinstance(event, Notice) and event.text.startswith("There is no file")]
     assert said == [f"There is no file {name}. The message was sent as it is." for name in missing]
     await session.close()

@@ -16,7 +16,7 @@ import yaml
 
 from ouro.assemble import opener
 from ouro.errors import TrustNeeded
-from ouro.events import PermissionAsked, Permit, Said, ToolFinished, ToolStarted, TurnFinished
+from ouro.events import Notice, PermissionAsked, Permit, ToolFinished, ToolStarted, TurnFinished
 from ouro.llm import ScriptedModel, call
 from ouro.messages import Context, ToolReply
 from ouro.options import Options
@@ -272,7 +272,7 @@ async def test_e5_a_failing_hook_is_a_notice_and_the_session_goes_on(repository,
     await play(session)
     assert (repository / "b.py").exists()
     await session.close()
-    said = [event.text async for event in session.events() if isinstance(event, Said)]
+    said = [event.text async for event in session.events() if isinstance(event, Notice)]
     assert any("The hook `exit 1` (before-tool, ~/.ouro/config.yaml) failed: exit code 1" in text for text in said)
 
 

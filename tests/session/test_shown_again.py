@@ -6,7 +6,7 @@ import pytest
 from fakes.transcript_app import TranscriptApp
 
 from ouro.assemble import Options, open_session
-from ouro.events import Compacted, NotesRecalled, Prompted, Said, Titled
+from ouro.events import Compacted, NotesRecalled, Notice, Prompted, Titled
 from ouro.frontends.plain.printer import PlainOutput, Printer
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
@@ -32,7 +32,7 @@ async def say(session, text):
 
 def marks(session):
     return [
-        event for event in session.scrollback.shown() if isinstance(event, Compacted | Said | NotesRecalled | Titled)
+        event for event in session.scrollback.shown() if isinstance(event, Compacted | Notice | NotesRecalled | Titled)
     ]
 
 
@@ -96,7 +96,7 @@ async def test_what_was_left_out_without_a_summary_is_told_again(repository):
         await say(session, f"Question {number}. " + "and what of it? " * 1_000)
     await session.close()
     session = await opened(repository, resume="latest")
-    told = [event async for event in session.resumed.take("tail") if isinstance(event, Said)]
+    told = [event async for event in session.resumed.take("tail") if isinstance(event, Notice)]
     assert "earlier messages are not sent any more" in told[0].text
     assert marks(session) == told
     await session.close()
@@ -113,7 +113,7 @@ async def test_another_model_and_a_way_back_are_told_and_titles_are_not(reposito
     await say(session, "b")
     await session.rewind.undo()
     await say(session, "c")
-    expected = [Said("Model: other/model"), Said("Rewound to here. What followed is kept: /rewind lists it.")]
+    expected = [Notice("Model: other/model"), Notice("Rewound to here. What followed is kept: /rewind lists it.")]
     assert marks(session) == expected
 
     await session.rewind.undo()

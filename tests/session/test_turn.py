@@ -6,7 +6,7 @@ import pytest
 
 from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.events import Permit, QuestionAsked, QuestionClosed, Reply, Said, TurnFinished
+from ouro.events import Notice, Permit, QuestionAsked, QuestionClosed, Reply, TurnFinished
 from ouro.session.turn import SessionTasks
 
 
@@ -16,20 +16,20 @@ async def collect(work):
 
 async def test_what_is_emitted_comes_first_and_the_end_last():
     async def work(emit):
-        emit(Said("one"))
+        emit(Notice("one"))
         return TurnFinished("answered")
 
-    assert await collect(work) == [Said("one"), TurnFinished("answered")]
+    assert await collect(work) == [Notice("one"), TurnFinished("answered")]
 
 
 async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
     async def stream():
-        yield Said("one")
+        yield Notice("one")
         yield TurnFinished("limit")
 
     tasks = SessionTasks()
     events = tasks.run_as_turn(stream)
-    assert await anext(events) == Said("one")
+    assert await anext(events) == Notice("one")
     with pytest.raises(UsageError):
         await anext(tasks.run_as_turn(stream))
     assert [event async for event in events] == [TurnFinished("limit")]
@@ -38,7 +38,7 @@ async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
 
 async def test_a_defect_ends_the_turn_and_is_shown():
     async def work(emit):
-        emit(Said("one"))
+        emit(Notice("one"))
         raise KeyError("x")
 
     last = (await collect(work))[-1]
@@ -49,7 +49,7 @@ async def test_an_interrupted_turn_tidies_before_it_ends():
     tidied = asyncio.Event()
 
     async def work(emit):
-        emit(Said("one"))
+        emit(Notice("one"))
         try:
             await asyncio.Event().wait()
         finally:
@@ -60,7 +60,7 @@ async def test_an_interrupted_turn_tidies_before_it_ends():
     async for event in tasks.run(work):
         seen.append(event)
         tasks.interrupt()
-    assert seen == [Said("one"), TurnFinished("interrupted")]
+    assert seen == [Notice("one"), TurnFinished("interrupted")]
     assert tidied.is_set()
 
 
@@ -69,13 +69,13 @@ async def test_closing_the_stream_ends_the_task():
 
     async def work(emit):
         try:
-            emit(Said("one"))
+            emit(Notice("one"))
             await asyncio.Event().wait()
         finally:
             ended.set()
 
     stream = SessionTasks().run(work)
-    assert await anext(stream) == Said("one")
+    assert await anext(stream) == Notice("one")
     await stream.aclose()
     assert ended.is_set()
 

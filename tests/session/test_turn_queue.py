@@ -6,7 +6,7 @@ import pytest
 from fakes.fake_session import FakeSession, Wait, says
 from msgspec.structs import replace
 
-from ouro.events import Said, Titled, TurnFinished
+from ouro.events import Notice, Titled, TurnFinished
 from ouro.extensions import CommandRegistry, CustomCommand
 from ouro.messages import Image
 from ouro.session import Draft, TurnObserver, TurnQueue
@@ -154,7 +154,7 @@ async def test_a_stream_that_is_no_turn_can_be_interrupted():
     queue, recorder = queue_for(session)
 
     async def sync():
-        yield Said("step")
+        yield Notice("step")
         await asyncio.Event().wait()
 
     queue.start(sync())
@@ -166,7 +166,7 @@ async def test_a_stream_that_is_no_turn_can_be_interrupted():
 
 async def test_a_stream_waits_for_the_turn_that_runs():
     async def stream():
-        yield Said("synchronised")
+        yield Notice("synchronised")
 
     wait = Wait()
     session = FakeSession([[wait, *says("done")]])
@@ -175,11 +175,11 @@ async def test_a_stream_waits_for_the_turn_that_runs():
     await until(lambda: session.running)
     sync = asyncio.create_task(queue.run(stream()))
     await asyncio.sleep(0)
-    assert Said("synchronised") not in recorder.events
+    assert Notice("synchronised") not in recorder.events
     wait.until.set()
     await sync
     assert recorder.ended == ["answered", "answered"]
-    assert recorder.events[-1] == Said("synchronised")
+    assert recorder.events[-1] == Notice("synchronised")
 
 
 async def test_a_defect_is_shown_and_ends_the_turn_alone():
@@ -187,14 +187,14 @@ async def test_a_defect_is_shown_and_ends_the_turn_alone():
     queue, recorder = queue_for(session)
 
     async def broken():
-        yield Said("step")
+        yield Notice("step")
         raise KeyError("x")
 
     queue.start(broken())
     queue.queue(Draft("go"))
     await queue.idle()
     assert recorder.ended == ["failed", "answered"]
-    assert Said("KeyError: 'x' (details are in ouro.log)", "error") in recorder.events
+    assert Notice("KeyError: 'x' (details are in ouro.log)", "error") in recorder.events
 
 
 async def test_stop_sends_nothing_more_and_close_shows_the_last_background_events():

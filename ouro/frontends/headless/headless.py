@@ -136,9 +136,9 @@ class HeadlessRun(TurnObserver):
         """Send the prompt, if there is one, then the messages that arrive on stdin, until its end."""
         self.output.started(self._session)
         if self._session.resumed is not None and self._prints_events:
-            self.output.event(events.Said(card_line(await self._session.resumed.card(), now())))
+            self.output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
         for notice in self._session.notices:
-            self.show(events.Said(notice))
+            self.show(events.Notice(notice))
         if prompt:
             self._queue.queue(Draft(prompt))
         self._queue.attach(self._session)
@@ -226,7 +226,7 @@ class HeadlessRun(TurnObserver):
                     await self._receive(parse_input(line))
                 except OuroError as error:
                     self.input_code = UsageError.exit_code
-                    self.show(events.Said(str(error), "error"))
+                    self.show(events.Notice(str(error), "error"))
         self._has_user = False
         for event in tuple(self._open.values()):
             self._answer_without_user(event)

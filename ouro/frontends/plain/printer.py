@@ -300,7 +300,7 @@ class Printer(NoticePrinter):
     def _end(self, event: Event) -> None:
         """End what the event ends: a compaction, an answer that is repeated, the turn."""
         match event:
-            case events.Said() | events.Compacted():
+            case events.Notice() | events.Compacted():
                 self._titles.pop(_COMPACTION, None)
             case events.Retrying():
                 self._blocks.discard()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from textual.app import App
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Level, Said
+from ouro.events import Event, Level, Notice
 from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
@@ -206,7 +206,7 @@ class ScreenFrontEnd:
         try:
             session = await self._open_interactively(request)
         except OuroError as error:
-            self._conversation.show(Said(str(error), "error"))
+            self._conversation.show(Notice(str(error), "error"))
             return
         if session is not None:
             await self._use(session, request.message)
@@ -239,7 +239,7 @@ class ScreenFrontEnd:
         if message:
             await self._conversation.go_to(message)
         for notice in session.notices:
-            self._conversation.show(Said(notice, "warning"))
+            self._conversation.show(Notice(notice, "warning"))
         self._turns.attach(session, turn)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))

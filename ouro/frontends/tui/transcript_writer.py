@@ -75,7 +75,7 @@ class TranscriptWriter:
                 self._compacting(event)
             case events.Compacted():
                 self._compacted(event)
-            case events.Said():
+            case events.Notice():
                 self._end_compaction()
                 self._notice(event)
             case events.TurnFinished():

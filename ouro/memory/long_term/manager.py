@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import CoreChanged, Reply, Said
+from ouro.events import CoreChanged, Notice, Reply
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries, plain
@@ -94,7 +94,7 @@ class LongTermMemoryManager:
         """Show warnings and pending changes. Called when the session is open."""
         self._is_open = True
         for text in self._warnings:
-            self._channel.emit(Said(text, "warning"))
+            self._channel.emit(Notice(text, "warning"))
         self.report([event for scope in self._scopes for event in scope.foreign_events()])
         self._consolidate_if_grown()
 
@@ -397,7 +397,7 @@ class LongTermMemoryManager:
         if text not in self._warnings:
             self._warnings[text] = None
             if self._is_open:
-                self._channel.emit(Said(text, "warning"))
+                self._channel.emit(Notice(text, "warning"))
 
     async def _ask(self, proposal_id: str) -> None:
         """Ask the user about a pending change, and accept or reject it."""
@@ -412,7 +412,7 @@ class LongTermMemoryManager:
             await self.reject(proposal_id)
         elif answer != Reply():
             text = f"The change of memory is still pending: /memory accept {proposal_id}, or reject."
-            self._channel.emit(Said(text, "warning"))
+            self._channel.emit(Notice(text, "warning"))
 
     def _consolidate_if_grown(self) -> None:
         limit = self._prompt.threshold

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import LongTermMemoryError, MemoryUnusable, OuroError, UsageError
-from ouro.events import CoreChanged, Event, Said
+from ouro.events import CoreChanged, Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
 from ouro.memory.long_term.git.history import note_sync
@@ -120,16 +120,16 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
         while (what := await steps.get()) is not None:
-            yield Said(f"Memory: {what} …")
+            yield Notice(f"Memory: {what} …")
         report = await task
     except OuroError as error:
-        yield Said(str(error), "error")
+        yield Notice(str(error), "error")
         return
     finally:
         stopped.set()
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     for line in sync_summary(report):
-        yield Said(line, "warning" if line in report.conflicts else "info")
+        yield Notice(line, "warning" if line in report.conflicts else "info")
 
 
 def _synchronise_alone(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:

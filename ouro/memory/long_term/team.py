@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.events import CoreChanged, Reply, Said
+from ouro.events import CoreChanged, Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.git.values import TurnRef
@@ -127,7 +127,7 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
         await asyncio.to_thread(write_private, asked, "\n".join([*_read(asked), _mark(note)]) + "\n")
         if answer in (Reply((KEEP,)), Reply((ARCHIVE,))):
             await manager.by_hand(partial(_apply_answer, note=note, keeps=answer == Reply((KEEP,))))
-            channel.emit(Said(f"Changed in {found.folder}: commit it for the team."))
+            channel.emit(Notice(f"Changed in {found.folder}: commit it for the team."))
 
 
 def _apply_answer(

@@ -12,8 +12,8 @@ from textual import events
 from ouro.display import Choice, Todo
 from ouro.events import (
     NotesRecalled,
+    Notice,
     Remembered,
-    Said,
     TodosChanged,
 )
 from ouro.frontends.history import PromptHistory
@@ -295,7 +295,7 @@ async def test_a_compaction_waits_for_a_shell_line_and_runs_as_a_turn():
     async def line(text, share):
         session.shell_lines.append((text, share))
         await wait.until.wait()
-        yield Said("done")
+        yield Notice("done")
 
     session.run_shell = line
     async with screen_of(session).run_test(size=(100, 30)) as pilot:

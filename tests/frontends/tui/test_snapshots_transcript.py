@@ -5,10 +5,10 @@ from fakes.transcript_app import TranscriptApp
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import (
+    Notice,
     PermissionAsked,
     Prompted,
     Replied,
-    Said,
     TextDelta,
     ThinkingDelta,
     ToolFinished,
@@ -77,7 +77,7 @@ STATES = {
             True,
             12.0,
         ),
-        Said("The session could not be saved; it is kept and tried again.", "warning"),
+        Notice("The session could not be saved; it is kept and tried again.", "warning"),
         TurnFinished("failed", "The model does not answer."),
     ),
 }

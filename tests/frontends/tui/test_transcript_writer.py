@@ -7,13 +7,13 @@ from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plai
 from ouro.events import (
     Compacted,
     Compacting,
+    Notice,
     PermissionAsked,
     Prompted,
     QuestionAsked,
     QuestionClosed,
     Replied,
     Retrying,
-    Said,
     SubagentProgress,
     TextDelta,
     ThinkingDelta,
@@ -167,9 +167,9 @@ async def test_a_failed_call_shows_why_at_once():
 @pytest.mark.parametrize(
     ("event", "shown"),
     [
-        (Said("saved"), "· saved"),
-        (Said("look out", "warning"), "! Warning: look out"),
-        (Said("lost", "error"), "✗ Error: lost"),
+        (Notice("saved"), "· saved"),
+        (Notice("look out", "warning"), "! Warning: look out"),
+        (Notice("lost", "error"), "✗ Error: lost"),
         (TurnFinished("failed", "No model."), "✗ Error: The turn failed: No model."),
         (TurnFinished("limit", "Stopped after 20 model calls."), "✗ Error: Stopped after 20 model calls."),
         (TurnFinished("answered"), ""),
@@ -211,7 +211,7 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
 
 
 async def test_a_compaction_that_comes_to_nothing_is_stopped_and_one_without_a_model_tells_its_outputs():
-    assert await lines_of(Compacting(), Said("It failed.", "warning"), Compacted(9_000, 5_000, 0, 0, 7, "")) == [
+    assert await lines_of(Compacting(), Notice("It failed.", "warning"), Compacted(9_000, 5_000, 0, 0, 7, "")) == [
         "  ■ compact the session · stopped",
         "",
         "! Warning: It failed.",

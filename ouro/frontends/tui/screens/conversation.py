@@ -148,12 +148,12 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         try:
             reached = await self.session.scrollback.reach(message)
         except OuroError as error:
-            self.show(events.Said(str(error), "error"))
+            self.show(events.Notice(str(error), "error"))
             return
         self.show_again()
         self.transcript.go_to(reached.prompts)
         if reached.is_left:
-            self.show(events.Said(LEFT_BRANCH, "warning"))
+            self.show(events.Notice(LEFT_BRANCH, "warning"))
 
     @on(TranscriptView.TopReached)
     def _top_reached(self) -> None:
@@ -168,7 +168,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         try:
             earlier = await session.scrollback.more()
         except OuroError as error:
-            self.show(events.Said(str(error), "error"))
+            self.show(events.Notice(str(error), "error"))
             return False
         finally:
             self._is_loading_earlier = False
@@ -184,7 +184,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         if card.is_long:
             self.resume.show(card)
         else:
-            self.show(events.Said(card_line(card, now())))
+            self.show(events.Notice(card_line(card, now())))
 
     # What the turn queue reports
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import CoreChanged, NoteKept, Reply, Said
+from ouro.events import CoreChanged, NoteKept, Notice, Reply
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import CaptureBacklog, split_uncaptured, turns_since, words_in
 from ouro.memory.long_term.git.values import Scope, TurnRef
@@ -168,7 +168,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             elif written.change in _REPEATS and written.note.category == "corrections":
                 text = one_line(clean(written.note.text), 200)
                 named = written.note.id[:12] if is_note_name(f"{written.note.id}.md") else text
-                self.channel.emit(Said(f"You have corrected this before: {text} To have it enforced: /check {named}"))
+                self.channel.emit(Notice(f"You have corrected this before: {text} To have it enforced: /check {named}"))
 
     async def _ask(self, new: Note) -> None:
         """Ask which of two notes holds; without an answer both stay."""

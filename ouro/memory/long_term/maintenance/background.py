@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, Said, TurnFinished
+from ouro.events import Event, Notice, TurnFinished
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
@@ -153,7 +153,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         async def events() -> AsyncGenerator[Event, None]:
             async with aclosing(lines):
                 async for line in lines:
-                    yield Said(line)
+                    yield Notice(line)
             yield TurnFinished("answered")
 
         return self.channel.run_as_turn(events)
@@ -219,7 +219,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     async def _show_last_time(self) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
         if self.summaries and (left := await self.summaries.open_line()):
-            self.channel.emit(Said(f"Last time: {left} · /resume latest"))
+            self.channel.emit(Notice(f"Last time: {left} · /resume latest"))
 
     def _estimate(self, tokens: int) -> str:
         price = self.price(tokens)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, OuroError, SearchUnavailable
-from ouro.events import Event, NotesRecalled, Prompted, Remembered, Said
+from ouro.events import Event, NotesRecalled, Notice, Prompted, Remembered
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.session_parts import Spoken, newest_lines, words_in
@@ -331,7 +331,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:
             self._missing = "memory.embedding_model"
         if self._missing:
-            self.channel.emit(Said(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
+            self.channel.emit(Notice(f"Recall is off: `memory.retrieval: hyde` needs `{self._missing}`.", "warning"))
 
     async def _local(self, text: str, sent: frozenset[str]) -> Recalled:
         vector = _begin(self.finder.embed, text)

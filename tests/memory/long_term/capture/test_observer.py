@@ -9,7 +9,7 @@ import pytest
 from fakes.classifier import Two, add, news, quiet, say
 
 from ouro.errors import ModelUnavailable
-from ouro.events import NoteKept, QuestionAsked, Reply, Said
+from ouro.events import NoteKept, Notice, QuestionAsked, Reply
 from ouro.llm import ScriptedReply, call
 from ouro.memory.backend import CapturedRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, parse_note
@@ -112,10 +112,10 @@ async def test_a_correction_that_is_captured_again_is_offered_as_a_check(
     session = await two.open(repository)
     await say(session, "no, use pnpm, never npm", "thank you very much")
     await quiet_capture(session, two)
-    assert [event for event in news(session) if isinstance(event, Said)] == []
+    assert [event for event in news(session) if isinstance(event, Notice)] == []
     await say(session, "again: use pnpm, never npm", "and that is all")
     await quiet_capture(session, two, 2)
-    [offer] = [event for event in news(session) if isinstance(event, Said)]
+    [offer] = [event for event in news(session) if isinstance(event, Notice)]
     assert len(repo_notes()) == is_note
     command = f"/check {repo_notes()[0].id[:12] if is_note else text}"
     assert offer.text == f"You have corrected this before: {text} To have it enforced: {command}"

@@ -10,7 +10,7 @@ from fakes.old_sessions import old_session, records_of, session_id
 
 from ouro.assemble import Options, opener
 from ouro.cli import main
-from ouro.events import Said
+from ouro.events import Notice
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import SummaryRecord
 from ouro.memory.index import Index, Sources, search_sessions
@@ -130,7 +130,7 @@ async def test_what_is_open_is_told_at_the_next_start_and_not_sent(repository):
     old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     session = await opened(repository, Model())
     session_news = session.events()
-    assert await anext(session_news) == Said("Last time: the test of api.py still fails · /resume latest")
+    assert await anext(session_news) == Notice("Last time: the test of api.py still fails · /resume latest")
     await talk(session, "hello")
     assert "still fails" not in str(session.transcript.context())
     await session.close()

@@ -10,7 +10,7 @@ from fakes.model_server import Raw, Reply
 from fakes.word_embedder import WordEmbedder, vector_of
 
 from ouro.assemble import Options, opener
-from ouro.events import NotesRecalled, Prompted, Said
+from ouro.events import NotesRecalled, Notice, Prompted
 from ouro.llm import ScriptedModel
 from ouro.memory.backend import CompactionRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -170,9 +170,9 @@ async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, 
     await quiet(session)
     put(own, BREAD)
     again = await say(session, QUESTION)
-    assert not [event for event in again if isinstance(event, Said | NotesRecalled)]
+    assert not [event for event in again if isinstance(event, Notice | NotesRecalled)]
     await session.close()
-    warnings = [event.text async for event in session.events() if isinstance(event, Said)]
+    warnings = [event.text async for event in session.events() if isinstance(event, Notice)]
     assert warnings == ["Recall is off: `memory.retrieval: hyde` needs `memory.retrieval_model`."]
 
 
@@ -267,7 +267,7 @@ async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyd
 
     events = await say(session, QUESTION)
 
-    assert not [event for event in events if isinstance(event, NotesRecalled | Said)]
+    assert not [event for event in events if isinstance(event, NotesRecalled | Notice)]
     assert "fourteen" not in json.dumps(hyde.asked("talks")[-1].messages)
     await session.close()
 
