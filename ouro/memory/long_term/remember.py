@@ -40,9 +40,9 @@ MAX_CHARACTERS = 10_000
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 """Markdown marks of headings, quotations and lists."""
 _MAX_CORRECTION = 600
-"""Of a core line on the subject of another one."""
+"""Characters of a correction that is written into the core, although it is longer than a core line."""
 CORE_TOKENS = 1_500
-"""Tokens of a core that is full, as it is in every prompt: what is remembered then becomes a note."""
+"""Tokens from which on the core counts as full: it is in every prompt. New text then becomes a note."""
 _MAX_RELATED = 4
 _CORE = {
     "architectural-decisions": "decisions",
@@ -51,13 +51,13 @@ _CORE = {
     "corrections": "",
     "user-facts": "",
 }
-"""Category of what the user states -> the category of such a line in the core, if it alone tells."""
+"""Category of a note -> the category of such a line in the core; empty: the text decides."""
 _NOT_IN_USE = {"archived", "replaced"}
 MAX_FOUND = 20
 _MIN_ID = 8
-"""Characters of an id that are no other word: `mem_3f6c`, `3f6c1e0b`."""
+"""A shorter start of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
 _SHARE = 0.6
-"""Share of the best score below which a hit does not count."""
+"""Search hits with a smaller share of the best score are ignored."""
 EDITED = "edited-"
 """Prefix of the files with edited texts that memory refused."""
 
@@ -68,11 +68,11 @@ class RememberResult(msgspec.Struct, frozen=True):
     state: Literal["kept", "confirmed", "restored"]
     entry: MemoryEntry
     why: str = ""
-    """Why it went there."""
+    """The reason for its place."""
     undo: str = ""
     """The commit to undo; empty when nothing was written, or no commit could be made."""
     replaced: tuple[MemoryEntry, ...] = ()
-    """What it corrects, and is no longer in use."""
+    """The entries that it corrects; they are no longer in use."""
 
 
 def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
@@ -98,73 +98,76 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
     in_use = [entry for entry in entries if _NOT_IN_USE.isdisjoint(entry.badges)]
-    chosen, replaced = _find_corrected(chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
-    on_it = find_on_subject(chosen.text, [entry for entry in in_use if entry.scope == chosen.scope])
-    chosen = _choose_strength(chosen, replaced, on_it, editor.scope(chosen.scope).tokens)
-    related = () if replaced else [entry.id for entry in on_it if entry.kind == "note"][:_MAX_RELATED]
+    chosen, replaced, near = _decide(editor, chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
+    related = () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
     entry, undo = write_text(editor, chosen, replaced, related)
     return RememberResult("kept", entry, chosen.why, undo, tuple(replaced))
 
 
-def _find_corrected(
-    chosen: Placement, entries: Sequence[MemoryEntry], *, is_scope_named: bool
-) -> tuple[Placement, list[MemoryEntry]]:
-    """The placement, in the scope of what the text corrects, and what it corrects there."""
-    replaced = find_replaced(chosen.text, entries, chosen.said)
-    if replaced and not is_scope_named and replaced[0].scope != chosen.scope:
-        chosen = replace(chosen, scope=replaced[0].scope, why="it replaces what is there")
-    return chosen, [entry for entry in replaced if entry.scope == chosen.scope]
-
-
-def _choose_strength(
-    chosen: Placement, replaced: Sequence[MemoryEntry], on_it: Sequence[MemoryEntry], tokens: int
-) -> Placement:
-    """The placement: in the core, if a line of the core is on the subject, so that it is as strong as that line.
-
-    Other text becomes a note once the core has `CORE_TOKENS`.
-    """
-    line = next((entry for entry in (*replaced, *on_it) if entry.kind == "core"), None)
-    if line is not None and (chosen.is_note or line in replaced):
-        is_short = len(chosen.text) <= _MAX_CORRECTION
-        why = f"{line.file} is on the same subject"
-        return replace(chosen, is_note=False, category=line.category, why=why) if is_short else chosen
-    if chosen.is_note or line or tokens + estimate(chosen.text) <= CORE_TOKENS:
-        return chosen
-    category = note_category(chosen.text, chosen.category, chosen.scope)
-    return replace(chosen, is_note=True, category=category, why="the core is full")
-
-
 def keep_in_core(editor: MemoryEditor, note: Note, said: str, corrected: str = "") -> Written | None:
-    """Write what capture made of the user's words `said` into the core, so that each request has it.
+    """Write what capture made of the user's words `said` into the core, which is in each request.
 
     Args:
-        corrected: the line that it replaces, as far as the classifier can tell.
+        corrected: the core line that the classifier wants to replace.
 
-    Returns None where it is a note: what is long, names a file, is about another note or of a category of the settings,
-    and all where the core is full; unless a line there is on its subject. Raises as `remember_text`.
+    Returns:
+        None if the text belongs into a note: it is long, names a file, is about another note or of a category of the
+        settings, and no core line is on its subject; or the core is full.
+
+    Raises as `remember_text`.
     """
-    lines = core_entries(editor)
-    placed = place(note.text, editor.names, note.scope)
-    is_about_note = note.supersedes or any(edge.relationship != "relates-to" for edge in note.related)
-    is_note = placed.is_note or bool(is_about_note) or note.category not in _CORE
+    lines, placed = core_entries(editor), place(note.text, editor.names, note.scope)
+    is_about_note = bool(note.supersedes) or any(edge.relationship != "relates-to" for edge in note.related)
+    is_note = placed.is_note or is_about_note or note.category not in _CORE
     category = placed.category if is_note else _CORE[note.category] or placed.category
     placed = replace(placed, is_note=is_note, category=category, said=said)
     named = [line for line in lines if line.text == corrected and subject_words(line.text) & subject_words(note.text)]
-    if placed.is_note and not (named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)):
+    if is_note and not (named or find_on_subject(note.text, lines) or find_replaced(note.text, lines, said)):
         return None
-    chosen, replaced = _find_corrected(placed, all_entries(editor), is_scope_named=False)
-    if named and named[0] not in replaced:
-        chosen, replaced = replace(chosen, scope=named[0].scope), named
-    own = [entry for entry in lines if entry.scope == chosen.scope]
-    if known := find_same(note.text, own):
+    chosen, replaced, _ = _decide(editor, placed, all_entries(editor), named)
+    if known := find_same(note.text, [line for line in lines if line.scope == chosen.scope]):
         return Written("confirm", replace(note, id=known.id), known.scope, "")
-    chosen = _choose_strength(chosen, replaced, find_on_subject(note.text, own), editor.scope(chosen.scope).tokens)
     if chosen.is_note:
         return None
     entry, commit = write_text(editor, chosen, replaced, origin="capture")
     note = replace(note, id=entry.id, scope=chosen.scope)
     before = "; ".join(old.text for old in replaced)
     return Written("supersede" if replaced else "add", note, chosen.scope, commit, before)
+
+
+def _decide(
+    editor: MemoryEditor,
+    placed: Placement,
+    in_use: Sequence[MemoryEntry],
+    named: Sequence[MemoryEntry] = (),
+    *,
+    is_scope_named: bool = False,
+) -> tuple[Placement, list[MemoryEntry], list[MemoryEntry]]:
+    """The final place of a text, the entries that it replaces there, and those that are on its subject.
+
+    A correction goes into the scope of what it corrects, and into the core if a core line is on its subject, so that it
+    is as strong as that line. Other text becomes a note once the core has `CORE_TOKENS`.
+
+    Args:
+        named: entries that it replaces if the rules find nothing else.
+        is_scope_named: the user named the scope.
+    """
+    replaced = find_replaced(placed.text, in_use, placed.said)
+    if named and named[0] not in replaced:
+        replaced, is_scope_named = [*named], False
+    if replaced and not is_scope_named and replaced[0].scope != placed.scope:
+        placed = replace(placed, scope=replaced[0].scope, why="it replaces what is there")
+    replaced = [entry for entry in replaced if entry.scope == placed.scope]
+    near = find_on_subject(placed.text, [entry for entry in in_use if entry.scope == placed.scope])
+    line = next((entry for entry in (*replaced, *near) if entry.kind == "core"), None)
+    if line and (placed.is_note or line in replaced):
+        if len(placed.text) <= _MAX_CORRECTION:
+            why = f"{line.file} is on the same subject"
+            placed = replace(placed, is_note=False, category=line.category, why=why)
+    elif not (placed.is_note or line) and editor.scope(placed.scope).tokens + estimate(placed.text) > CORE_TOKENS:
+        category = note_category(placed.text, placed.category, placed.scope)
+        placed = replace(placed, is_note=True, category=category, why="the core is full")
+    return placed, replaced, near
 
 
 def write_text(
@@ -216,7 +219,7 @@ def write_text(
 
 
 def clean_text(text: str) -> str:
-    """`text` without invisible characters and Markdown marks. Raises UsageError: it is too long."""
+    """Remove invisible characters and Markdown marks from a text. Raises UsageError: it is too long."""
     if len(text) > MAX_CHARACTERS:
         raise UsageError(
             f"That is {len(text):,} characters; one thing to remember has at most {MAX_CHARACTERS:,}.",
@@ -231,7 +234,7 @@ def clean_text(text: str) -> str:
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     """The entry with the same words; one in use before an archived one."""
     words = fold_words(text)
-    rare = max(words.split(), key=len, default="")  # to fold all of 50,000 notes took 0.5 s
+    rare = max(words.split(), key=len, default="")  # folding all of 50,000 notes takes 0.5 s
     likely = (entry for entry in entries if rare in entry.text.casefold() and "replaced" not in entry.badges)
     found = [entry for entry in likely if fold_words(entry.text) == words]
     return min(found, key=lambda item: item.archived, default=None) if words else None
