@@ -149,7 +149,7 @@ def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> No
             for number in range(SAMPLE):
                 text = f"{talk.text(words)} src/m{number}.py pytest"
                 began, before = time.perf_counter(), time.process_time()
-                recall.local(text, Situation(""))
+                recall.find(text, Situation(""))
                 spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - began) * 1000))
             show(f"the whole recall, {words} words said, by {name}", spent)
 

@@ -111,7 +111,7 @@ def teller(folder: Path, notes, embedder):
     recall = Recall(search, notebook, "memory-0")
 
     def tell(text: str) -> set[str]:
-        return {names[item.id] for item in recall.local(text, Situation("")).items if item.state == "loaded"}
+        return {names[item.id] for item in recall.find(text, Situation("")).items if item.state == "loaded"}
 
     return tell
 

@@ -59,7 +59,11 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
                     outcomes[scope] = await manager.consolidate(scope)
                     context.say(f"Memory ({scope}): {outcomes[scope]}.")
         merges = [] if core or what not in ("", "notes") else await _merge_notes(context, maintenance, yes)
-        value = {"core": outcomes, "notes": [_merge_data(merge) for merge in merges], "usage": maintenance.used()}
+        value = {
+            "core": outcomes,
+            "notes": [_merge_data(merge) for merge in merges],
+            "usage": maintenance.usage_since(),
+        }
     return None if context.session else Answer(value, [])
 
 
@@ -75,7 +79,7 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
         if is_unread and await confirm(context, plan, "Read them", assume_yes=yes):
             await _show_lines(context, maintenance, plan if yes else "", maintenance.crystallize(found, steps))
         left_out = [{"session": old.info.id, "why": old.skipped} for old in skipped]
-        value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.used()}
+        value = {"read": list(map(_step_data, steps)), "skipped": left_out, "usage": maintenance.usage_since()}
         return Answer(value, [] if is_unread else [line("Every old session here was already read.")])
 
 
@@ -107,7 +111,7 @@ async def measure(
         recall_in = cache(partial(_recall_in, search))
 
         def recall(text: str, project: str, branch: str) -> list[str]:
-            found = recall_in(project).local(text, long_term.Situation(project, branch))
+            found = recall_in(project).find(text, long_term.Situation(project, branch))
             return [item.id for item in found.items if item.state == "loaded"]
 
         questions = memory_index.ask_own_notes(search, recall)

@@ -189,9 +189,9 @@ def write_text(
         changes = _remove_lines(editor, chosen.scope, replaced)
         if chosen.is_note:
             if old_notes:
-                note = editor.notebook.linked(note, "supersede", old_notes[0].id)
+                note = editor.notebook.link(note, "supersede", old_notes[0].id)
             else:
-                note = editor.notebook.linked(note, "add", "", related)
+                note = editor.notebook.link(note, "add", "", related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
             changes |= _archive_notes(editor, chosen.scope, old_notes[1:])
         else:

@@ -98,7 +98,7 @@ class SessionMemory:
     @property
     def recalled_count(self) -> int:
         """The number of notes sent with the last message."""
-        return len(self._recall.loaded()) if self._recall else 0
+        return len(self._recall.loaded_items()) if self._recall else 0
 
     @property
     def last_recalled(self) -> str:
@@ -125,8 +125,8 @@ class SessionMemory:
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: the last session, changes of the core, recalled notes."""
         changes = await self.manager.context(self._memory.context()) if self.manager else ""
-        notes = await self._recall.before(text) if self._recall else ""
-        carried = await self.maintenance.carried_over() if self.maintenance and self.manager else ""
+        notes = await self._recall.recall_for(text) if self._recall else ""
+        carried = await self.maintenance.carry_over() if self.maintenance and self.manager else ""
         return "\n\n".join(filter(None, (carried, changes, notes)))
 
     def recording(self, path: Path, before: bytes | None, after: bytes | None) -> AbstractContextManager[None]:
@@ -149,7 +149,7 @@ class SessionMemory:
 
     async def touched(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them."""
-        return await self._recall.touched(paths) if self._recall else ""
+        return await self._recall.recall_about_files(paths) if self._recall else ""
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the events to show after it."""

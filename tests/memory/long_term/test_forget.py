@@ -53,7 +53,7 @@ def test_lines_go_and_notes_are_archived_in_one_commit_a_scope_that_can_be_undon
 def test_all_versions_of_a_note_go_with_it(editor):
     first = editor.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
     second = editor.notebook.add(
-        editor.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
+        editor.notebook.link(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
     ).note
     [entry] = find_to_forget(editor, "Rex")
     assert (entry.id, entry.versions) == (second.id, 2)

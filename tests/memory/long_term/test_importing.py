@@ -188,7 +188,7 @@ def test_an_export_read_elsewhere_gives_the_same_memory(editor, home, tmp_path, 
     remember_text(editor, "We decided on optimistic locking")
     first = editor.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 3\n- yes"), "capture")
     new = Note(id=new_id(), scope="user", category="patterns", text="Rex is 4\n\n# Really\n<!-- x -->")
-    editor.notebook.add(editor.notebook.linked(new, "supersede", first.note.id), "capture")
+    editor.notebook.add(editor.notebook.link(new, "supersede", first.note.id), "capture")
     old = editor.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 2"), "capture")
     editor.notebook.archive([old.note.id], "person")
     path = tmp_path / f"export.{way}"
@@ -220,7 +220,7 @@ def test_the_document_names_chain_and_evidence(editor):
         Note(id=new_id(), scope="user", session_id="0d9f3c52-7", turn=4, text="Rex is 3"), "capture"
     )
     editor.notebook.add(
-        editor.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.note.id), "capture"
+        editor.notebook.link(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.note.id), "capture"
     )
     text = as_markdown(editor)
     assert "· user · changed 1 time*" in text

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, NoteError, OuroError
+from ouro.events import NoteKept
 from ouro.memory.index import findable, word_starts
 from ouro.memory.long_term.capture.operations import (
     Operation,
@@ -32,7 +33,7 @@ from ouro.memory.long_term.capture.small_model import SmallClassifier, is_carrie
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Scope
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
-from ouro.memory.long_term.notes.notebook import Written
+from ouro.memory.long_term.notes.notebook import Written, note_event, proposal_event
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.supersession import fold_words
 from ouro.messages import Message, system, user
@@ -105,6 +106,11 @@ class Captured(msgspec.Struct):
     proposed: list[Note] = []
     contradictions: list[Contradiction] = []
     refused: list[RefusedOperation] = []
+
+    def events(self, *, silent: bool) -> list[NoteKept]:
+        """The events to show; if `silent`, only those of proposals."""
+        written = [] if silent else [*map(note_event, self.written)]
+        return [*written, proposal_event(self.proposed)] if self.proposed else written
 
 
 class _Excerpt(msgspec.Struct, frozen=True):
@@ -254,14 +260,14 @@ class Capture(msgspec.Struct, eq=False):
         verb = "add" if line else operation.verb
         related = [note_id for note_id in operation.related if note_id not in excerpt.lines]
         note, message = self._note(operation, excerpt)
-        note = book.linked(note, verb, operation.target, related)
+        note = book.link(note, verb, operation.target, related)
         until = _FOREVER
         if line and operation.verb == "contradict":
-            note = book.dated(note)
+            note = book.add_times(note)
             found = self.notes.propose_instead(line, note, excerpt.sources, excerpt.moment.session_id)
             captured.contradictions.append(found)
         elif excerpt.sources or self.asks:
-            note = book.dated(note)
+            note = book.add_times(note)
             self.notes.propose(note, excerpt.sources, excerpt.moment.session_id)
             captured.proposed.append(note)
         else:

@@ -19,7 +19,7 @@ from ouro.memory.long_term.capture.session_parts import CaptureBacklog, split_un
 from ouro.memory.long_term.git.values import Scope, TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, is_note_name
-from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event, proposal_event
+from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.log import log
@@ -156,9 +156,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             self._emit(notes_event("share", shared, "of a branch that is merged now"))
 
     def _show(self, captured: Captured) -> None:
-        self._emit(map(note_event, captured.written))
-        if captured.proposed:
-            self.channel.emit(proposal_event(captured.proposed))
+        for event in captured.events(silent=self.silent):
+            self.channel.emit(event)
         for found in captured.contradictions:
             self.manager.report([found.pending], asks=False)
             self.channel.start("ask about memory", self._ask_about_line(found))
@@ -217,9 +216,9 @@ def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Writte
     new = notebook.find(new_id).note
     apart = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
     if answer == KEEP_BOTH:
-        return notebook.rewrite(notebook.linked(apart, "add", "", related=[old_id]), "person")
+        return notebook.rewrite(notebook.link(apart, "add", "", related=[old_id]), "person")
     if answer == REPLACE:
-        return notebook.rewrite(notebook.linked(apart, "supersede", old_id), "person")
+        return notebook.rewrite(notebook.link(apart, "supersede", old_id), "person")
     if answer == KEEP_OLD:
         return notebook.archive([new_id], "person")[0]
     if answer == IN_REPO:

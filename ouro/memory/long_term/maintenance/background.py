@@ -65,7 +65,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         if self.is_automatic and self.is_new and self.make_summaries:
             self.channel.start("last time", self._show_last_time())
 
-    async def carried_over(self) -> str:
+    async def carry_over(self) -> str:
         """What goes to the model with the first message of a new session; else empty."""
         if not (self.carries_over and self.is_new and self.summaries) or self.summaries.memory.transcript.turns:
             return ""
@@ -74,7 +74,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 with only_one(self.lock) as is_mine:
                     if is_mine:
                         await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
-            return await self.summaries.carried_over()
+            return await self.summaries.carry_over()
         except (OuroError, OSError) as error:
             log.warning("the last session is not carried over: %s", error)
             return ""
@@ -85,7 +85,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self._is_running = True
             self.channel.start("digest", self._run())
 
-    def used(self, since: Usage | None = None) -> Usage:
+    def usage_since(self, since: Usage | None = None) -> Usage:
         """The usage of this session's model calls since `since`."""
         now, then = self.usage(), since or Usage()
         cost = None if now.cost is None else now.cost - (then.cost or 0.0)
@@ -123,7 +123,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                     yield f"{len(done)} of {len(found)} · {_merge_line(merge)}"
         merged = [merge for merge in done if merge.written is not None]
         fewer = sum(len(merge.notes) - 1 for merge in merged)
-        yield f"{plural(len(merged), 'cluster')} merged, {plural(fewer, 'note')} fewer; {_cost(self.used(before))}."
+        cost = _cost(self.usage_since(before))
+        yield f"{plural(len(merged), 'cluster')} merged, {plural(fewer, 'note')} fewer; {cost}."
 
     async def crystallize(
         self, sessions: Sequence[OldSession], done: list[CrystallizedPart]
@@ -132,20 +133,16 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
         After an interruption the next call continues there.
         """
-        from ouro.memory.long_term.notes.notebook import note_event, proposal_event  # late
-
         before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._locked():
             async with aclosing(self._workers[1].read(sessions)) as parts:
                 async for part in parts:
-                    for written in () if self.silent else part.captured.written:
-                        self.channel.emit(note_event(written))
-                    if part.captured.proposed:
-                        self.channel.emit(proposal_event(part.captured.proposed))
+                    for event in part.captured.events(silent=self.silent):
+                        self.channel.emit(event)
                     done.append(part)
                     yield f"{len(done)} of {count} · {_part_line(part)}"
-        yield _crystallized_lines(done, sessions, self.used(before))
+        yield _crystallized_lines(done, sessions, self.usage_since(before))
 
     def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
         """Run `merge_notes` or `crystallize` as a turn that shows the lines."""

@@ -104,7 +104,7 @@ class Summaries(msgspec.Struct, eq=False):
             log.info("summary: session %s cannot be read: %s", last.id[:8], error)
             return ""
 
-    async def carried_over(self) -> str:
+    async def carry_over(self) -> str:
         """The summary of the last session of this project as the model reads it.
 
         Empty if there is none, or some of the session was sent with memory off. It may hold words from outside:

@@ -114,11 +114,11 @@ class Notebook(msgspec.Struct, eq=False):
 
     def add(self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add") -> Written:
         """Write a new note."""
-        note = self.dated(note)
+        note = self.add_times(note)
         written = self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
         return replace(written, before=self.find(note.supersedes).note.text if note.supersedes else "")
 
-    def linked(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
+    def link(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
         """The note with its link to the last version of `target`, and `relates-to` edges to the notes `related`.
 
         A superseding note continues the chain: a chain is linear.
@@ -171,14 +171,14 @@ class Notebook(msgspec.Struct, eq=False):
 
     def merge(self, note: Note, replaced: Sequence[NoteFile]) -> Written:
         """Write a note that replaces the last of `replaced`, and archive the others, in one commit."""
-        note = self.dated(note)
+        note = self.add_times(note)
         changes: dict[str, str | None] = {note.file_name: note_text(note)}
         for file in replaced[:-1]:
             changes |= archive_changes(file)
         subject = f"Merge {len(replaced)} notes"
         return self._put(note.scope, "supersede", note, changes, "consolidation", subject=subject)
 
-    def dated(self, note: Note) -> Note:
+    def add_times(self, note: Note) -> Note:
         now = timestamp()
         return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
 

@@ -31,7 +31,7 @@ _LOCK_TIMEOUT = 1.0
 _GAP = "…"
 _INTERPRETERS = {"bash", "deno", "java", "node", "perl", "php", "python", "python3", "ruby", "sh"}
 _NOT_A_SCRIPT = ("-c", "-e", "/")
-"""Begins the argument of an interpreter that runs a text, or a file outside of the project."""
+"""How the first argument of an interpreter begins if it runs a text, or a file outside of the project."""
 _NOT_KEPT = frozenset(
     """
     . [ awk basename cat cd chmod chown cmp cp curl cut date df diff dirname du echo egrep env export expr false fd file
@@ -40,13 +40,13 @@ _NOT_KEPT = frozenset(
     true type uname uniq unzip wc wget which whoami xargs xxd zip
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
 )
-"""Programs that look at files or move them: whether they passed says nothing about the project."""
+"""Programs that show or move files: their exit codes say nothing about the project."""
 _PLAIN = late_pattern(r"[\w./:=@+,%-]{1,60}")
 _FILE = late_pattern(r".*(?:/|::|\.[A-Za-z]\w{0,4}$)")
 _WORD = late_pattern(r"[a-z]{3,}")
 _TYPE_CHECK = late_pattern(r"type[- ]?check\w*")
 _TASK = late_pattern(r"\b(?:fix|repair|debug|bugs?|implement|refactor)\b")
-"""A task after which tests are run."""
+"""A task after which tests are usually run."""
 _SUBJECTS = {
     "test": "ava ctest jasmine jest karma mocha nose nose2 nox phpunit playwright pytest rspec tox unittest vitest",
     "lint": "biome clippy eslint flake8 golangci-lint pylint rubocop ruff shellcheck stylelint",
@@ -57,7 +57,7 @@ _SUBJECTS = {
     "server": "flask gunicorn uvicorn vite",
     "migrate": "alembic",
 }
-"""What users call the work of programs whose names do not say it."""
+"""What users call the work of these programs, whose names do not say it."""
 _NO_SUBJECT = frozenset(
     """
     all bash bin bundle cargo cd deno dev dotnet exec file make node npm npx out poetry python quiet run script src tool
@@ -71,9 +71,9 @@ class CommandRecord(msgspec.Struct, frozen=True):
     codes: Mapping[int, int]
     """How often it ended with each exit code, or `STOPPED`."""
     last: int
-    """How it ended the last time."""
+    """The exit code of the last run."""
     seconds: float
-    """What it took then."""
+    """The time that the last run took."""
     at: str
     branch: str = ""
 
@@ -103,13 +103,13 @@ class CommandLedger(msgspec.Struct, eq=False):
     branch: Callable[[], str]
     """Returns the branch that is checked out."""
     _folders: dict[str, str] = msgspec.field(default_factory=dict)
-    """Call id of a running command -> the folder that it was given."""
+    """Call id of a running command -> the folder in which it runs."""
     _new: list[tuple[str, int, float]] = msgspec.field(default_factory=list)
     _own: set[str] = msgspec.field(default_factory=set)
-    """What this session ran."""
+    """The commands that this session ran."""
 
     def observe(self, event: Event) -> None:
-        """Note the result of a command of the shell tool; `save` writes it. Does not block."""
+        """Collect the result of a command of the shell tool; `save` writes it. Does not block."""
         if isinstance(event, ToolStarted) and event.call.name == "shell":
             self._folders[event.call.id] = str(event.call.arguments.get("cwd") or "")
         elif isinstance(event, ToolFinished) and (folder := self._folders.pop(event.call_id, None)) is not None:
@@ -119,7 +119,7 @@ class CommandLedger(msgspec.Struct, eq=False):
                 self._new.append((f"cd -- {folder}\n{body.command}" if folder else body.command, code, event.seconds))
 
     def save(self) -> None:
-        """Write what was observed since the last call."""
+        """Write the results that were collected since the last call."""
         new, self._new = self._new, []
         found = [(name, code, seconds) for line, code, seconds in new if (name := normalize_command(line))]
         if not (found := [run for run in found if not self.finds_secret(run[0])]):
@@ -149,8 +149,8 @@ class CommandLedger(msgspec.Struct, eq=False):
             log.warning("%s cannot be read: %s", self.path, error)
             return {}
 
-    def bearing_on(self, text: str) -> dict[str, CommandRecord]:
-        """At most `MAX_TOLD` commands whose work a message names, not run in this session; what passed comes first."""
+    def find_relevant(self, text: str) -> dict[str, CommandRecord]:
+        """At most `MAX_TOLD` commands that a message is about and this session did not run; passed ones come first."""
         asked = _stems(_TYPE_CHECK.sub("typecheck", text.lower())) | ({"test"} if _TASK.search(text.lower()) else set())
         records = {} if not asked or not self.path.exists() else self.records()
         fit = [name for name in reversed(records) if name not in self._own and not asked.isdisjoint(_subjects(name))]
@@ -172,15 +172,15 @@ def commands_block(found: Mapping[str, CommandRecord], mark: str) -> str:
 
 
 def command_mark(name: str) -> str:
-    """What names a command in `recalled_marks`."""
+    """The name of a command among `recalled_marks`."""
     return f"command:{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def normalize_command(line: str) -> str:
-    """The one command of a shell line, without names of files and text; empty where the exit code belongs to none.
+    """The one command of a shell line, without file names and texts; empty if the exit code is not that of one command.
 
-    What remains is words such as options and targets, as it is sent to later sessions: a sentence from outside must
-    not come along in an argument.
+    Only words such as options and targets remain, because the line is sent to later sessions: no sentence from outside
+    may be sent with it.
     """
     from ouro.safety import parse_line  # late: a session starts without it
 

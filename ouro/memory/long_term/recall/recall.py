@@ -59,13 +59,13 @@ class Situation(msgspec.Struct, frozen=True):
     untrusted: frozenset[tuple[str, str]] = frozenset()
     """Scope and name of each file with unapproved changes."""
     changed: frozenset[tuple[str, str]] = frozenset()
-    """Scope and name of each file that changed after the time that memory is to be of."""
+    """Scope and name of each file that changed after the time as of which memory is used."""
 
 
 class Recalled(msgspec.Struct, frozen=True):
     items: tuple[Remembered, ...]
     text: str
-    """Goes with the user's message; empty when nothing is relevant."""
+    """Sent with the user's message; empty when nothing is relevant."""
     way: str
     milliseconds: float
 
@@ -75,11 +75,11 @@ class _Candidate(msgspec.Struct):
     score: float
     reason: str
     earlier: str = ""
-    """The version that was found, when it is not the last."""
+    """The version that was found, if it is not the last one."""
 
 
 class Recall(msgspec.Struct, eq=False, dict=True):
-    """Every method blocks on index and files, for some milliseconds. It raises SearchUnavailable."""
+    """Finds notes for a message. Every method blocks on index and files, and raises SearchUnavailable."""
 
     search: Search
     notebook: Notebook
@@ -88,16 +88,16 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     settings: MemorySettings = msgspec.field(default_factory=MemorySettings)
     anchors: Anchors | None = None
     usefulness: Callable[[str], float] = lambda _note_id: 1.0
-    """Returns the weight of a note by what became of it when it was recalled before."""
+    """Returns the weight of a note: whether it was of use when it was recalled before."""
 
     @cached_property
     def graph(self) -> Graph:
         return Graph(self.search.index)
 
-    def local(self, text: str, situation: Situation, *, by_words: bool = False) -> Recalled:
-        """By entities, words, and (unless `by_words`) vectors if there are any; then along the edges.
+    def find(self, text: str, situation: Situation, *, by_words: bool = False) -> Recalled:
+        """Find notes by entities, words and (unless `by_words`) vectors, then along the edges of the graph.
 
-        Each sentence of the message is a question of its own.
+        Each sentence of the message is searched for separately.
         """
         began = time.perf_counter()
         limit, wanted = 3 * self.settings.retrieval_top_k, SearchFilter(kinds=("note",), project=situation.project)
@@ -118,10 +118,10 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, score, found.get(note_id) or "names the same entity")
             for note_id, score in scores.items()
         ]
-        return self._recalled(candidates, situation, "local", began)
+        return self._select([*candidates, *self._neighbours(candidates)], situation, "local", began)
 
-    def by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
-        """By hypotheses: the `top_k` notes nearest to each, with their best score.
+    def find_by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
+        """Find the `top_k` notes nearest to each hypothesis.
 
         Raises:
             ModelError: the embedding model did not answer.
@@ -135,20 +135,27 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             for hit in self.search.nearest_notes(hypotheses, self.settings.retrieval_top_k, filters)
             if hit.score >= MIN_HYPOTHESIS_COSINE
         ]
-        return self._recalled(candidates, situation, "hyde", began)
+        return self._select([*candidates, *self._neighbours(candidates)], situation, "hyde", began)
 
-    def touching(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
-        """Of these notes about files that were just used, what is sent: at most `room` tokens."""
+    def find_about_files(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
+        """Select what is sent of these notes about files that were just used: at most `room` tokens."""
         began = time.perf_counter()
         candidates = [_Candidate(note_id, 1 / (RANK + rank), ABOUT_FILE) for rank, note_id in enumerate(note_ids)]
-        items, texts = self._fitted(self._weighed(self._latest(candidates), situation), situation, room)
-        block = self._block(items, texts, _ABOUT_FILES) if texts else ""
-        return Recalled(tuple(items), block, "touch", (time.perf_counter() - began) * 1_000)
+        return self._select(candidates, situation, "touch", began, _ABOUT_FILES, room)
 
-    def _recalled(self, candidates: Sequence[_Candidate], situation: Situation, way: str, began: float) -> Recalled:
-        chosen = self._latest([*candidates, *self._neighbours(candidates)])
-        items, texts = self._fitted(self._weighed(chosen, situation), situation, self.settings.injection_token_budget)
-        block = self._block(items, texts, _ABOUT_MESSAGE) if texts else ""
+    def _select(
+        self,
+        candidates: Sequence[_Candidate],
+        situation: Situation,
+        way: str,
+        began: float,
+        about: str = _ABOUT_MESSAGE,
+        room: int | None = None,
+    ) -> Recalled:
+        """Select what is sent, of at most `room` tokens (None: as many as the settings allow)."""
+        room = self.settings.injection_token_budget if room is None else room
+        items, texts = self._fit(self._weigh(self._latest_versions(candidates), situation), situation, room)
+        block = self._block(items, texts, about) if texts else ""
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
     def _neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
@@ -167,7 +174,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             if neighbour.note_id not in present
         ]
 
-    def _latest(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
+    def _latest_versions(self, candidates: Sequence[_Candidate]) -> Iterable[_Candidate]:
         """The last version of each, with the best score of any version."""
         chosen = _best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
@@ -178,13 +185,15 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             best.setdefault(last, _Candidate(last, candidate.score, candidate.reason, earlier))
         return best.values()
 
-    def _weighed(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
-        """With scores weighted by confidence, age, use and stale anchors, best first; read from the files."""
+    def _weigh(self, candidates: Iterable[_Candidate], situation: Situation) -> list[tuple[Note, Remembered]]:
+        """Weight the scores by confidence, age, use and stale anchors; returns the notes of the files, best first."""
         now = datetime.now(UTC)
         found: list[tuple[_Candidate, NoteFile]] = []
         for candidate in _best(candidates, 2 * self.settings.retrieval_top_k):
-            trusted = self._trusted(candidate.note_id, situation) or self._trusted(candidate.earlier, situation)
-            if file := trusted or self._find(candidate.note_id):
+            trusted = self._read_trusted(candidate.note_id, situation) or self._read_trusted(
+                candidate.earlier, situation
+            )
+            if file := trusted or self._read_note(candidate.note_id):
                 found.append((candidate, file))
         away = {file.note.branch for _, file in found if not is_visible(file.note, situation.branch)}
         merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
@@ -201,10 +210,10 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             weighed.append((note, replace(item, state="skipped", reason=refusal) if refusal else item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
-    def _fitted(
+    def _fit(
         self, weighed: Iterable[tuple[Note, Remembered]], situation: Situation, room: int
     ) -> tuple[list[Remembered], list[str]]:
-        """The items with what became of them, and the texts of those that are loaded."""
+        """Fit the notes into `room` tokens; returns all items with their state, and the texts of the loaded ones."""
         items: list[Remembered] = []
         texts: list[str] = []
         for note, weighed_item in weighed:
@@ -227,17 +236,17 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def _earlier(self, note_id: str, situation: Situation) -> list[Note]:
         """The versions before this one, oldest first."""
         before = itertools.takewhile(lambda version: version != note_id, self.graph.chain(note_id))
-        return [file.note for version in before if (file := self._trusted(version, situation))]
+        return [file.note for version in before if (file := self._read_trusted(version, situation))]
 
-    def _trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
-        """A note whose file is approved.
+    def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
+        """Read a note if its file is approved.
 
         A planted note that names another one as its earlier version must neither hide that one nor be quoted as it.
         """
-        file = self._find(note_id)
+        file = self._read_note(note_id)
         return None if file is None or (file.scope, file.name) in situation.untrusted else file
 
-    def _find(self, note_id: str) -> NoteFile | None:
+    def _read_note(self, note_id: str) -> NoteFile | None:
         try:
             return self.notebook.find(note_id)
         except NoteError:
@@ -273,7 +282,7 @@ def _refusal(file: NoteFile, confidence: float, situation: Situation, merged: fr
 
 
 def _recency(note: Note, now: datetime) -> float:
-    """Between 0.8 and 1: of two equally relevant notes the newer one comes first."""
+    """A weight from 0.8 to 1: of two equally relevant notes the newer one comes first."""
     days = age_in_days(note.updated_at or note.created_at, now)
     return 0.9 if days is None else float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
 
@@ -301,26 +310,27 @@ def _mark(note_id: str, text: str) -> str:
 
 
 MIN_SHARE = 0.25
-"""By words, a note is relevant when it has this share of the message's words, weighted by rarity;"""
+"""Share of the message's words, weighted by rarity, that a note needs to be relevant by words."""
 MIN_SHARE_OF_ONE = 0.45
-"""or this one, where it has a single word of it;"""
+"""The same for a note that has only one word of the message."""
 MIN_SHARE_OF_CODE = 0.9
-"""or this one, where it has two words of it that any program has."""
+"""The same for a note that has only two words of the message, which name things of any program."""
 NEAR_BEST = 0.6
-"""Share of the best score that others need."""
+"""Notes with a smaller share of the best score are not relevant."""
 _WEIGHTS = {
     "bias": -6.35, "share": 0.91, "cosine": 7.11, "above": 5.05, "subject": 2.37, "cover": -19.52, "general": -5.26,
     "gap": -11.15, "asked": 0.8, "both": 26.11,
 }  # fmt: skip
-"""With a vector, a note is relevant when the weighted sum of what is known about the pair is above 0: a logistic
-regression of two sets of notes (`benchmarks.recall_quality --fit`); what it does on a third one is measured."""
+"""Weights of the features of a note and a question: with vectors, a note is relevant if the weighted sum is above 0.
+
+From a logistic regression on two sets of notes (`benchmarks.recall_quality --fit`); a third set measures it."""
 _FEW, _USUAL_COSINE = 5, 0.2
-"""The cosines behind the first five are those of notes that are not meant; what they are where there are no others."""
+"""The mean cosine behind the first five hits is that of unrelated notes; 0.2 is assumed if there are no more hits."""
 MAX_SENTENCES = 4
 _MAX_DONE = 20_000
-"""Characters of what was done in a turn: the end."""
+"""Characters at the end of what was done in a turn."""
 _GIST = 400
-"""Characters of the beginning and of the end of a long message."""
+"""Characters that are searched for at each end of a long message."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 _GENERAL = re.compile(
     r"^\W*(?:what(?:['’]s| is| are) (?!the\b|our\b|my\b|this\b|that\b|it\b|wrong\b)|what is the difference between\b"
@@ -328,7 +338,7 @@ _GENERAL = re.compile(
     r"|how do(?:es)? (?!we\b|our\b|I\b|you\b|this\b|the\b).{1,40} work\b)|\bin general\b",
     re.IGNORECASE,
 )
-"""Asks for general knowledge, not about the project."""
+"""A question about general knowledge, not about the project."""
 _OWNED = re.compile(r"\b(?:my|our)\s+(\w+)", re.IGNORECASE)
 """`name` in `What is my name?` names a subject."""
 _OF_TASKS = """
@@ -338,28 +348,28 @@ _OF_TASKS = """
     remove rename replace rewrite right run same save say see set show start step stop sure take tell thank thanks thing
     think time try two understand undo update use want way well what whole why work works write wrong yes
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
-"""Words that say what to do, but name no subject."""
+"""Words that say what to do, but do not name a subject."""
 _OF_CODE = """
     argument array bug case character class command comment compile count dictionary docstring exception fail format
     heading helper hint import input integer item length library loop method module number object only output parameter
     refactor return script short shorter simple size sort split string summarise test tool translate type typo unused
     value variable version word
     """.split()  # noqa: SIM905
-"""Words of any program: alone they name no subject."""
+"""Words that occur in any program: alone they do not name a subject."""
 
 _OF_DAYS = """
     ago agree anything april august choose couple day december decide decision discuss february few five four friday
     happen january july june learn march may monday month november october plan remember saturday september settle
     six sunday talk three thursday today tuesday wednesday week year yesterday
     """.split()  # noqa: SIM905
-"""Words of a question about days, whatever it was that happened on them."""
+"""Words of a question about what happened on certain days."""
 _ASKS = re.compile(r"^\W*(?:what|which|when)\b|\?\W*$", re.IGNORECASE)
 
 
 def questions_in(text: str) -> list[str]:
-    """What to search for: the message, and each of its sentences, as what is said beside one takes nothing from it.
+    """The texts to search for: the message, and each of its sentences.
 
-    Of a long message its end, where the question is below pasted text, and its start.
+    Of a long message only the end and the start are used: the question is often below pasted text.
     """
     whole = text if len(text) <= 2 * _GIST else f"{text[-_GIST:]}\n\n{text[:_GIST]}"
     sentences = [sentence.strip() for sentence in _SENTENCE.split(whole)]
@@ -394,7 +404,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
 
 
 def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
-    """What is known about each hit and the question, by the name of its weight."""
+    """The features of each hit for the question, by the name of their weights."""
     asked, is_general = stems(question), float(bool(_GENERAL.search(question)))
     without = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - stems(" ".join(_OWNED.findall(question)))
     others = sorted(map(_cosine, hits), reverse=True)[_FEW:]
@@ -420,11 +430,11 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
 
 
 def is_used(note: str, prompt: str, done: str, *, is_of_file: bool = False) -> bool:
-    """Whether what was done in a turn shows a note: a name of it, or half of its words, that are not in the prompt.
+    """Whether a note was used in a turn: what was done has a name, or half of the words, that only the note has.
 
     Args:
         done: what the assistant said, and what it gave to tools.
-        is_of_file: the note came because a file was used, whose name shows nothing.
+        is_of_file: the note was sent because of a file, so the name of that file proves nothing.
     """
     done = done[-_MAX_DONE:]
     names = {entity for entity in entities_in(note) if not (is_of_file and entity.startswith("file:"))}
@@ -443,7 +453,7 @@ def _cosine(hit: MemoryHit) -> float:
 
 
 def _says_the_same(asked: frozenset[str], owned: frozenset[str], hit: MemoryHit) -> bool:
-    """Whether a note is relevant by words to a message of these stems, of which `owned` name a subject."""
+    """Whether a note is relevant, by words, to a message with the stems `asked`; `owned` ones surely name a subject."""
     shared = asked & stems(hit.text)
     subjects = shared - (_STEMS_OF_TASKS - owned)
     is_of_code = not subjects - (_STEMS_OF_CODE - owned)

@@ -16,18 +16,18 @@ from ouro.utils.log import log
 
 _LOCK_TIMEOUT = 1.0
 _SPAN = 0.1
-"""A note that is always used weighs at most that much more, one that never is at most that much less."""
+"""How much more a note weighs that is always used, and how much less one that never is."""
 
 
 class RecallCounts(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = {}
-    """By note id: with how many messages it went."""
+    """Note id -> the number of messages with which it was sent."""
     last: Mapping[str, str] = {}
-    """By note id: the time of the last one."""
+    """Note id -> the time of the last one."""
     judged: Mapping[str, float] = {}
-    """By note id: the turns after which it was looked whether the note was used; an anchored file counts half."""
+    """Note id -> the number of turns that were checked for use of the note; a check of an anchored file counts half."""
     used: Mapping[str, float] = {}
-    """Those of them that used it, or found the anchored file unchanged."""
+    """Note id -> the number of these that used the note, or found the anchored file unchanged."""
 
 
 class RecallLog(msgspec.Struct, eq=False, dict=True):
@@ -36,29 +36,29 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
     path: Path
 
     def usefulness(self, note_id: str) -> float:
-        """The weight of a note in ranking, around 1, as known when this session first asked."""
+        """The weight of a note in ranking, around 1, by the counts when this session first asked."""
         share = (self._latest.used.get(note_id, 0) + 1) / (self._latest.judged.get(note_id, 0) + 2)
         return 1 + _SPAN * (2 * share - 1)
 
     def add(self, note_ids: Iterable[str]) -> None:
-        """Count that these notes went with a message."""
+        """Count that these notes were sent with a message."""
         sent, now = list(note_ids), timestamp()
 
-        def counted(known: RecallCounts) -> RecallCounts:
+        def count(known: RecallCounts) -> RecallCounts:
             return replace(
                 known, counts=Counter(known.counts) + Counter(sent), last={**known.last, **dict.fromkeys(sent, now)}
             )
 
-        self._change(counted)
+        self._change(count)
 
     def judge(self, weights: Mapping[str, float], used: Collection[str]) -> None:
-        """Count that of these notes some were of use."""
+        """Count that these notes were checked for use, and which were used."""
         of_use = Counter({note_id: weight for note_id, weight in weights.items() if note_id in used})
 
-        def counted(known: RecallCounts) -> RecallCounts:
+        def count(known: RecallCounts) -> RecallCounts:
             return replace(known, judged=Counter(known.judged) + Counter(weights), used=Counter(known.used) + of_use)
 
-        self._change(counted)
+        self._change(count)
 
     def _change(self, change: Callable[[RecallCounts], RecallCounts]) -> None:
         try:
@@ -73,7 +73,6 @@ class RecallLog(msgspec.Struct, eq=False, dict=True):
         return self.counts()
 
     def counts(self) -> RecallCounts:
-        """What is known by now."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=RecallCounts)
         except FileNotFoundError:

@@ -41,19 +41,19 @@ HYDE_TIMEOUT = 2.0
 """Seconds for recall with a model; on a timeout the turn begins without notes."""
 LOCAL_TIMEOUT = 1.0
 INDEX_TIMEOUT = 0.6
-"""Of these, for the index to read changed notes: another process may be writing it."""
+"""The part of these for the index to read changed notes: another process may be writing it."""
 VECTOR_TIMEOUT = 0.2
-"""Of these, after that, for the vector of the message; then recall uses words only."""
+"""The part of these, after that, for the vector of the message; without it recall uses words only."""
 FILL_TIMEOUT = 0.15
-"""And after that, for the vectors of notes that have none yet."""
+"""The part of these, after that, for the vectors of notes that have none yet."""
 FOLLOW_TIMEOUT = 0.4
-"""Seconds of a turn for the index to read changed notes; the rest is read in later turns."""
+"""Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
-"""Of a file that a tool used, against that of a turn, in what is known of a note."""
+"""How much a used file counts in the statistics of a note; a turn counts 1."""
 RESERVED_TOKENS = 2_000
-"""Of the model's window: the instructions and the answer."""
+"""Tokens of the model's window for the instructions and the answer."""
 _NO_REPOSITORY = "-"
-"""As project, so that notes of a repository whose memory is off are not found."""
+"""Stands for the project if its memory is off, so that its notes are not found."""
 _MAX_SENTENCE = 300
 _MARKS = late_pattern(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
 _INSTRUCTIONS = """\
@@ -71,30 +71,30 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     window: Callable[[], int]
     """Returns its window, in tokens."""
     is_for_auto: bool
-    """An embedding model is chosen in the settings or models.yaml, and this model is not a small one, which writes one
-    usable sentence of four: then `auto` uses hypotheses."""
+    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a small one (only one of
+    four sentences of those is usable)."""
 
 
 class NoteFinder(msgspec.Struct, eq=False, dict=True):
     """Finds notes in the scopes of a session. Every method but `has_notes` blocks."""
 
     lookup: Lookup
-    """Has the index; opened when first needed."""
+    """Opens the index when it is first needed."""
     scopes: tuple[ScopeMemory, ...]
     root: Path
-    """Of the repository."""
+    """The root of the repository."""
     mark: str
     """Surrounds quoted memory."""
     settings: MemorySettings
     recall_log: RecallLog
     changed: frozenset[tuple[Scope, str]] = frozenset()
-    """Notes that are not recalled, because memory is to be as it was before they changed."""
+    """Notes that are not recalled: memory is used as of a time before they changed."""
     _followed: tuple[str, tuple[LoadedScope, ...]] | None = None
     """The index and the files it was brought up to date with."""
 
     @property
     def has_notes(self) -> bool:
-        """Whether there are any notes, as the scopes were last read."""
+        """Whether there were any notes when the scopes were last read."""
         return any(scope.loaded.notes for scope in self.scopes)
 
     def follow(self) -> None:
@@ -124,7 +124,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return False  # the embedder has logged it
 
     def fill(self) -> None:
-        """Make the vectors of the newest notes that have none: in a session with one turn nothing else has done so."""
+        """Make the vectors of the newest notes that have none: in a session with one turn nothing else does it."""
         try:
             self.lookup.fill_notes(FILL_TIMEOUT)
         except (ModelError, SearchUnavailable) as error:
@@ -137,9 +137,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         inside = [str(place.relative_to(root)) for place in places if place.is_relative_to(root)]
         return self.recall.graph.anchored_to(inside, self.situation(frozenset()).project) if inside else []
 
-    def touching(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
-        """As `Recall.touching`; an unchanged file confirms the notes about it a little, a changed one does not."""
-        found = self.recall.touching(note_ids, self.situation(sent), room)
+    def find_about_files(self, note_ids: Sequence[str], sent: frozenset[str], room: int) -> Recalled:
+        """Select what is sent of these notes: at most `room` tokens. An unchanged file confirms them a little."""
+        found = self.recall.find_about_files(note_ids, self.situation(sent), room)
         read = {item.id: "stale" not in item.reason for item in found.items if item.state == "loaded"}
         if read:
             holding = [note_id for note_id, holds in read.items() if holds]
@@ -193,14 +193,14 @@ class TurnRecall(msgspec.Struct, eq=False):
     commands: CommandLedger | None = None
     """None where no project has memory here, or by `memory.commands`."""
     _receipts: dict[int, NotesRecalled] = msgspec.field(default_factory=dict)
-    """Of this turn, by the number of the message that the notes went with."""
+    """The receipts of this turn, by the number of the message with which the notes were sent."""
     _unsaved: NotesRecalled | None = None
-    """The receipt of notes that go with the next message."""
+    """The receipt of the notes that are sent with the next message."""
     _missing: str = ""
-    """The setting that `hyde` lacks."""
+    """The setting that `hyde` needs and that is not set."""
 
     def hold(self, changed: frozenset[tuple[Scope, str]]) -> None:
-        """Recall none of these notes: they changed after the time that memory is to be of."""
+        """Stop recalling these notes: memory is used as of a time before they changed."""
         self.finder.changed = changed
 
     def start(self) -> None:
@@ -237,13 +237,13 @@ class TurnRecall(msgspec.Struct, eq=False):
                 break
         return found[::-1]
 
-    def loaded(self) -> list[Remembered]:
-        """What went to the model in this turn."""
+    def loaded_items(self) -> list[Remembered]:
+        """The items that were sent to the model in this turn."""
         receipts = (*self._receipts.values(), *([self._unsaved] if self._unsaved else []))
         return [item for receipt in receipts for item in receipt.items if item.state == "loaded"]
 
-    async def before(self, text: str) -> str:
-        """What goes to the model with `text`; empty when nothing is relevant, or recall failed."""
+    async def recall_for(self, text: str) -> str:
+        """The text to send with a message of the user; empty when nothing is relevant, or recall failed."""
         self._receipts, self._unsaved = {}, None
         found, (commands, block) = await self._search(text, self._sent), await self._commands(text)
         items = (*(found.items if found else ()), *commands)
@@ -252,15 +252,15 @@ class TurnRecall(msgspec.Struct, eq=False):
             self._unsaved = NotesRecalled(items, way, milliseconds)
         return "\n\n".join(filter(None, (found.text if found else "", block)))
 
-    async def touched(self, paths: Sequence[str]) -> str:
-        """What goes to the model with the results of tools that used these files: notes about them, each once."""
-        room = self.finder.settings.injection_token_budget - sum(item.tokens for item in self.loaded())
+    async def recall_about_files(self, paths: Sequence[str]) -> str:
+        """The text to send with the results of tools that used these files: the notes about them, each once."""
+        room = self.finder.settings.injection_token_budget - sum(item.tokens for item in self.loaded_items())
         if self._way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return ""
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 ids = await asyncio.to_thread(self.finder.about_files, paths, Path(self.memory.project))
-                found = await asyncio.to_thread(self.finder.touching, ids, self._sent(), room) if ids else None
+                found = await asyncio.to_thread(self.finder.find_about_files, ids, self._sent(), room) if ids else None
         except (TimeoutError, OuroError, OSError, ValueError) as error:
             log.warning("recall: no notes about %s: %s", ", ".join(paths)[:200], error)
             return ""
@@ -285,13 +285,13 @@ class TurnRecall(msgspec.Struct, eq=False):
         if self.commands:
             _begin(self.commands.save)
         turn = [entry.message for entry in self._turn()]
-        notes = [item for item in self.loaded() if item.id.startswith("mem_")]
+        notes = [item for item in self.loaded_items() if item.id.startswith("mem_")]
         is_answered = turn and turn[-1].role == "assistant" and not turn[-1].cut and not turn[-1].tool_calls
         if notes and is_answered:
             _begin(self.finder.judge, notes, turn)
 
     async def find(self, text: str) -> str:
-        """The notes that bear on a text, for an agent that was sent none of them; empty as in `before`."""
+        """The notes that are relevant to a text, for an agent that was sent no notes yet; empty as in `recall_for`."""
         found = await self._search(text, frozenset)
         return found.text if found else ""
 
@@ -342,7 +342,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             await asyncio.wait({_begin(self.finder.fill)}, timeout=FILL_TIMEOUT)
         finder = self.finder
         return await asyncio.to_thread(
-            lambda: finder.recall.local(text, finder.situation(sent), by_words=not has_vector)
+            lambda: finder.recall.find(text, finder.situation(sent), by_words=not has_vector)
         )
 
     async def _by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:
@@ -356,14 +356,14 @@ class TurnRecall(msgspec.Struct, eq=False):
         finder = self.finder
         await asyncio.to_thread(finder.lookup.fill_notes)
         return await asyncio.to_thread(
-            lambda: finder.recall.by_hypotheses(read_hypotheses(answer, count), finder.situation(sent))
+            lambda: finder.recall.find_by_hypotheses(read_hypotheses(answer, count), finder.situation(sent))
         )
 
     async def _commands(self, text: str) -> tuple[tuple[Remembered, ...], str]:
-        """The commands of the project that bear on a message and are not in the request, and the text about them."""
+        """The relevant commands of the project that are not in the request yet, and the text about them."""
         if self.commands is None or self._way() == "off":
             return (), ""
-        found = await asyncio.to_thread(self.commands.bearing_on, text)
+        found = await asyncio.to_thread(self.commands.find_relevant, text)
         sent = self._sent() if found else frozenset()
         told = {name: record for name, record in found.items() if command_mark(name) not in sent}
         items = tuple(

@@ -51,10 +51,10 @@ def test_a_chain_grows_behind_its_last_version(stores):
     latest: dict[str, str] = {}
     notebook = Notebook(stores, latest=lambda note_id: latest.get(note_id, note_id))
     notebook.add(note(1), "capture")
-    notebook.add(notebook.linked(note(2), "supersede", "mem_00000001"), "capture", change="supersede")
+    notebook.add(notebook.link(note(2), "supersede", "mem_00000001"), "capture", change="supersede")
     latest["mem_00000001"] = "mem_00000002"
 
-    written = notebook.add(notebook.linked(note(3), "supersede", "mem_00000001"), "capture", change="supersede")
+    written = notebook.add(notebook.link(note(3), "supersede", "mem_00000001"), "capture", change="supersede")
 
     assert (written.note.supersedes, written.note.version) == ("mem_00000002", 3)
     assert [kept.note.id for kept in notebook.all()] == ["mem_00000001", "mem_00000002", "mem_00000003"]
@@ -63,7 +63,7 @@ def test_a_chain_grows_behind_its_last_version(stores):
 def test_a_note_is_tied_to_the_one_it_refines(notebook):
     notebook.add(note(1), "capture")
 
-    written = notebook.add(notebook.linked(note(2), "refine", "mem_00000001"), "capture", change="refine")
+    written = notebook.add(notebook.link(note(2), "refine", "mem_00000001"), "capture", change="refine")
 
     assert (written.change, notebook.find("mem_00000002").note.related) == (
         "refine",
@@ -148,7 +148,7 @@ def test_related_notes_are_linked_once_by_their_last_version(stores):
     for number in (1, 2, 3):
         notebook.add(note(number), "capture")
 
-    linked = notebook.linked(note(4), "refine", "mem_00000002", ["mem_00000001", "mem_00000003", "mem_00000002"])
+    linked = notebook.link(note(4), "refine", "mem_00000002", ["mem_00000001", "mem_00000003", "mem_00000002"])
 
     assert linked.related == (Edge("mem_00000002", "refines"), Edge("mem_00000003", "relates-to"))
 

@@ -72,16 +72,16 @@ def test_the_commands_that_bear_on_a_message_are_told_what_passed_first(ledger):
     for line, code in (("tox", 1), ("pytest -q", 0), ("ruff check .", 0), ("npm run build", 0), ("tox", 1)):
         ran(ledger, line, code)
     known = later(ledger)
-    found = known.bearing_on("How do I run the tests here?")
+    found = known.find_relevant("How do I run the tests here?")
     assert list(found) == ["pytest -q", "tox"]
     assert "`tox` failed 2 times, last with exit code 1; 3.2 s" in commands_block(found, "memory-0")
-    assert list(known.bearing_on("Fix the bug in the parser.")) == ["pytest -q", "tox"]
-    assert list(known.bearing_on("is the linter happy? run ruff")) == ["ruff check ."]
+    assert list(known.find_relevant("Fix the bug in the parser.")) == ["pytest -q", "tox"]
+    assert list(known.find_relevant("is the linter happy? run ruff")) == ["ruff check ."]
     for other in ("What does this function do?", "make it shorter", "write a python script", ""):
-        assert known.bearing_on(other) == {}
+        assert known.find_relevant(other) == {}
     ran(known, "pytest -q")
     known.save()
-    assert list(known.bearing_on("run the tests")) == ["tox"], "the session knows its own"
+    assert list(known.find_relevant("run the tests")) == ["tox"], "the session knows its own"
 
 
 def test_a_damaged_ledger_begins_anew(ledger):

@@ -31,7 +31,7 @@ def told(tmp_path, request):
         vectors = vectors_for(index, embedder) if embedder else None
         while vectors and vectors.fill():
             pass
-        found = Recall(Search(index, vectors), notebook, "memory-0").local(text, Situation(""))
+        found = Recall(Search(index, vectors), notebook, "memory-0").find(text, Situation(""))
         return {names[item.id] for item in found.items if item.state == "loaded"}
 
     yield tell
