@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.instructions import Environment
+from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.subagents import Subagents

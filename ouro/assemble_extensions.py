@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from ouro.agent.instructions import system_prompt
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.agent.requests import system_prompt
 from ouro.commands.action import Action
 from ouro.commands.builtin import COMMAND_NAMES, COMMANDS
 from ouro.config import project_hooks, save_setting

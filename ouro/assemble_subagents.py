@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.instructions import Environment, system_prompt
-from ouro.agent.loop import LoopAgent
+from ouro.agent.environment import Environment
+from ouro.agent.loop import BeforeCall, LoopAgent
 from ouro.agent.project_instructions import ProjectInstructions
-from ouro.agent.requests import Requests
-from ouro.agent.subagents import ChildAgent, ChildOrder, Subagents, SubagentServices
-from ouro.agent.tool_runner import ToolRunner
+from ouro.agent.requests import Requests, system_prompt
+from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
+from ouro.agent.tool_runner import AskUser, ToolRunner
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
 from ouro.memory.ephemeral_backend import DictMemoryStore
+from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_folders import SUBAGENTS
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.tools.builtin import builtin_tools
@@ -45,7 +48,7 @@ def build_subagents(session: SessionBuilder) -> Subagents:
         return await session.memory.for_subagent(task)
 
     services = SubagentServices(
-        make=lambda order: _make_child(session, order),
+        make=partial(_make_child, session),
         make_store=make_store,
         memory=session.transcript,
         recall=recall,
@@ -59,20 +62,28 @@ def build_subagents(session: SessionBuilder) -> Subagents:
     return Subagents(session.extensions.agents, services, ground.settings.subagents)
 
 
-def _make_child(session: SessionBuilder, order: ChildOrder) -> ChildAgent:
+def _make_child(
+    session: SessionBuilder,
+    child_id: str,
+    spec: AgentSpec,
+    transcript: MemoryManager,
+    cwd: Path,
+    ask_user: AskUser,
+    before_call: BeforeCall,
+) -> ChildAgent:
     """Construct what a subagent runs on. Blocks. Raises NoModelError: the model of its kind cannot be used."""
-    ground, spec, transcript = session.ground, order.spec, order.transcript
-    has_own_folder = order.cwd != ground.options.cwd
+    ground = session.ground
+    has_own_folder = cwd != ground.options.cwd
     confinement = session.confinement
     if has_own_folder:
-        confinement = session.confinement_in(order.cwd, lambda: list(permissions.unreadable_files()))
-    workspace = session.workspace_in(order.cwd, confinement)
+        confinement = session.confinement_in(cwd, lambda: list(permissions.unreadable_files()))
+    workspace = session.workspace_in(cwd, confinement)
     jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
     permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
     found = builtin_tools(
         workspace,
-        session.shell_in(order.cwd, jobs, confinement),
+        session.shell_in(cwd, jobs, confinement),
         jobs,
         lambda _todos: None,
         session.files_seen_in(workspace),
@@ -80,15 +91,15 @@ def _make_child(session: SessionBuilder, order: ChildOrder) -> ChildAgent:
         permissions.keeps_back,
     )
     tools = tools_of(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
-    hooks = session.hooks.tools(order.cwd, order.name)
-    runner = ToolRunner(tools, permissions, order.ask_user, session.before_change, _after_tool, hooks)
-    models, instructions = _models_of(spec, session), session.extensions.instructions_in(order.cwd)
+    hooks = session.hooks.tools(cwd, child_id)
+    runner = ToolRunner(tools, permissions, ask_user, session.before_change, _after_tool, hooks)
+    models, instructions = _models_of(spec, session), session.extensions.instructions_in(cwd)
     requests = Requests(_prompt_of(spec, instructions, session, has_skills="skill" in tools), runner)
-    environment = Environment(order.cwd, lambda: permissions.mode)
+    environment = Environment(cwd, lambda: permissions.mode)
     compactor = Compactor(
         transcript, models, models, requests, ground.settings.compaction, environment.whole, instructions.clear
     )
-    agent = LoopAgent(transcript, models, requests, compactor, list, instructions.for_paths, order.before_call)
+    agent = LoopAgent(transcript, models, requests, compactor, list, instructions.for_paths, before_call)
 
     async def close() -> None:
         await jobs.close()
@@ -96,7 +107,7 @@ def _make_child(session: SessionBuilder, order: ChildOrder) -> ChildAgent:
             confinement.close()
 
     async def ended(is_continued: bool) -> str:
-        return await session.hooks.turn_ended(is_continued, order.name)
+        return await session.hooks.turn_ended(is_continued, child_id)
 
     return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, ended, close)
 

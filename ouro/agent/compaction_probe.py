@@ -10,10 +10,11 @@ import msgspec
 
 from ouro.agent.requests import Requests
 from ouro.errors import ModelError
-from ouro.llm import Model, ModelCall
+from ouro.llm import Model
 from ouro.memory.compaction import CompactionPlan
-from ouro.memory.tokens import estimate_messages
-from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply, Usage
+from ouro.memory.manager import MemoryManager
+from ouro.memory.side_calls import ask_and_record
+from ouro.messages import Context, Message, Part, Text, ToolCall, ToolReply
 from ouro.utils.text import one_line
 
 QUESTIONS = 5
@@ -39,22 +40,21 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
 
 
 class CompactionProbe:
-    """Asks the models, the fallbacks after the first."""
+    """Asks the models, the fallbacks after the first; `memory` records the cost."""
 
-    def __init__(self, models: Sequence[Model], requests: Requests) -> None:
-        self.usage: Usage | None = None
-        self.model = ""
+    def __init__(self, models: Sequence[Model], requests: Requests, memory: MemoryManager) -> None:
         self._models = models
         self._requests = requests
+        self._memory = memory
         self._questions: list[ProbeQuestion] = []
 
     async def prepare(self, sent: Sequence[Message], plan: CompactionPlan) -> None:
-        """Have the questions written, while the messages are still sent. Raises ModelError."""
-        cut = _plain(" ".join(_words(part) for entry in plan.covered for part in entry.message.parts))
+        """Let the model write the questions, while the messages are still sent. Raises ModelError."""
+        cut = _normalize(" ".join(_text(part) for entry in plan.covered for part in entry.message.parts))
         answer = await self._ask(sent, _ASK.format(count=QUESTIONS))
-        found = [question for line in answer.splitlines() if (question := _question(line))]
+        found = [question for line in answer.splitlines() if (question := _parse_question(line))]
         # An answer that is not in the messages was invented: it would be reported as lost.
-        self._questions = [asked for asked in found if _plain(asked.answer) in cut][:QUESTIONS]
+        self._questions = [asked for asked in found if _normalize(asked.answer) in cut][:QUESTIONS]
 
     async def report(self, sent: Sequence[Message]) -> str:
         """Ask the questions of what is sent now; returns what is known and what was lost."""
@@ -66,29 +66,29 @@ class CompactionProbe:
         except ModelError as error:
             return f"Probe: the questions were not answered: {error.message}"
         found = re.findall(r"^\W*(\d+)[.:)]?\W(.*)$", answer, re.MULTILINE)
-        said = {int(number): _plain(text) for number, text in found}
-        lost = [asked for at, asked in enumerate(self._questions, 1) if _plain(asked.answer) not in said.get(at, "")]
+        said = {int(number): _normalize(text) for number, text in found}
+        lost = [
+            asked for at, asked in enumerate(self._questions, 1) if _normalize(asked.answer) not in said.get(at, "")
+        ]
         lines = [f"Probe: {len(self._questions) - len(lost)} of {len(self._questions)} questions answered."]
         lines += [f"Lost: {one_line(asked.question)} — {one_line(asked.answer)}" for asked in lost]
         return "\n".join(lines)
 
     async def _ask(self, sent: Sequence[Message], text: str) -> str:
         messages = [*self._requests.messages(sent), Message("user", (Context(text),))]
-        reply = await ModelCall(self._models, messages, self._requests.specs(self._models[0])).run(lambda _chunk: None)
-        usage = reply.usage or Usage(estimate_messages(messages), output=estimate_messages([reply]))
-        self.usage, self.model = (self.usage or Usage()) + usage, reply.model
-        return reply.text
+        tools = self._requests.specs(self._models[0])
+        return await ask_and_record(self._models, self._memory, "probe", messages, tools=tools)
 
 
-def _question(line: str) -> ProbeQuestion | None:
+def _parse_question(line: str) -> ProbeQuestion | None:
     try:
         found = msgspec.json.decode(line.strip().strip("`,"), type=ProbeQuestion)
     except msgspec.DecodeError:
         return None
-    return found if found.question.strip() and _plain(found.answer) else None
+    return found if found.question.strip() and _normalize(found.answer) else None
 
 
-def _words(part: Part) -> str:
+def _text(part: Part) -> str:
     match part:
         case Text(text) | ToolReply(text=text):
             return text
@@ -98,6 +98,6 @@ def _words(part: Part) -> str:
             return ""
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     """For comparison: letters and digits only, in lower case."""
     return " ".join(re.findall(r"\w+", text.lower()))

@@ -159,12 +159,11 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice("Nothing to compact: the newest messages stay as they are."))
             return
         try:
-            asked = CompactionProbe(self.summarisers(), self.requests)
+            questions = CompactionProbe(self.summarisers(), self.requests, self.memory)
             if probe:
-                await asked.prepare(self.memory.context(), plan)
+                await questions.prepare(self.memory.context(), plan)
             if await self._summarise(plan, "manual", focus, emit, review) and probe:
-                emit(Notice(await asked.report(self.memory.context())))
-            self.memory.note_cost("probe", asked.model, asked.usage)
+                emit(Notice(await questions.report(self.memory.context())))
         except ModelError as error:
             emit(Notice(f"Nothing was compacted. {error}", "error"))
 

@@ -53,6 +53,13 @@ _DURATION = late_pattern(r", [0-9.]+ s\]")
 """In the last line of a command's output: it differs each time."""
 
 
+BeforeCall = Callable[[int], Awaitable[str]]
+"""Is called before each model call with the number of earlier ones in this turn.
+
+Returns a warning, or raises LimitReached.
+"""
+
+
 class Prompt(msgspec.Struct, frozen=True):
     """A user message: text and images, and the context that ouro adds to it."""
 
@@ -110,11 +117,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Returns the next user messages that arrived during the turn: one by one, so that an interrupt loses none."""
     instructions_for: Callable[[Sequence[str]], str]
     """Returns the project instructions for paths that the model has met for the first time."""
-    before_call: Callable[[int], Awaitable[str]]
-    """Is called before each model call with the number of those made in this turn.
-
-    Returns a warning, or raises LimitReached.
-    """
+    before_call: BeforeCall
     notes_about: Callable[[Sequence[str]], Awaitable[str]] = _no_notes
     """Returns the notes about paths that tools have used, each note once."""
 

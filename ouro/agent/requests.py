@@ -1,9 +1,10 @@
-"""Requests: the constant part of all requests of a session (system prompt and tools), so that providers cache it."""
+"""Requests: the system prompt and the tools, the same in all requests of a session, so that providers cache them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
@@ -13,6 +14,20 @@ from ouro.llm import Model, ToolSpec
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, Text, ToolReply
 from ouro.safety import Effect
+
+PROJECT = """\
+# The project's instructions
+
+The owners of this repository wrote these instructions. They apply to all your work in it. Where they differ, the later
+(nearer) one wins. What the user says in this session wins over all of them."""
+
+USER = """\
+# The user's instructions
+
+The user wrote these for all projects. Where the project's instructions differ, those win."""
+
+MEMORY = "<long_term_memory_management>"
+"""The begin of long-term memory in the system prompt."""
 
 
 @lru_cache(maxsize=16)
@@ -60,3 +75,21 @@ class Requests(msgspec.Struct, frozen=True):
                 yield from (f"- changed `{path}`" for path in tool.targets(args))
             elif tool.name == "read":
                 yield from (f"- read `{path}`" for path in tool.targets(args))
+
+
+def prompt_parts(prompt: str) -> list[tuple[str, str]]:
+    """The sections of a system prompt: name and text."""
+    marks = ((USER, "your instructions"), (PROJECT, "project instructions"), (MEMORY, "memory"))
+    starts = [(0, "system prompt"), *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)]
+    ends = [start for start, _ in starts[1:]] + [len(prompt)]
+    return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]
+
+
+def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
+    """The system prompt: the same bytes for the same project, so that providers can cache it. `own`: of a subagent.
+
+    What changes by the day or the turn (date, branch, mode) goes with the user's messages instead.
+    """
+    own = own or Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").strip()
+    sections = ((USER, user), (PROJECT, project))
+    return "\n\n".join([own, *(text for title, texts in sections if texts for text in (title, *texts))])

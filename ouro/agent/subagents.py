@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.loop import LoopAgent, Prompt
+from ouro.agent.loop import BeforeCall, LoopAgent, Prompt
 from ouro.agent.tool_runner import AskUser
 from ouro.agent.worktree import Worktree, WorktreeChanges
 from ouro.display import Display, Plain
@@ -66,23 +66,11 @@ class ChildAgent(msgspec.Struct, frozen=True):
     """End what it has started: its background jobs."""
 
 
-class ChildOrder(msgspec.Struct, frozen=True):
-    """What a ChildAgent is made from."""
-
-    name: str
-    """`explore-1`."""
-    spec: AgentSpec
-    transcript: MemoryManager
-    cwd: Path
-    ask_user: AskUser
-    before_call: Callable[[int], Awaitable[str]]
-
-
 class SubagentServices(msgspec.Struct, frozen=True):
     """What subagents need of their session."""
 
-    make: Callable[[ChildOrder], ChildAgent]
-    """Blocks. Raises OuroError: its model cannot be used."""
+    make: Callable[[str, AgentSpec, MemoryManager, Path, AskUser, BeforeCall], ChildAgent]
+    """Constructs one from its id, kind, transcript and folder. Blocks. Raises OuroError: its model cannot be used."""
     make_store: Callable[[], MemoryStore]
     """Of their transcripts; called when the first one begins."""
     memory: MemoryManager
@@ -91,8 +79,8 @@ class SubagentServices(msgspec.Struct, frozen=True):
     """Returns the notes that bear on a task."""
     ask_user: AskUser
     channel: SessionChannel
-    check_budget: Callable[[int], Awaitable[str]]
-    """As `LoopAgent.before_call`, by the limits of the session."""
+    check_budget: BeforeCall
+    """Checks the limits of the session."""
     cwd: Path
     worktrees: Path
     """The folder for worktrees."""
@@ -298,8 +286,8 @@ class Subagents:
             return await self._ask(child, question)
 
         cwd = child.worktree.folder if child.worktree else self._services.cwd
-        order = ChildOrder(child.id, child.spec, transcript, cwd, ask_user, before_call)
-        return await asyncio.to_thread(self._services.make, order)
+        make = self._services.make
+        return await asyncio.to_thread(make, child.id, child.spec, transcript, cwd, ask_user, before_call)
 
     async def _run_agent(self, child: _Child, made: ChildAgent) -> TurnFinished:
         context = [await made.environment(), await self._services.recall(child.args.prompt)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ModelSource:
-    """The model in use, how to change it, and the models for background work.
+    """Makes the models of a session, and closes them.
 
     Args:
         make: makes a model and its fallbacks.

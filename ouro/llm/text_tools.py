@@ -142,7 +142,7 @@ class TextToolsModel:
     ) -> AsyncGenerator[Chunk, None]:
         """The chunks of an answer; text that may become a call is held back until its end."""
         is_described = self.spec.describes_tools
-        gate, text = CallGate(answers=is_described), ""
+        gate, text, answer = CallGate(), "", ""
         async for received in source:
             chunk: Chunk = received
             match received:
@@ -150,37 +150,37 @@ class TextToolsModel:
                     text += piece
                     if len(text) > MAX_CHARACTERS:
                         raise ModelError(TOO_LARGE)
-                    yield TextChunk(gate.feed(piece) if tools else piece)
-                    start = _before_repetition(text, has_tools=bool(tools)) if is_described else None
-                    if start is None:
+                    shown = gate.feed(piece) if tools else piece
+                    if is_described and tools and (longer := find_answer(text)):
+                        shown, answer = longer.removeprefix(answer), longer
+                    yield TextChunk(shown)
+                    if not is_described or (start := _cut_repetition(text, is_call=bool(tools) and not answer)) is None:
                         continue
-                    yield RevisedText(start)
-                    text, gate, chunk = start, CallGate(), EndChunk("stop")
+                    answer = find_answer(start) or start
+                    yield RevisedText(answer)
+                    chunk = EndChunk("stop")
                 case UsageChunk(usage) if usage and self._step_usage:
                     chunk = UsageChunk(self._step_usage + usage)
                 case ThinkingChunk() | CallChunk():
                     yield TextChunk(gate.end())
                     text, tools = "", () if isinstance(received, CallChunk) else tools
             if isinstance(chunk, EndChunk):
-                for last in _ending(text, gate, messages, tools, is_described=is_described):
-                    yield last
+                if not answer:
+                    for last in self._find_calls(text, gate, messages, tools):
+                        yield last
                 yield chunk
                 return
             yield chunk
 
-
-def _ending(
-    text: str, gate: CallGate, messages: Sequence[Message], tools: Sequence[ToolSpec], *, is_described: bool
-) -> Iterator[Chunk]:
-    """The end of an answer, of which `gate` holds a part: the call of `answer` as text, its calls, or that part."""
-    if is_described and tools and (answer := find_answer(text)) is not None:
-        yield RevisedText(answer)
-        return
-    before, calls = find_calls(text, tools, messages)
-    yield RevisedText(before) if calls else TextChunk(gate.end())
-    for index, call in enumerate(calls):
-        made = begin_change(call, messages) if is_described else call
-        yield CallChunk(index, made.id, made.name, json.dumps(dict(made.arguments)))
+    def _find_calls(
+        self, text: str, gate: CallGate, messages: Sequence[Message], tools: Sequence[ToolSpec]
+    ) -> Iterator[Chunk]:
+        """The calls that the text of an answer ends with; if there are none, what the gate holds of it."""
+        before, calls = find_calls(text, tools, messages)
+        yield RevisedText(before) if calls else TextChunk(gate.end())
+        for index, call in enumerate(calls):
+            made = begin_change(call, messages) if self.spec.describes_tools else call
+            yield CallChunk(index, made.id, made.name, json.dumps(dict(made.arguments)))
 
 
 def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> tuple[str, list[ToolCall]]:
@@ -198,16 +198,20 @@ def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) ->
 def find_answer(text: str) -> str | None:
     """The text of a call of `answer`, as far as it is written; None if it is no such call."""
     opener = _ANSWER_OPENER.match(text)
-    return _string_at(text, opener.end())[0] if opener else None
+    if opener is None:
+        return None
+    written = _STRING.match(text, opener.end())
+    assert written is not None, "the pattern matches nothing, too"
+    answer: str = json.loads(f'"{written[0]}"', strict=False)
+    return answer
 
 
-def _before_repetition(text: str, *, has_tools: bool) -> str | None:
+def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     """The text up to where it begins to say the same again and again; None if it does not.
 
-    A small model at temperature 0 repeats two sentences until `max_output`. The text of a file may repeat itself, so a
-    tool call is left as it is.
+    A small model at temperature 0 repeats two sentences until `max_output`. A call may: the text of a file repeats itself.
     """
-    if has_tools and text.lstrip().startswith("{") and find_answer(text) is None:
+    if is_call and text.lstrip().startswith("{"):
         return None
     tail = text[-_REPEATED:]
     before = text.rfind(tail, 0, -1)
@@ -251,15 +255,9 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 class CallGate:
-    """Holds back streamed text that may become a call, so that nobody sees it as an answer first.
+    """Holds back streamed text that may become a call, so that nobody sees it as an answer first."""
 
-    With `answers` the text of a call of `answer` is shown while it is written.
-    """
-
-    def __init__(self, *, answers: bool = False) -> None:
-        self._answers = answers
-        self._shown = 0
-        """Where the part of an answer in the held text ends that was shown."""
+    def __init__(self) -> None:
         self._held = ""
         self._is_line_start = True
 
@@ -267,32 +265,16 @@ class CallGate:
         """The text that can be shown now."""
         self._held += text
         shown = ""
-        while self._held:
-            if self._is_line_start and _may_begin(self._held):
-                return shown + self._answer()
-            line, newline, rest = self._held.partition("\n")
+        while self._held and not (self._is_line_start and _may_begin(self._held)):
+            line, newline, self._held = self._held.partition("\n")
             shown += line + newline
-            self._held, self._is_line_start = rest, bool(newline)
+            self._is_line_start = bool(newline)
         return shown
 
     def end(self) -> str:
         """The text that was held back."""
-        held, self._held = self._held[self._shown :], ""
+        held, self._held = self._held, ""
         return held
-
-    def _answer(self) -> str:
-        """What is new of an answer."""
-        if not self._shown and (opener := _ANSWER_OPENER.match(self._held) if self._answers else None):
-            self._shown = opener.end()
-        text, self._shown = _string_at(self._held, self._shown) if self._shown else ("", 0)
-        return text
-
-
-def _string_at(text: str, start: int) -> tuple[str, int]:
-    """The JSON string that goes on at `start`, and where what there is of it ends."""
-    written = _STRING.match(text, start)
-    assert written is not None, "the pattern matches nothing, too"
-    return json.loads(f'"{written[0]}"', strict=False), written.end()
 
 
 def _may_begin(text: str) -> bool:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.instructions import Environment
+from ouro.agent.environment import Environment
 from ouro.agent.loop import LoopAgent, Prompt
 from ouro.errors import OuroError, PromptRefused
 from ouro.events import Emit, Event, Notice, Prompted, TodosChanged, TurnFinished

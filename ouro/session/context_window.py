@@ -10,8 +10,9 @@ from typing import Literal
 import msgspec
 
 from ouro.agent.compactor import Compactor, Review
-from ouro.agent.instructions import Environment, prompt_parts
+from ouro.agent.environment import Environment
 from ouro.agent.project_instructions import ProjectInstructions
+from ouro.agent.requests import prompt_parts
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
 from ouro.memory.backend import DropRecord, MessageRecord, PinRecord, RecalledItem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.agent.instructions import Environment
+from ouro.agent.environment import Environment
 from ouro.assemble import Options, open_session
 from ouro.commands.work import changes
 from ouro.errors import UsageError
@@ -196,7 +196,7 @@ async def test_f1_a_session_in_such_a_folder_runs_nothing_from_its_opening_to_it
 
 @pytest.mark.parametrize("name", ["HEAD", "config", "index"])
 async def test_f1_a_pipe_in_the_place_of_git_s_files_holds_up_nothing(repository, name, monkeypatch):
-    monkeypatch.setattr("ouro.agent.instructions.GIT_TIMEOUT", 0.1)
+    monkeypatch.setattr("ouro.agent.environment.GIT_TIMEOUT", 0.1)
     monkeypatch.setattr("ouro.safety.trust._GIT_SECONDS", 0.1)
     (repository / ".git" / name).unlink()
     os.mkfifo(repository / ".git" / name)

@@ -1,11 +1,11 @@
-"""The system prompt, and what the model is sent about where it works: date, git state, mode."""
+"""Environment: what the model is sent about where it works (date, git state, mode); files named in messages."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -120,36 +120,3 @@ async def _git_state(cwd: Path, branch: str) -> str:
     except GitError:
         return named
     return f"{named}\nGit status: {plural(status.count(chr(10)), 'changed file')}"
-
-
-PROJECT = """\
-# The project's instructions
-
-The owners of this repository wrote these instructions. They apply to all your work in it. Where they differ, the later
-(nearer) one wins. What the user says in this session wins over all of them."""
-
-USER = """\
-# The user's instructions
-
-The user wrote these for all projects. Where the project's instructions differ, those win."""
-
-MEMORY = "<long_term_memory_management>"
-"""The begin of long-term memory in the system prompt."""
-
-
-def prompt_parts(prompt: str) -> list[tuple[str, str]]:
-    """The sections of a system prompt: name and text."""
-    marks = ((USER, "your instructions"), (PROJECT, "project instructions"), (MEMORY, "memory"))
-    starts = [(0, "system prompt"), *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)]
-    ends = [start for start, _ in starts[1:]] + [len(prompt)]
-    return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]
-
-
-def system_prompt(project: Sequence[str], user: Sequence[str] = (), own: str = "") -> str:
-    """The system prompt: the same bytes for the same project, so that providers can cache it. `own`: of a subagent.
-
-    What changes by the day or the turn (date, branch, mode) goes with the user's messages instead.
-    """
-    own = own or Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").strip()
-    sections = ((USER, user), (PROJECT, project))
-    return "\n\n".join([own, *(text for title, texts in sections if texts for text in (title, *texts))])
