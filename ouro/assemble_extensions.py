@@ -286,16 +286,16 @@ def _own_command(action: Action, cwd: Path) -> CustomCommand:
 def prompt_commands(servers: McpServers) -> list[CustomCommand]:
     """The prompts of all connected servers as commands: `/github:review`."""
     return [
-        _prompt_command(servers, server, prompt)
+        _prompt_command(server, prompt)
         for server in servers.servers.values()
         if server.state == "ready"
         for prompt in server.listing.prompts
     ]
 
 
-def _prompt_command(servers: McpServers, server: McpServer, prompt: ServerPrompt) -> CustomCommand:
+def _prompt_command(server: McpServer, prompt: ServerPrompt) -> CustomCommand:
     async def text(typed: str) -> CommandPrompt:
-        outcome = await servers.prompt(server, prompt.name, prompt_arguments(prompt, typed))
+        outcome = await server.prompt(prompt.name, prompt_arguments(prompt, typed))
         return CommandPrompt((outcome.text,), is_own=False)
 
     hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)

@@ -332,7 +332,7 @@ DEFENCES = (
             "../agent/test_laws.py"),
     Defence("E1", "ouro/mcp/definition.py", " or approved[tool.name].digest != tool.digest", "",
             "../mcp/test_servers.py -k e1"),
-    Defence("E2", "ouro/mcp/servers.py", " and server.failures <= MAX_RESTARTS", "", "../mcp/test_servers.py -k e2"),
+    Defence("E2", "ouro/mcp/servers.py", " and self.failures <= MAX_RESTARTS", "", "../mcp/test_servers.py -k e2"),
     Defence("F4", "ouro/mcp/configuration.py", " if _ENVIRONMENT.fullmatch(name)", "",
             "../mcp/test_servers.py -k f4_a_server_gets"),
     Defence("E7", "ouro/tools/web_fetch.py", "target = target.copy_with(host=await self._resolve(host, port))",

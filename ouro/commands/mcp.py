@@ -60,7 +60,7 @@ async def show(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
         found = _named(servers, server)
         if found.approved is not None or found.state not in ("waiting", "starting"):
-            return _described(context, servers, found)
+            return _described(context, found)
     return await test(context, server)  # its tools are known from the first connection on
 
 
@@ -74,7 +74,7 @@ async def test(context: ActionContext, server: str) -> Answer:
         except ToolError as error:
             log = list(found.log)[-10:]
             return Answer({"problem": str(error), "log": log}, [line(str(error)), *_quote(log)], 1)
-        return _described(context, servers, found)
+        return _described(context, found)
 
 
 async def log(context: ActionContext, server: str) -> Answer:
@@ -162,7 +162,7 @@ async def login(context: ShellContext, server: str) -> Answer:
         found = _named(servers, server)
         if not found.settings.url:
             raise UsageError(f"{server} is a program, not an address: it needs no login.")
-        await servers.login(found, show_address)
+        await found.login(show_address)
         place = await asyncio.to_thread(Tokens(found.settings.url).place)
         tools = plural(len(found.listing.tools), "tool")
         return Answer(server, [line(f"Logged in to {server}: {tools}. The tokens are in {place}.")])
@@ -196,13 +196,13 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
 turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
-def _described(context: ActionContext, servers: McpServers, server: McpServer) -> Answer:
+def _described(context: ActionContext, server: McpServer) -> Answer:
     listing, tools = server.listing, server.known_tools
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []
     for tool in tools:
         tokens = tokens_of(tool.spec(server.name))
-        is_off = servers.is_off(server.name, tool.name)
+        is_off = server.is_off(tool.name)
         known = {"off": is_off, "changed": tool.name in unapproved, "read-only": tool.read_only,
                  "destructive": tool.destructive, "wrong schema": tool.problem}  # fmt: skip
         marks = [word for word, is_so in known.items() if is_so]

@@ -209,7 +209,7 @@ def find_answer(text: str) -> str | None:
 def _cut_repetition(text: str, *, is_call: bool) -> str | None:
     """The text up to where it begins to say the same again and again; None if it does not.
 
-    A small model at temperature 0 repeats two sentences until `max_output`. A call may: the text of a file repeats itself.
+    A small model at temperature 0 repeats two sentences until `max_output`. A call may, where it holds a file.
     """
     if is_call and text.lstrip().startswith("{"):
         return None

@@ -62,9 +62,8 @@ class McpTool(Tool[McpArguments]):
     effect: ClassVar[Effect] = Effect.MCP
     Args = McpArguments
 
-    def __init__(self, servers: McpServers, server: str, tool: str, spec: ToolSpec, outputs: Outputs) -> None:
+    def __init__(self, server: McpServer, tool: str, spec: ToolSpec, outputs: Outputs) -> None:
         self.name = spec.name
-        self._servers = servers
         self._server = server
         self._tool = tool
         self._spec = spec
@@ -81,30 +80,29 @@ class McpTool(Tool[McpArguments]):
 
     def title(self, args: McpArguments) -> str:
         values = ", ".join(f"{name}: {value}" for name, value in args.values.items())
-        return one_line(f"{self._server}.{self._tool} {values}", 160)
+        return one_line(f"{self._server.name}.{self._tool} {values}", 160)
 
     def targets(self, args: McpArguments) -> tuple[str, ...]:
-        return (f"{self._server}.{self._tool}",)
+        return (f"{self._server.name}.{self._tool}",)
 
     async def preview(self, args: McpArguments) -> Display:
-        server = self._servers.servers.get(self._server)
-        tools = server.known_tools if server else ()
-        found = next((tool for tool in tools if tool.name == self._tool), None)
+        found = next((tool for tool in self._server.known_tools if tool.name == self._tool), None)
         lines = [escaped(json.dumps(args.values, indent=2, ensure_ascii=False))]
         if found is not None:
             claims = {"read-only": found.read_only, "destructive": found.destructive}
             hints = [word for word, is_so in claims.items() if is_so]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
-            lines.append(f"{self._server} describes {self._tool}{claim}:\n{escaped(found.text)}")
+            lines.append(f"{self._server.name} describes {self._tool}{claim}:\n{escaped(found.text)}")
         return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
 
     async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
-        server = await self._servers.ready(self._server)
-        definition = _definition(self._servers, server, self._tool)
-        if definition in server.unapproved() and not await ask_approval(server, [definition], ctx):
-            raise ToolError(f"{self._server} has changed {self._tool} since the user approved it. Do not use it.")
+        server = self._server
+        await server.ready()
+        definition = _definition(server, self._tool)
+        if definition in server.unapproved() and not await ask_approval(server, definition, ctx):
+            raise ToolError(f"{server.name} has changed {self._tool} since the user approved it. Do not use it.")
         try:
-            outcome = await self._servers.call(server, self._tool, args.values, ctx.report)
+            outcome = await server.call(self._tool, args.values, ctx.report)
         except ServerFailed as error:
             raise ToolError(str(error)) from error
         return await self._outputs.result(outcome)
@@ -168,18 +166,18 @@ class McpCall(Tool[McpCallArgs]):
             known = ", ".join(self._servers.servers)
             raise ToolError(f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers: {known}.")
         if server.state == "ready":
-            _definition(self._servers, server, tool)
+            _definition(server, tool)
         spec = ToolDefinition(tool, "", {}).spec(name)
-        return McpTool(self._servers, name, tool, spec, self._outputs), McpArguments(args.arguments)
+        return McpTool(server, tool, spec, self._outputs), McpArguments(args.arguments)
 
     async def run(self, args: McpCallArgs, ctx: ToolContext) -> ToolResult:
         tool, arguments = self.resolve(args)
         return await tool.run(arguments, ctx)
 
 
-def _definition(servers: McpServers, server: McpServer, tool: str) -> ToolDefinition:
+def _definition(server: McpServer, tool: str) -> ToolDefinition:
     """The tool of a connected server. Raises ToolError: there is none, or it is off."""
-    if servers.is_off(server.name, tool):
+    if server.is_off(tool):
         raise ToolError(f"The user has switched {server.name}.{tool} off.")
     found = next((known for known in server.tools if known.name == tool), None)
     if found is None:
@@ -240,7 +238,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
         starting = [server.name for server in self._servers.servers.values() if server.state in ("waiting", "starting")]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
-            await self._servers.settled()
+            await self._servers.settle()
 
     def _scored(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
         """Every usable tool with a word of the query: words of its name count five times those of its description."""
@@ -249,7 +247,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
             if server.state != "ready":
                 continue
             for tool in server.tools:
-                if self._servers.is_off(server.name, tool.name):
+                if server.is_off(tool.name):
                     continue
                 name = f"{server.name} {tool.name} {tool.title}"
                 score = 5 * _matches(wanted, name) + _matches(wanted, tool.description[:2_000])
@@ -258,7 +256,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
     async def _approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
         """The tool for the model; a definition that is not approved is asked about first."""
-        if tool in server.unapproved() and not await ask_approval(server, [tool], ctx):
+        if tool in server.unapproved() and not await ask_approval(server, tool, ctx):
             return f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
         schema = json.dumps(tool.schema, ensure_ascii=False)
         return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, SHOWN // 5)}"
@@ -299,25 +297,23 @@ class McpRead(Tool[McpReadArgs]):
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
             return await self._outputs.result(Outcome("\n".join(lines) or "It offers no resources."))
         try:
-            return await self._outputs.result(await self._servers.read(server, args.uri))
+            return await self._outputs.result(await server.read(args.uri))
         except ServerFailed as error:
             raise ToolError(str(error)) from error
 
 
-async def ask_approval(server: McpServer, tools: Sequence[ToolDefinition], ctx: ToolContext) -> bool:
-    """Ask the user about definitions that the server has added or changed (E1); approve them if they agree."""
-    names = ", ".join(one_line(tool.name, 60) for tool in tools)
-    known = server.approved or {}
-    details = "\n\n".join(difference(known.get(tool.name), tool) for tool in tools)
-    word = "changed" if any(tool.name in known for tool in tools) else "added"
+async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> bool:
+    """Ask the user about a definition that the server has added or changed (E1); approve it if they agree."""
+    before = (server.approved or {}).get(tool.name)
     question = Question(
-        f"The MCP server {server.name} has {word} {names} since you approved its tools. Use it as it is now?",
+        f"The MCP server {server.name} has {'changed' if before else 'added'} {one_line(tool.name, 60)} since you "
+        "approved its tools. Use it as it is now?",
         ("yes", "no"),
-        details=f"```diff\n{cut(details, MAX_PREVIEW)}\n```",
+        details=f"```diff\n{cut(difference(before, tool), MAX_PREVIEW)}\n```",
     )
     if await ctx.ask(question) != ("yes",):
         return False
-    server.approve(tools)
+    server.approve([tool])
     return True
 
 
@@ -335,14 +331,14 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
         specs = [
             (tool.name, tool.spec(name))
             for tool in (server.approved or {}).values()
-            if server.offers(tool.name) and not servers.is_off(name, tool.name) and tool.fits_request()
+            if server.offers(tool.name) and not server.is_off(tool.name) and tool.fits_request()
         ]
         cost = sum(tokens_of(spec) for _tool, spec in specs)
         if server.state == "off" or cost > budget or names & {spec.name for _tool, spec in specs}:
             continue
         budget -= cost
         names |= {spec.name for _tool, spec in specs}
-        found += [McpTool(servers, name, tool, spec, outputs) for tool, spec in specs]
+        found += [McpTool(server, tool, spec, outputs) for tool, spec in specs]
     return tuple(found)
 
 
@@ -372,7 +368,7 @@ async def attached_resources(servers: McpServers, text: str) -> str:
 
 async def _attached(servers: McpServers, name: str, uri: str) -> str:
     try:
-        found = (await servers.read(await servers.ready(name), uri)).text
+        found = (await (await servers.ready(name)).read(uri)).text
     except OuroError as error:
         found = f"It cannot be read: {error.message}"
     # The opening is known to `trust/provenance.py`: the text is not the user's.

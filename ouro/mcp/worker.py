@@ -57,9 +57,9 @@ class _Requests:
             case "call":
                 await self._opened(request).call(request["tool"], request["arguments"], emit)
             case "read":
-                emit(await self._opened(request).read(request["uri"]))
+                emit({"result": await self._opened(request).read(request["uri"])})
             case "prompt":
-                emit(await self._opened(request).prompt(request["name"], request["arguments"]))
+                emit({"result": await self._opened(request).prompt(request["name"], request["arguments"])})
 
     async def _open(self, request: Line, emit: Callable[[Line], None]) -> None:
         name = request["name"]

@@ -46,9 +46,9 @@ async def main(url: str) -> int:
     one = servers.servers["one"]
     try:
         servers.start()
-        await servers.settled()
+        await servers.settle()
         if one.state == "login":
-            await servers.login(one, browse)
+            await one.login(browse)
         one = await servers.ready("one")
         given = {call["name"]: call["arguments"] for call in client.get("toolCalls", ())}
         for tool in one.tools:
@@ -56,11 +56,11 @@ async def main(url: str) -> int:
             known = {**ARGUMENTS, "schema": one.tools[0].schema}
             arguments = given.get(tool.name, {name: known[name] for name in properties.keys() & known.keys()})
             try:
-                print(await servers.call(one, tool.name, arguments, print))
+                print(await one.call(tool.name, arguments, print))
             except LoginRequired as error:
                 print(error)
-                await servers.login(one, browse)
-                print(await servers.call(one, tool.name, arguments, print))
+                await one.login(browse)
+                print(await one.call(tool.name, arguments, print))
     except OuroError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

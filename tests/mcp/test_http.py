@@ -46,9 +46,9 @@ async def test_tools_over_http(bench: Bench, served, kind):
     servers = bench.open(remote=at(server, headers={"X-Team": "core"}))
     remote = await servers.ready("remote")
     assert remote.listing.protocol == "2026-07-28"
-    assert (await servers.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
     reported: list[str] = []
-    assert (await servers.call(remote, "count", {"to": 3}, reported.append)).text == "counted"
+    assert (await remote.call("count", {"to": 3}, reported.append)).text == "counted"
     assert reported[0] == "0 of 3"
     assert {headers.get(b"x-team") for headers in server.headers} == {b"core"}
 
@@ -57,28 +57,28 @@ async def test_f4_an_answer_of_40_mb_ends_the_call_only(bench: Bench, served):
     servers = bench.open(remote=at(served()))
     remote = await servers.ready("remote")
     with pytest.raises(ServerFailed):
-        await servers.call(remote, "big", {}, lambda _: None)
-    assert (await servers.call(await servers.ready("remote"), "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+        await remote.call("big", {}, lambda _: None)
+    assert (await (await servers.ready("remote")).call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
 async def test_e2_a_server_that_hangs_after_a_cancelled_call_is_told(bench: Bench, served):
     server = served()
     servers = bench.open(remote=at(server, seconds=6))
     remote = await servers.ready("remote")
-    call = asyncio.create_task(servers.call(remote, "block", {}, lambda _: None))
+    call = asyncio.create_task(remote.call("block", {}, lambda _: None))
     await asyncio.to_thread(server.entered.wait, 20)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     with pytest.raises(ServerFailed, match="does not answer since a call was cancelled"):
-        await servers.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)
+        await remote.call("add", {"a": 1, "b": 2}, lambda _: None)
     server.released.set()
-    assert (await servers.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
 
 
 async def test_a_changed_list_is_noticed_in_the_protocol_of_2026(bench: Bench, served):
     servers = bench.open(remote=at(served()))
     remote = await servers.ready("remote")
-    await servers.call(remote, "grow", {}, lambda _: None)
+    await remote.call("grow", {}, lambda _: None)
     async with asyncio.timeout(20):
         while not remote.unapproved():
             await asyncio.sleep(0.02)
@@ -111,7 +111,7 @@ async def test_a_server_that_does_not_speak_mcp_is_told_with_its_address(bench: 
         with pytest.raises(ToolError) as failed:
             await servers.ready("remote")
         with pytest.raises(ServerFailed, match=f"The login to remote failed: {url}"):
-            await servers.login(servers.servers["remote"], print)
+            await servers.servers["remote"].login(print)
     assert failed.value.message.startswith(f"The MCP server remote cannot be used: {url}: ")
     assert failed.value.message.endswith(says)
 
@@ -131,7 +131,7 @@ async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Be
     assert servers.servers["remote"].state == "login"
     assert logins.clients == {}  # nothing was registered without the user
     addresses: list[str] = []
-    await servers.login(servers.servers["remote"], lambda url: browse(addresses, url))
+    await servers.servers["remote"].login(lambda url: browse(addresses, url))
     assert "code_challenge_method=S256" in addresses[0]
     assert "redirect_uri=http%3A%2F%2F127.0.0.1" in addresses[0]
     (file,) = (get_home() / "mcp" / "tokens").iterdir()
@@ -140,7 +140,7 @@ async def test_e3_a_login_is_for_one_server_and_its_tokens_are_private(bench: Be
     assert token in logins.tokens
     again = bench.open(remote=at(server), other=at(other))
     remote = await again.ready("remote")
-    assert (await again.call(remote, "add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
     await again.ready("other")
     assert not any(token.encode() in b"".join(headers.values()) for headers in other.headers)
     assert Tokens(server.url).delete()
@@ -154,11 +154,11 @@ async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(benc
     with pytest.raises(ToolError):
         await servers.ready("remote")
     addresses: list[str] = []
-    await servers.login(remote, lambda url: browse(addresses, url))
+    await remote.login(lambda url: browse(addresses, url))
     with pytest.raises(LoginRequired, match="Run `ouro mcp login remote`, and `/mcp on remote` in open sessions"):
-        await servers.call(remote, "count", {"to": 3}, lambda _: None)
-    await servers.login(remote, lambda url: browse(addresses, url))
-    assert (await servers.call(remote, "count", {"to": 3}, lambda _: None)).text == "counted"
+        await remote.call("count", {"to": 3}, lambda _: None)
+    await remote.login(lambda url: browse(addresses, url))
+    assert (await remote.call("count", {"to": 3}, lambda _: None)).text == "counted"
     assert ["scope=count" in address for address in addresses] == [False, True]
 
 
@@ -171,7 +171,7 @@ async def test_e3_with_a_keyring_no_token_is_in_a_file(bench: Bench, served, mon
     servers = bench.open(remote=at(server := served(logins=Logins())))
     with pytest.raises(ToolError):
         await servers.ready("remote")
-    await servers.login(servers.servers["remote"], lambda url: browse([], url))
+    await servers.servers["remote"].login(lambda url: browse([], url))
     assert servers.servers["remote"].state == "ready"
     assert Tokens(server.url).load()["tokens"]["access_token"] in (tmp_path / "ring.json").read_text()
     assert Tokens(server.url).place() == "the keyring (a file)"
@@ -187,7 +187,7 @@ async def test_a_login_that_the_user_refuses_says_so(bench: Bench, served):
     with pytest.raises(ToolError):
         await servers.ready("remote")
     with pytest.raises(LoginRequired, match="access_denied"):
-        await servers.login(servers.servers["remote"], lambda url: browse([], url))
+        await servers.servers["remote"].login(lambda url: browse([], url))
 
 
 async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, served):
@@ -201,5 +201,5 @@ async def test_e3_a_forged_answer_to_the_redirect_is_refused(bench: Bench, serve
         browse([], f"{redirect}?code=planted&state=guessed")
 
     with pytest.raises(ServerFailed, match="State parameter mismatch"):
-        await servers.login(servers.servers["remote"], forge)
+        await servers.servers["remote"].login(forge)
     assert Tokens(servers.servers["remote"].settings.url).load().get("tokens") is None

@@ -40,7 +40,7 @@ async def test_everything(bench: Bench, node_path):
         "elicit": {"action": "accept", "content": {"name": "Bo"}},
         "sample": {"text": "42", "model": "test-model"},
     }
-    servers, one = await opened(bench, node("mcp-server-everything"))
+    _, one = await opened(bench, node("mcp-server-everything"))
     assert all(tool.fits_request() for tool in one.tools)
     assert {"simple-prompt", "args-prompt"} <= {prompt.name for prompt in one.listing.prompts}
     steps: list[str] = []
@@ -54,22 +54,22 @@ async def test_everything(bench: Bench, node_path):
         ("trigger-elicitation-request", {}, "Name: Bo"),
         ("get-roots-list", {}, bench.folder.name),
     ):
-        assert words in (await servers.call(one, tool, arguments, steps.append)).text, tool
+        assert words in (await one.call(tool, arguments, steps.append)).text, tool
     assert steps[-1] == "3 of 3"
-    assert (await servers.call(one, "get-tiny-image", {}, silent)).images[0].media_type == "image/png"
-    assert (await servers.read(one, one.listing.resources[0].uri)).text
+    assert (await one.call("get-tiny-image", {}, silent)).images[0].media_type == "image/png"
+    assert (await one.read(one.listing.resources[0].uri)).text
 
 
 async def test_filesystem(bench: Bench, node_path):
-    servers, one = await opened(bench, node("mcp-server-filesystem", str(bench.folder)))
+    _, one = await opened(bench, node("mcp-server-filesystem", str(bench.folder)))
     path = str(bench.folder / "a.txt")
-    assert (await servers.call(one, "read_text_file", {"path": path}, silent)).text == "hello file"
-    assert (await servers.call(one, "read_text_file", {"path": "/etc/passwd"}, silent)).failed
+    assert (await one.call("read_text_file", {"path": path}, silent)).text == "hello file"
+    assert (await one.call("read_text_file", {"path": "/etc/passwd"}, silent)).failed
 
 
 async def test_memory(bench: Bench, node_path):
     settings = node("mcp-server-memory", env={"MEMORY_FILE_PATH": str(bench.folder / "memory.json")})
-    servers, one = await opened(bench, settings)
+    _, one = await opened(bench, settings)
     entity = {"name": "Bo", "entityType": "person", "observations": ["likes tea"]}
-    await servers.call(one, "create_entities", {"entities": [entity]}, silent)
-    assert "likes tea" in (await servers.call(one, "search_nodes", {"query": "tea"}, silent)).text
+    await one.call("create_entities", {"entities": [entity]}, silent)
+    assert "likes tea" in (await one.call("search_nodes", {"query": "tea"}, silent)).text
