@@ -232,7 +232,7 @@ DEFENCES = (
     Defence("L3", "ouro/agent/tool_runner.py", "if call.malformed:", "if False:", "test_l3_l6_l9_in_a_turn.py"),
     Defence("L4", "ouro/llm/provider_errors.py", "redact(words, endpoint.api_key).split()", "words.split()",
             "test_l4_l5_l6_refusals.py"),
-    Defence("L5", "ouro/llm/model_call.py", "if wait > MAX_WAIT:\n                    break", "pass",
+    Defence("L5", "ouro/llm/reply.py", "if wait > MAX_WAIT:\n                    break", "pass",
             "../llm/test_retry.py"),
     Defence("L7", "ouro/llm/http_stream.py", "limit = self._endpoint.timeouts.idle", "limit = None",
             "test_l7_l8_l9_l10_waiting_and_stopping.py"),

@@ -46,8 +46,6 @@ LONG_MESSAGE = 0.25
 """The share of the limit from which on a message counts as long."""
 DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
-
-
 Review = Callable[[str], Awaitable[str]]
 """Takes the text of a summary and returns what counts in place of it; empty: nothing is compacted."""
 
@@ -145,11 +143,10 @@ class Compactor(msgspec.Struct, eq=False):
             raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
 
     async def compact(self, focus: str, emit: Emit, review: Review = _accept, *, probe: bool = False) -> None:
-        """Compact because the user asked; `focus` is what they want to keep.
+        """Compact because the user asked.
 
         Args:
             focus: what the user wants to keep.
-            emit: takes the events.
             review: sees the summary before it counts.
             probe: ask the model afterwards about what was cut, and report what was lost.
         """

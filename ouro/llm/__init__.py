@@ -28,12 +28,11 @@ if TYPE_CHECKING:
         UsageChunk,
         Warmable,
     )
-    from ouro.llm.model_call import PATIENT_ATTEMPTS, ModelCall, Retry, ask
     from ouro.llm.model_source import ModelSource
     from ouro.llm.models_file import HEADER, ModelEntry, ModelsFile, read_models_file, write_models_file
     from ouro.llm.provider_errors import reason_of
     from ouro.llm.providers import HOSTED, PROVIDERS, Provider, ServerModels, models_at
-    from ouro.llm.reply import CUT_SHORT, ReplyBuilder
+    from ouro.llm.reply import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder, Retry, ask
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.small_steps import is_step
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
-from ouro.llm.model import Endpoint
+from ouro.llm.model import TOO_LARGE, Endpoint
 from ouro.llm.portable import encoded
 from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of
 
@@ -106,7 +106,7 @@ class HttpStream:
                     async for data in pieces:
                         size += len(data)
                         if size > MAX_ANSWER:
-                            raise ModelError("The answer was stopped: it is longer than any model's may be.")
+                            raise ModelError(TOO_LARGE)
                         for event in decoder.feed(data):
                             yield event
                 for event in decoder.end():

@@ -11,14 +11,7 @@ from typing import Any
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
 from ouro.llm.anthropic import MARKED_MESSAGES, marked, thinking_block
 from ouro.llm.embeddings import Embedded, embedded
-from ouro.llm.model import (
-    Chunk,
-    Effort,
-    Endpoint,
-    ModelSpec,
-    ThinkingChunk,
-    ToolSpec,
-)
+from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
 from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
 from ouro.llm.portable import healed_all
 from ouro.llm.provider_errors import error_from_status, redact
@@ -159,7 +152,6 @@ async def events_of(user: object, name: str, request: Line, endpoint: Endpoint) 
     """What the process of litellm streams in answer to a request; closing the generator cancels the request.
 
     Args:
-        user: for `process_for`.
         name: `ask` for text, `embed` for vectors.
         request: the arguments for litellm.
 

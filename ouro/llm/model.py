@@ -19,6 +19,11 @@ Reason = Literal["stop", "tools", "length", "filtered"]
 """Why the provider ended an answer."""
 
 
+MAX_CHARACTERS = 4_000_000
+"""Characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
+TOO_LARGE = "The answer was stopped: it is longer than any model's may be."
+
+
 class Prices(msgspec.Struct, frozen=True):
     """US dollars for a million tokens."""
 

@@ -83,10 +83,8 @@ class ModelSource:
     def _named(self, role: Role) -> Sequence[Model]:
         """The models that the settings name for a role; empty if none are named or usable."""
         name = self._roles.get(role, "")
-        if not name:
-            return ()
         try:
-            return self.named(name)
+            return self.named(name) if name else ()
         except NoModelError as error:
             log.warning("the model to %s: %s", role, error)
             self._made[name] = ()  # warn once

@@ -1,11 +1,9 @@
-"""The steps of a very small model: what it is asked beside the next tool, and what needs no model.
+"""The steps of a very small model: requests that ask one thing at a time, and calls that need no model.
 
-A model of 1.5 billion parameters writes a file well where it is asked for that file alone, and badly as a string in a
-JSON object; which file has the fault it knows where it is asked just that, and after a long conversation it repeats
-the command that failed. So it names the file to change, and is asked for the new text in a request of its own, from
-which the `edit` is made. After a failed command in a task that asks for a change it is asked which file has the fault,
-and the command is run again after the change. All steps are ordinary calls of tools; what the next one is follows
-from the messages.
+A model of 1.5 billion parameters writes a file well when it is asked for that file alone, and badly as a string in a
+JSON object. After a long session it repeats the command that failed. So it names the file to change, and is asked for
+the new text in a request of its own, from which the `edit` is made. After a failed command it is asked which file has
+the fault; after the change the command is run again. All steps are ordinary tool calls; the messages say which is next.
 """
 
 from __future__ import annotations

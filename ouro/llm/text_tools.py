@@ -17,6 +17,8 @@ import msgspec
 
 from ouro.errors import ModelError
 from ouro.llm.model import (
+    MAX_CHARACTERS,
+    TOO_LARGE,
     CallChunk,
     Chunk,
     EndChunk,
@@ -29,7 +31,6 @@ from ouro.llm.model import (
     UsageChunk,
     constrain,
 )
-from ouro.llm.reply import MAX_CHARACTERS, TOO_LARGE, ReplyBuilder
 from ouro.llm.small_steps import StepRequest, answer_without_tools, begin_change, hide_steps, next_step, small_tools
 from ouro.messages import Context, Message, Text, ToolCall, ToolReply, Usage
 from ouro.utils.late_pattern import late_pattern
@@ -117,25 +118,24 @@ class TextToolsModel:
 
     async def _step(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Chunk]:
         """The call of the next step, where it is not the next tool that the model is asked for; else nothing."""
-        step, usage = next_step(messages, tools), None
+        step = next_step(messages, tools)
+        usage: Usage | None = None
         if isinstance(step, StepRequest):
             if self._has_failed_step:
                 return []
-            builder = ReplyBuilder()
+            answer = ""
             async with aclosing(constrain(self._model, step.schema).stream(step.messages)) as chunks:
                 async for chunk in chunks:
-                    builder.add(chunk)
-            answer = builder.finish()
-            step, usage = step.call(answer.text), answer.usage
+                    if isinstance(chunk, TextChunk):
+                        answer += chunk.text
+                    elif isinstance(chunk, UsageChunk):
+                        usage = chunk.usage
+            step = step.call(answer)
             if step is None:
                 self._has_failed_step, self._step_usage = True, usage
         if step is None:
             return []
-        return [
-            CallChunk(0, step.id, step.name, json.dumps(dict(step.arguments))),
-            UsageChunk(usage),
-            EndChunk("tools"),
-        ]
+        return [_call_chunk(0, step), UsageChunk(usage), EndChunk("tools")]
 
     async def _with_calls(
         self, source: AsyncGenerator[Chunk, None], messages: Sequence[Message], tools: Sequence[ToolSpec]
@@ -179,8 +179,11 @@ class TextToolsModel:
         before, calls = find_calls(text, tools, messages)
         yield RevisedText(before) if calls else TextChunk(gate.end())
         for index, call in enumerate(calls):
-            made = begin_change(call, messages) if self.spec.describes_tools else call
-            yield CallChunk(index, made.id, made.name, json.dumps(dict(made.arguments)))
+            yield _call_chunk(index, begin_change(call, messages) if self.spec.describes_tools else call)
+
+
+def _call_chunk(index: int, call: ToolCall) -> CallChunk:
+    return CallChunk(index, call.id, call.name, json.dumps(dict(call.arguments)))
 
 
 def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) -> tuple[str, list[ToolCall]]:

@@ -132,7 +132,7 @@ class McpServer:
         self._watching: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
         """Questions that the user has not answered yet."""
-        self._has_started = asyncio.Event()
+        self.has_started = asyncio.Event()
         """It is ready, or has failed."""
         self._clocks: set[asyncio.Timeout] = set()
         """Of the calls that run; they stop while the server asks the user."""
@@ -196,20 +196,15 @@ class McpServer:
             raise ToolError(f"The MCP server {self.name} is switched off. {hint}")
         if self.state == "waiting" or (self.state == "failed" and self.failures <= MAX_RESTARTS):
             self.start()
-        await self._has_started.wait()
+        await self.has_started.wait()
         if self.state != "ready":
             raise ToolError(f"The MCP server {self.name} cannot be used: {self.problem}")
 
     def start(self) -> None:
         """Connect in the background."""
         self.state, self.problem = "starting", ""
-        self._has_started.clear()
+        self.has_started.clear()
         self._watching = asyncio.create_task(self._watch(), name=f"mcp {self.name}")
-
-    async def settle(self) -> None:
-        """Wait while it is starting."""
-        if self.state == "starting":
-            await self._has_started.wait()
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -244,7 +239,7 @@ class McpServer:
         except ServerFailed as error:
             raise type(error)(f"The login to {self.name} failed: {self._describe(error)}") from error
         self.start()  # with the tokens, as in any session
-        await self._has_started.wait()
+        await self.has_started.wait()
 
     async def _watch(self) -> None:
         """Connect, and follow what happens until the server ends or is stopped."""
@@ -265,7 +260,7 @@ class McpServer:
         except msgspec.ValidationError as error:
             self._on_failure(ServerFailed(f"It sent a wrong list: {error}."))
         finally:
-            self._has_started.set()
+            self.has_started.set()
 
     def _open_request(self) -> Line:
         host = self._host
@@ -303,7 +298,7 @@ class McpServer:
             )
         for name in (tool.name for tool in self.tools if is_first and tool.problem):
             self.log.append(f"tool {one_line(name, 80)}: not used in requests, its schema is not valid")
-        self._has_started.set()
+        self.has_started.set()
 
     def _on_event(self, event: Line) -> None:
         if "log" in event:
@@ -418,7 +413,8 @@ class McpServers:
         """Start those that wait, and wait until no server is starting."""
         self._start_waiting()
         for server in self.servers.values():
-            await server.settle()
+            if server.state == "starting":
+                await server.has_started.wait()
 
     async def close(self) -> None:
         """Disconnect all; the worker ends what does not end by itself."""

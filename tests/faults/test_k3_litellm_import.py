@@ -30,7 +30,7 @@ def test_k3_litellm_is_imported_in_silence(tmp_path):
 
 LOADED = """
 import sys
-import ouro.llm.openai, ouro.llm.anthropic, ouro.llm.litellm_model, ouro.llm.model_call, ouro.llm.reply
+import ouro.llm.openai, ouro.llm.anthropic, ouro.llm.litellm_model, ouro.llm.reply, ouro.llm.reply
 heavy = {"httpx", "litellm", "openai", "yaml", "rich", "textual", "sqlite3", "pydantic", "aiohttp"}
 print(sorted(heavy & sys.modules.keys()))
 """

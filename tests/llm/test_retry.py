@@ -84,7 +84,7 @@ async def test_what_to_do_is_told_with_the_first_attempt_that_failed():
 
 
 async def test_waits_grow_and_differ(monkeypatch):
-    monkeypatch.setattr("ouro.llm.model_call.FIRST_WAIT", 1.0)
+    monkeypatch.setattr("ouro.llm.reply.FIRST_WAIT", 1.0)
     clock = Clock()
     with pytest.raises(ModelUnavailable, match="asked 5 times"):
         await ask(Answers(*[ModelUnavailable("down")] * 9), clock=clock)

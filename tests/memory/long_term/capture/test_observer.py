@@ -158,7 +158,7 @@ async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answer
 async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     repository, settings, repo_notes, bad, caplog, monkeypatch
 ):
-    monkeypatch.setattr("ouro.llm.model_call.ATTEMPTS", 1)
+    monkeypatch.setattr("ouro.llm.reply.ATTEMPTS", 1)
     two = Two(always=bad)
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "thanks")
