@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -52,7 +51,6 @@ _PATH = re.compile(
     rf"/(?P<kind>header|chunks/\d{{6}}-[0-9a-f]{{16}}|{OUTPUTS}/{_OUTPUT.pattern})"
 )
 """On the branch."""
-_HEADER_WITHIN = 1 << 20
 _GIT_TIMEOUT = 5
 Progress = Callable[[str], None]
 
@@ -61,10 +59,6 @@ class SyncedSession(msgspec.Struct, frozen=True):
     """A session as it was after the last synchronization."""
 
     chunks: tuple[str, ...]
-    length: int
-    """Bytes of its records, without the header: that differs, because folders differ."""
-    digest: str
-    """Of these bytes."""
     mark: tuple[int, int]
     """Size and time of the file: as long as they are the same, it is not read."""
 
@@ -187,54 +181,44 @@ class SessionSync:
         before = dict(here)
         for session_id, local in before.items():
             other, base = theirs.get(session_id, _Theirs()), self._state.sessions.get(session_id)
-            is_same = base is not None and base.mark == local.mark
-            if not other.chunks:
+            changed_here = base is None or base.mark != local.mark
+            changed_there = base is None or base.chunks != other.names
+            if not other.header:
                 yield self._outgoing(session_id, local, other, local.body())
-            elif base is not None and base.chunks == other.names:
-                if not is_same:
-                    yield from self._grown(session_id, local, other, base)
-            elif is_same:
+            elif changed_here:
+                yield from self._compared(session_id, local, other, is_changed_there=changed_there)
+            elif changed_there:
                 self._try(session_id, local.parent, partial(self._take, session_id, local, other))
-            else:
-                yield from self._joined(session_id, local, other)
         for session_id in here.keys() - before.keys():
             yield self._outgoing(session_id, here[session_id], _Theirs(), here[session_id].body())
 
-    def _grown(self, session_id: str, local: _Local, other: _Theirs, base: SyncedSession) -> Iterator[_Outgoing]:
-        """What was added here; all of it where the file was edited before that."""
-        body = local.body()
-        if _digest(body[: base.length]) != base.digest:
-            yield self._outgoing(session_id, local, other, body)
-        elif len(body) > base.length:
-            yield self._outgoing(session_id, local, other, body, base)
-        else:
-            self._state.sessions[session_id] = replace(base, mark=local.mark)
-
-    def _joined(self, session_id: str, local: _Local, other: _Theirs) -> Iterator[_Outgoing]:
-        """It changed here and there, or it is not known what was synchronized last."""
+    def _compared(
+        self, session_id: str, local: _Local, other: _Theirs, *, is_changed_there: bool
+    ) -> Iterator[_Outgoing]:
+        """Yield what is to be sent of a session that changed here; take what was added there."""
         body, theirs = local.body(), self._body(other)
-        if body.startswith(theirs):
-            synced = SyncedSession(other.names, len(theirs), _digest(theirs), local.mark)
-            if len(body) > len(theirs):
-                yield self._outgoing(session_id, local, other, body, synced)
-            else:
-                self._state.sessions[session_id] = synced
+        if body == theirs:
+            self._state.sessions[session_id] = SyncedSession(other.names, local.mark)
+        elif body.startswith(theirs):
+            yield self._outgoing(session_id, local, other, body, len(theirs))
+        elif not is_changed_there:  # records were edited here
+            yield self._outgoing(session_id, local, other, body)
         elif theirs.startswith(body):
             self._try(session_id, local.parent, partial(self._take, session_id, local, other))
         else:
             self._try(session_id, local.parent, partial(self._fork, session_id, local, other, body))
 
     def _outgoing(
-        self, session_id: str, local: _Local, other: _Theirs, body: bytes, base: SyncedSession | None = None
+        self, session_id: str, local: _Local, other: _Theirs, body: bytes, sent: int | None = None
     ) -> _Outgoing:
-        """The records behind `base` as new chunks; without it all of them, in place of those that are there."""
-        parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(base.chunks if base else ())
+        """The records behind the first `sent` bytes as new chunks; None: all, in place of those that are there."""
+        parent, names = f"{local.parent}/{SUBAGENTS}/" if local.parent else "", list(other.names)
         place = f"s/{parent}{session_id}"
-        changes: dict[str, bytes | None] = {} if base else dict.fromkeys(other.chunks)
-        if base is None:
+        changes: dict[str, bytes | None] = {}
+        if sent is None:
+            names, changes = [], dict.fromkeys(other.chunks)
             changes[f"{place}/header"] = self._remote.sealed(f"{place}/header", self._header_text(local))
-        start = base.length if base else 0
-        for number, begin in enumerate(range(start, len(body), CHUNK), len(names)):
+        for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
             data = self._remote.sealed(f"{place}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
             changes[f"{place}/chunks/{names[-1]}"] = data
@@ -242,8 +226,7 @@ class SessionSync:
             path = f"{place}/{OUTPUTS}/{file.name}"
             if _OUTPUT.fullmatch(file.name) and path not in other.outputs and file.is_file():
                 changes[path] = self._remote.sealed(path, file.read_bytes())
-        state = SyncedSession(tuple(names), len(body), _digest(body), local.mark)
-        return _Outgoing(session_id, local.parent or session_id, changes, state)
+        return _Outgoing(session_id, local.parent or session_id, changes, SyncedSession(tuple(names), local.mark))
 
     def _send(self, found: Iterator[_Outgoing]) -> bool:
         """Push in batches; False where another machine has pushed meanwhile."""
@@ -295,25 +278,18 @@ class SessionSync:
                 raise SessionInUse(f"Session {session_id[:8]} has just changed.")
             with opened(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
-                first, added = read_range(descriptor, 0, local.begin), self._added(session_id, local, other)
-                if added is not None:
+                header, body, theirs = read_range(descriptor, 0, local.begin), local.body(), self._body(other)
+                is_longer = theirs.startswith(body)
+                if is_longer:
                     with open(descriptor, "ab", closefd=False) as file:
-                        file.write(added)
+                        file.write(theirs[len(body) :])
                     os.fsync(descriptor)
-            if added is None:
-                replace_file(local.folder, FILE_NAME, first + self._body(other))
+            if not is_longer:
+                replace_file(local.folder, FILE_NAME, header + theirs)
             _write_outputs(local.folder, self._remote.read(other.outputs))
         finally:
             lock.release()
         self._note(session_id, other, local.folder, local.parent)
-
-    def _added(self, session_id: str, local: _Local, other: _Theirs) -> bytes | None:
-        """What is to be appended here; None where the file has to be replaced."""
-        base = self._state.sessions.get(session_id)
-        if base and base.mark == local.mark and other.names[: len(base.chunks)] == base.chunks:
-            return self._body(other, len(base.chunks))  # the records before are not read again
-        body, theirs = local.body(), self._body(other)
-        return theirs[len(body) :] if theirs.startswith(body) else None
 
     def _fork(self, session_id: str, local: _Local, other: _Theirs, body: bytes) -> None:
         """Keep what was said here as a copy with another id; the session is then the one of the remote."""
@@ -337,12 +313,11 @@ class SessionSync:
 
     def _note(self, session_id: str, other: _Theirs, folder: Path, parent: str) -> None:
         local = self._here[session_id] = _created(folder, parent)
-        body = local.body()
-        self._state.sessions[session_id] = SyncedSession(other.names, len(body), _digest(body), local.mark)
+        self._state.sessions[session_id] = SyncedSession(other.names, local.mark)
 
-    def _body(self, other: _Theirs, first: int = 0) -> bytes:
-        """The records there, from chunk `first` on."""
-        found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)[first:]})
+    def _body(self, other: _Theirs) -> bytes:
+        """The records there."""
+        found = self._remote.read({path: other.chunks[path] for path in sorted(other.chunks)})
         body = b"".join(found.values())
         if body and not body.endswith(END[1:]):
             raise SessionError("The records at the remote are incomplete.")
@@ -417,7 +392,3 @@ def _address_of(root: Path) -> str:
         return ""
     plain = re.sub(r"^(?:[a-z+]+://)?(?:[^@/]*@)?", "", address)
     return re.sub(r"\.git/?$", "", plain.replace(":", "/", 1)).rstrip("/").lower()
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
