@@ -27,7 +27,7 @@ from ouro.utils.text import local_time, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term import Commit, DiffHunk, MemoryDiff, Timeline
-    from ouro.memory.sessions.turn_evidence import TurnEvidence
+    from ouro.memory.sessions.session_catalog import TurnEvidence
 
 _MAX_SEARCHED = 200
 _MAX_WORDS = 400

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
+from ouro.importers.builder import PROGRAM_NAMES, Program
 from ouro.importers.importer import Importer, ImportLedger, ImportResult, ImportSource, find_sources, usual_places
-from ouro.importers.json_values import PROGRAM_NAMES, Program
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.text import plural

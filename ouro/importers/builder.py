@@ -1,25 +1,23 @@
-"""TranscriptBuilder: builds the records of an imported session; and displays for other programs' tools."""
+"""What the importers share: untrusted values of JSON lines, and TranscriptBuilder for the records of a session."""
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain, Todo, Todos, TodoState
-from ouro.importers.json_values import (
-    ForeignSession,
-    Program,
-    instant,
-    picture_from_url,
-    session_id_for,
-    shortened,
-    word,
-)
+from ouro.errors import SessionError
 from ouro.memory.backend import (
     CompactionRecord,
     CompactionTrigger,
@@ -32,7 +30,143 @@ from ouro.memory.backend import (
 )
 from ouro.memory.transcript import title_of
 from ouro.messages import Image, Message, Part, Text, ToolCall, ToolReply
+from ouro.utils import files, json_types
 from ouro.utils.json_types import dictionaries
+from ouro.utils.text import clean, cut_middle
+
+MAX_LINE = 64 << 20
+DAMAGED = "lines that cannot be read"
+TOO_LONG = "lines that are too long"
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading, never a pipe or a device, which could block. Raises SessionError."""
+    try:
+        return files.open_regular(path)
+    except (OSError, ValueError) as error:
+        raise SessionError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`. Raises as `open_regular`.
+
+    `most`: bytes after which to stop; None: read all.
+    """
+    with open_regular(path) as file:
+        for line in _lines(file, left_out, most):
+            value = None
+            with suppress(ValueError, RecursionError):
+                # Not strict UTF-8: half a character at the end of a cut line must not lose the rest.
+                value = json.loads(line.decode("utf-8", "replace"))
+            if isinstance(value, dict):
+                yield value
+            elif line.strip(b" \t\r\n\0"):
+                left_out[DAMAGED] += 1
+
+
+def _lines(file: BinaryIO, left_out: Counter[str], most: int | None) -> Iterator[bytes]:
+    while line := file.readline(MAX_LINE):
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            left_out[TOO_LONG] += 1
+            while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                pass
+            continue
+        yield line
+        if most is not None and file.tell() >= most:
+            return
+
+
+Program = Literal["claude-code", "codex", "ouro-old", "json"]
+PROGRAM_NAMES: Mapping[str, str] = {
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "ouro-old": "an older ouro",
+    "json": "an export",
+}
+MAX_TEXT = 4_000_000
+"""Characters of one text that are taken over; what a log holds beyond is a dump that nobody reads."""
+_MAX_PICTURE = 20 << 20
+_EARLIEST = "1970-01-01T00:00:00.000Z"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OURS = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
+
+
+class ForeignSession(msgspec.Struct, frozen=True):
+    """A session of another program as records of ouro."""
+
+    header: SessionHeader
+    records: tuple[Record, ...]
+    left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """What was not taken over, and how often: `lines that cannot be read`, `messages of sub-agents`."""
+
+
+def session_id_for(program: Program, original: str) -> str:
+    """The id in ouro: its own if it is valid, else one derived from it."""
+    if _UUID.fullmatch(original.lower()):
+        return original.lower()
+    return str(uuid.uuid5(_OURS, f"{program}:{original}".encode("utf-8", "replace").decode()))
+
+
+def parse_time(value: Any, otherwise: str = "") -> str:
+    """A foreign time (ISO 8601, or seconds or milliseconds since 1970) in the format of records."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return otherwise
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value.strip()[:40])
+        else:
+            found = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+        found = found.astimezone(UTC)  # a time without a zone is local
+        return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return otherwise
+
+
+def add_milliseconds(at: str, milliseconds: int) -> str:
+    """A slightly later time, for messages without their own."""
+    start = datetime.fromisoformat(at or _EARLIEST).timestamp()
+    return parse_time(start + milliseconds / 1000, at)
+
+
+def project_folder(value: Any) -> str:
+    """A foreign project folder; empty if it is not valid."""
+    text = clean(value) if isinstance(value, str) else ""
+    is_one = text.startswith("/") and "\n" not in text and ".." not in text.split("/") and len(text) < 4096
+    return (text.rstrip("/") or "/") if is_one else ""
+
+
+def short_text(value: Any, most: int = 200) -> str:
+    return " ".join(clean(value[: most * 4]).split())[:most] if isinstance(value, str) else ""
+
+
+def cut_text(text: str) -> str:
+    """A text cut to the length that is imported."""
+    return cut_middle(text, MAX_TEXT, f"\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n")
+
+
+def count_of(value: Any) -> int:
+    """A number of things; 0 where it is none."""
+    return json_types.count(value) or 0
+
+
+def decode_image(media_type: Any, data: Any) -> Image | Text:
+    """An image from base64; a text in its place if it is not valid."""
+    kind = short_text(media_type, 60) or "image/png"
+    try:
+        if not isinstance(data, str) or len(data) > _MAX_PICTURE * 4 // 3:
+            raise ValueError
+        raw = base64.b64decode(data, validate=True)
+    except ValueError:
+        raw = b""
+    return Image(kind, raw) if raw and kind.startswith("image/") else Text(f"[a picture ({kind}) that is not kept]")
+
+
+def image_from_url(url: Any) -> Image | Text:
+    """An image from a `data:` URL; other URLs become text and are never fetched."""
+    if isinstance(url, str) and (found := re.match(r"data:([\w/+.-]{1,60});base64,", url)):
+        return decode_image(found[1], url[found.end() :])
+    return Text(f"[a picture at {short_text(url, 120) or 'an unknown place'}]")
+
 
 _STATES: Mapping[str, TodoState] = {"completed": "done", "done": "done", "in_progress": "in_progress"}
 
@@ -42,12 +176,12 @@ class TranscriptBuilder:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.project = self.branch = self.created = ""
+        self.project = self.git_branch = self.created = ""
         self.left_out: Counter[str] = Counter()
         """What was not taken over, and how often."""
         self.last_at = ""
-        self.line: list[int] = []
-        """The numbers of the messages that the conversation goes on from."""
+        self.branch: list[int] = []
+        """The numbers of the messages on the current branch."""
         self.prompts: list[int] = []
         """Those of them that the user wrote."""
         self.calls: dict[str, ToolCall] = {}
@@ -67,7 +201,7 @@ class TranscriptBuilder:
         number = self._take_number()
         self._places[number] = len(self.records)
         self.records.append(MessageRecord(number, self._time(at), message))
-        self.line.append(number)
+        self.branch.append(number)
         return number
 
     def add_prompt(self, parts: Sequence[Part], at: str) -> int:
@@ -81,7 +215,7 @@ class TranscriptBuilder:
         assert isinstance(record, MessageRecord)
         return record.message
 
-    def change(self, number: int, message: Message) -> None:
+    def replace_message(self, number: int, message: Message) -> None:
         """Replace a message by a more complete one."""
         place = self._places[number]
         self.records[place] = replace(self.records[place], message=message)
@@ -89,7 +223,7 @@ class TranscriptBuilder:
     def extend(self, number: int, parts: Sequence[Part]) -> None:
         message = self.message(number)
         self._note_calls(parts)
-        self.change(number, replace(message, parts=(*message.parts, *parts)))
+        self.replace_message(number, replace(message, parts=(*message.parts, *parts)))
 
     def reply(
         self,
@@ -103,11 +237,11 @@ class TranscriptBuilder:
     ) -> ToolReply:
         """The result of a call that was added, with a display."""
         call = self.calls.get(call_id, ToolCall(call_id, name, {}))
-        return ToolReply(call_id, call.name, text, failed, images, foreign_display(call, text, exit_code))
+        return ToolReply(call_id, call.name, text, failed, images, display_for(call, text, exit_code))
 
     def rewind(self, to: int, at: str) -> None:
         """Continue the session after message `to`; 0: from its start."""
-        self.line = [number for number in self.line if number <= to]
+        self.branch = [number for number in self.branch if number <= to]
         self.prompts = [number for number in self.prompts if number <= to]
         self.records.append(RewindRecord(to, self._time(at)))
 
@@ -119,14 +253,14 @@ class TranscriptBuilder:
         tokens: tuple[int, int] = (0, 0),
         kept: Sequence[int] = (),
     ) -> None:
-        if self.line and summary.strip():
-            covers = (self.line[0], self.line[-1])
+        if self.branch and summary.strip():
+            covers = (self.branch[0], self.branch[-1])
             still = tuple(number for number in kept if number in self._places)
             self.records.append(
                 CompactionRecord(self._take_number(), self._time(at), covers, still, summary, trigger, tokens=tokens)
             )
 
-    def entitle(self, title: str) -> None:
+    def set_title(self, title: str) -> None:
         """Set the title; the last one wins."""
         self._title = title_of(title) or self._title
 
@@ -135,9 +269,9 @@ class TranscriptBuilder:
 
         The default title is the user's first text.
         """
-        created = self.created or next((record.at for record in self.records), "") or instant(0)
-        origin = {"from": program, "id": word(original), "file": str(path)}
-        origin |= {"branch": self.branch} if self.branch else {}
+        created = self.created or next((record.at for record in self.records), "") or parse_time(0)
+        origin = {"from": program, "id": short_text(original), "file": str(path)}
+        origin |= {"branch": self.git_branch} if self.git_branch else {}
         header = SessionHeader(
             session_id_for(program, original), self.project, self._first_model, created, origin=origin
         )
@@ -160,23 +294,23 @@ class TranscriptBuilder:
         return self.last_at
 
 
-def text_and_images(content: Any) -> list[Text | Image]:
+def texts_and_images(content: Any) -> list[Text | Image]:
     """The texts and images of a message as OpenAI's API has them."""
     if isinstance(content, str):
-        return [Text(shortened(content))] if content.strip() else []
+        return [Text(cut_text(content))] if content.strip() else []
     parts: list[Text | Image] = []
     for block in content if isinstance(content, list) else []:
         match block:
             case {"text": str(text)} if text.strip():
-                parts.append(Text(shortened(text)))
+                parts.append(Text(cut_text(text)))
             case {"image_url": {"url": url}} | {"image_url": url}:
-                parts.append(picture_from_url(url))
+                parts.append(image_from_url(url))
             case _:
                 pass
     return parts
 
 
-def parsed_call(call_id: str, name: str, given: Any) -> ToolCall:
+def parse_call(call_id: str, name: str, given: Any) -> ToolCall:
     """A call whose arguments are JSON text, or an object already."""
     try:
         arguments = json.loads(given or "{}") if isinstance(given, str | None) else given
@@ -184,10 +318,10 @@ def parsed_call(call_id: str, name: str, given: Any) -> ToolCall:
         arguments = None
     if isinstance(arguments, dict):
         return ToolCall(call_id, name, arguments)
-    return ToolCall(call_id, name, {}, malformed=shortened(str(given)))
+    return ToolCall(call_id, name, {}, malformed=cut_text(str(given)))
 
 
-def foreign_display(call: ToolCall, text: str, exit_code: int | None = None) -> Display | None:
+def display_for(call: ToolCall, text: str, exit_code: int | None = None) -> Display | None:
     """The display of a tool result of another program; None: its text."""
     arguments = call.arguments
     first = text.strip().partition("\n")[0][:120]

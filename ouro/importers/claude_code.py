@@ -13,17 +13,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ouro.importers.builder import TranscriptBuilder
-from ouro.importers.json_values import (
+from ouro.importers.builder import (
     ForeignSession,
-    count,
-    folder,
-    instant,
+    TranscriptBuilder,
+    count_of,
+    cut_text,
+    decode_image,
+    image_from_url,
     json_lines,
-    picture,
-    picture_from_url,
-    shortened,
-    word,
+    parse_time,
+    project_folder,
+    short_text,
 )
 from ouro.memory.backend import CompactionTrigger
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
@@ -69,20 +69,20 @@ class _EntryReader:
     def take(self, entry: dict[str, Any]) -> None:
         kind, builder = entry.get("type"), self.builder
         # The user's own title wins over a model's, and each over the one before it.
-        self._given_title = word(entry.get("customTitle")) or self._given_title
-        self._found_title = word(entry.get("aiTitle")) or self._found_title
+        self._given_title = short_text(entry.get("customTitle")) or self._given_title
+        self._found_title = short_text(entry.get("aiTitle")) or self._found_title
         if kind == "summary":
-            self._summaries[str(entry.get("leafUuid"))] = word(entry.get("summary"))
+            self._summaries[str(entry.get("leafUuid"))] = short_text(entry.get("summary"))
         if entry.get("isSidechain") is True:
             builder.left_out[SUB_AGENTS] += kind in ("user", "assistant")
             return
-        self._session_id = self._session_id or word(entry.get("sessionId"))
-        builder.project = builder.project or folder(entry.get("cwd"))
-        builder.branch = word(entry.get("gitBranch")) or builder.branch
-        builder.created = builder.created or instant(entry.get("timestamp"))
+        self._session_id = self._session_id or short_text(entry.get("sessionId"))
+        builder.project = builder.project or project_folder(entry.get("cwd"))
+        builder.git_branch = short_text(entry.get("gitBranch")) or builder.git_branch
+        builder.created = builder.created or parse_time(entry.get("timestamp"))
         number = 0
         if kind in ("user", "assistant") and isinstance(message := entry.get("message"), dict):
-            at = instant(entry.get("timestamp"))
+            at = parse_time(entry.get("timestamp"))
             take = self._take_answer if kind == "assistant" else self._take_user
             number = take(entry, message, at)
         elif kind == "attachment":
@@ -90,15 +90,15 @@ class _EntryReader:
         elif kind == "system" and entry.get("subtype") == "compact_boundary":
             self._boundary = dictionary(entry.get("compactMetadata"))
         elif kind not in _WITHOUT_WORDS and kind not in ("user", "assistant"):
-            builder.left_out[f"`{word(kind, 40) or 'nameless'}` entries"] += 1
+            builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` entries"] += 1
         if isinstance(uuid := entry.get("uuid"), str):
-            last = builder.line[-1] if builder.line else 0
+            last = builder.branch[-1] if builder.branch else 0
             self._places[uuid] = number or self._places.get(str(entry.get("parentUuid")), last)
 
     def finish(self, path: Path) -> ForeignSession:
         # A file also has summaries of other sessions: its own refer to an entry in it.
         summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
-        self.builder.entitle(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
+        self.builder.set_title(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
@@ -130,24 +130,24 @@ class _EntryReader:
     def _compact(self, summary: str, at: str) -> None:
         metadata, self._boundary = self._boundary, {}
         trigger: CompactionTrigger = "manual" if metadata.get("trigger") == "manual" else "auto"
-        tokens = (count(metadata.get("preTokens")), count(metadata.get("postTokens")))
+        tokens = (count_of(metadata.get("preTokens")), count_of(metadata.get("postTokens")))
         kept: list[int] = []
         if isinstance(segment := metadata.get("preservedSegment"), dict):
             first, last = (self._places.get(str(segment.get(key)), 0) for key in ("headUuid", "tailUuid"))
-            kept = [number for number in self.builder.line if 0 < first <= number <= last]
+            kept = [number for number in self.builder.branch if 0 < first <= number <= last]
         self.builder.compact(summary, at, trigger, tokens, kept)
 
     def _take_answer(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
         builder, parts = self.builder, tuple(_answer_parts(message.get("content")))
         usage = _usage(message.get("usage"), entry.get("costUSD"))
-        answer_id = word(message.get("id"))
+        answer_id = short_text(message.get("id"))
         before, number = self._last_answer
-        if answer_id and answer_id == before and number in builder.line:
+        if answer_id and answer_id == before and number in builder.branch:
             # One answer has several entries, one per part, each with the usage so far.
             builder.extend(number, parts)
-            builder.change(number, replace(builder.message(number), usage=usage))
-            return builder.line[-1]
-        model = word(message.get("model"), 120)
+            builder.replace_message(number, replace(builder.message(number), usage=usage))
+            return builder.branch[-1]
+        model = short_text(message.get("model"), 120)
         is_own = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
         named = "" if is_own or not model else model if "/" in model else f"anthropic/{model}"
         # Messages of the program in the model's place (errors) are for the user: never sent to a model.
@@ -160,10 +160,10 @@ class _EntryReader:
             _image(item) if item.get("type") == "image" else Text(str(item.get("text") or ""))
             for item in _blocks(block.get("content"))
         ]
-        text = shortened("\n".join(item.text for item in found if isinstance(item, Text)))
+        text = cut_text("\n".join(item.text for item in found if isinstance(item, Text)))
         images = tuple(item for item in found if isinstance(item, Image))
         failed = block.get("is_error") is True
-        return self.builder.reply(word(block.get("tool_use_id")), text, failed=failed, images=images)
+        return self.builder.reply(short_text(block.get("tool_use_id")), text, failed=failed, images=images)
 
     def _take_attachment(self, entry: Mapping[str, Any]) -> int:
         """Import a message that the user sent during a turn."""
@@ -172,7 +172,7 @@ class _EntryReader:
         parts = list(_user_parts(attachment.get("prompt"))) if is_prompt else []
         if not parts:
             return 0
-        return self.builder.add_prompt(parts, instant(entry.get("timestamp")))
+        return self.builder.add_prompt(parts, parse_time(entry.get("timestamp")))
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def _user_parts(content: Any, *, is_context: bool = False) -> Iterable[Part]:
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
-                yield Context(shortened(text)) if is_context else _user_part(shortened(text))
+                yield Context(cut_text(text)) if is_context else _user_part(cut_text(text))
             case {"type": "image"}:
                 yield _image(block)
             case {"type": "document"}:
@@ -206,13 +206,13 @@ def _answer_parts(content: Any) -> Iterable[Part]:
     for block in _blocks(content):
         match block:
             case {"type": "text", "text": str(text)} if text.strip():
-                yield Text(shortened(text))
+                yield Text(cut_text(text))
             case {"type": "thinking", "thinking": str(text)}:
-                yield Thinking(shortened(text), string(block.get("signature")))
+                yield Thinking(cut_text(text), string(block.get("signature")))
             case {"type": "redacted_thinking", "data": str(data)}:
                 yield Thinking("", data, redacted=True)
             case {"type": "tool_use", "name": str(name)}:
-                yield ToolCall(word(block.get("id")), word(name), dictionary(block.get("input")))
+                yield ToolCall(short_text(block.get("id")), short_text(name), dictionary(block.get("input")))
             case _:
                 pass
 
@@ -222,15 +222,14 @@ def _image(block: Mapping[str, Any]) -> Image | Text:
     if not source:
         return Text("[a picture that is not kept]")
     if source.get("type") == "url":
-        return picture_from_url(source.get("url"))
-    return picture(source.get("media_type"), source.get("data"))
+        return image_from_url(source.get("url"))
+    return decode_image(source.get("media_type"), source.get("data"))
 
 
 def _usage(usage: Any, cost: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
-    cached, written = count(usage.get("cache_read_input_tokens")), count(usage.get("cache_creation_input_tokens"))
+    cached, written = count_of(usage.get("cache_read_input_tokens")), count_of(usage.get("cache_creation_input_tokens"))
     price = float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < 1e6 else None
-    return Usage(
-        count(usage.get("input_tokens")) + cached + written, cached, written, count(usage.get("output_tokens")), price
-    )
+    read = count_of(usage.get("input_tokens")) + cached + written
+    return Usage(read, cached, written, count_of(usage.get("output_tokens")), price)

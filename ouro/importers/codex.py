@@ -15,17 +15,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ouro.importers.builder import TranscriptBuilder, parsed_call, text_and_images
-from ouro.importers.json_values import (
+from ouro.importers.builder import (
     ForeignSession,
-    count,
-    folder,
-    instant,
+    TranscriptBuilder,
+    add_milliseconds,
+    count_of,
+    cut_text,
+    image_from_url,
     json_lines,
-    picture_from_url,
-    shifted,
-    shortened,
-    word,
+    parse_call,
+    parse_time,
+    project_folder,
+    short_text,
+    texts_and_images,
 )
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ouro.utils.json_types import dictionaries, dictionary
@@ -60,7 +62,7 @@ def _speaker(line: Mapping[str, Any]) -> str:
     item = _item(line)
     if item.get("type") != "message":
         return ""
-    texts = [value.text for value in text_and_images(item.get("content")) if isinstance(value, Text)]
+    texts = [value.text for value in texts_and_images(item.get("content")) if isinstance(value, Text)]
     return str(item.get("role")) if any(not _SURROUNDINGS.match(text) for text in texts) else ""
 
 
@@ -89,7 +91,7 @@ class _LineReader:
     def take(self, line: dict[str, Any]) -> None:
         builder = self.builder
         # The oldest layout has no times: a millisecond apart, messages keep their order.
-        self._at = instant(line.get("timestamp")) or shifted(self._at, len(builder.records) > self._written)
+        self._at = parse_time(line.get("timestamp")) or add_milliseconds(self._at, len(builder.records) > self._written)
         self._written = len(builder.records)
         payload, kind = line.get("payload"), line.get("type")
         if item := _item(line):
@@ -102,8 +104,8 @@ class _LineReader:
         elif kind == "session_meta":
             self._take_header(payload)
         elif kind == "turn_context":
-            self._model = word(payload.get("model"), 120) or self._model
-            builder.project = builder.project or folder(payload.get("cwd"))
+            self._model = short_text(payload.get("model"), 120) or self._model
+            builder.project = builder.project or project_folder(payload.get("cwd"))
         elif kind == "event_msg":
             self._take_event(payload)
         elif kind == "compacted":
@@ -112,24 +114,24 @@ class _LineReader:
                 self._answer = 0
                 builder.compact(summary, self._at)
         else:
-            builder.left_out[f"`{word(kind, 40) or 'nameless'}` lines"] += 1
+            builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` lines"] += 1
 
     def finish(self, path: Path) -> ForeignSession:
-        self.builder.branch = word(dictionary(self._header.get("git")).get("branch"))
-        self.builder.created = instant(self._header.get("timestamp"))
-        return self.builder.finish("codex", word(self._header.get("id")) or path.stem, path)
+        self.builder.git_branch = short_text(dictionary(self._header.get("git")).get("branch"))
+        self.builder.created = parse_time(self._header.get("timestamp"))
+        return self.builder.finish("codex", short_text(self._header.get("id")) or path.stem, path)
 
     def _take_header(self, payload: Mapping[str, Any]) -> None:
         if not self._header:  # a copy of another session also has its header
             self._header = payload
-            self._at = instant(payload.get("timestamp"), self._at)
-            self.builder.project = folder(payload.get("cwd"))
-            self._provider = word(payload.get("model_provider"), 60)
+            self._at = parse_time(payload.get("timestamp"), self._at)
+            self.builder.project = project_folder(payload.get("cwd"))
+            self._provider = short_text(payload.get("model_provider"), 60)
 
     def _take_item(self, item: Mapping[str, Any]) -> None:
         match item.get("type"):
             case "message":
-                parts = text_and_images(item.get("content"))
+                parts = texts_and_images(item.get("content"))
                 if item.get("role") == "assistant":
                     self._answered(*parts)
                 elif item.get("role") == "user":
@@ -139,7 +141,7 @@ class _LineReader:
                 pieces = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
                 texts = [text for piece in pieces if isinstance(text := piece.get("text"), str) and text.strip()]
                 if texts:
-                    self._answered(Thinking(shortened("\n\n".join(texts))))
+                    self._answered(Thinking(cut_text("\n\n".join(texts))))
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._answered(_call(item))
             case "web_search_call" | "tool_search_call":
@@ -148,9 +150,9 @@ class _LineReader:
                 text, images, failed = _output(item.get("output"))
                 found = _EXIT_CODE.search(text[:400])
                 code = int(found[1]) if found else None
-                self._reply(word(item.get("call_id")), text, failed=failed, images=images, exit_code=code)
+                self._reply(short_text(item.get("call_id")), text, failed=failed, images=images, exit_code=code)
             case kind if kind not in _WITHOUT_WORDS and kind != "tool_search_output":
-                self.builder.left_out[f"`{word(kind, 40) or 'nameless'}` items"] += 1
+                self.builder.left_out[f"`{short_text(kind, 40) or 'nameless'}` items"] += 1
 
     def _take_user(self, parts: Sequence[Part]) -> None:
         if parts:
@@ -168,7 +170,7 @@ class _LineReader:
 
     def _take_search(self, item: Mapping[str, Any]) -> None:
         """Import a search that the provider ran: its results are not in the file."""
-        call_id = word(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
+        call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
         name = str(item["type"]).removesuffix("_call")
         self._answered(ToolCall(call_id, name, dictionary(item.get("action"))))
         self._reply(call_id, "(the provider looked this up; what it found was not kept)")
@@ -182,30 +184,30 @@ class _LineReader:
             case "token_count":
                 self._take_usage(event.get("info"))
             case "thread_rolled_back":
-                turns, prompts = count(event.get("num_turns")), self.builder.prompts
+                turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
                 if turns and prompts:
                     self._answer = 0
                     first = prompts[-turns:][0]
-                    line = self.builder.line
+                    line = self.builder.branch
                     self.builder.rewind(max((number for number in line if number < first), default=0), self._at)
             case "thread_name_updated":
-                self.builder.entitle(word(event.get("thread_name")))
+                self.builder.set_title(short_text(event.get("thread_name")))
             case "user_message" if "user" in self._from_events and isinstance(event.get("message"), str):
                 images = event.get("images")
-                images = map(picture_from_url, images) if isinstance(images, list) else ()
-                self._take_user([Text(shortened(event["message"])), *images])
+                images = map(image_from_url, images) if isinstance(images, list) else ()
+                self._take_user([Text(cut_text(event["message"])), *images])
             case "agent_message" if "assistant" in self._from_events and isinstance(event.get("message"), str):
-                self._answered(Text(shortened(event["message"])))
+                self._answered(Text(cut_text(event["message"])))
 
     def _take_usage(self, info: Any) -> None:
         if not isinstance(info, dict) or not self._last_answer or info.get("total_token_usage") == self._counted:
             return
         self._counted = info.get("total_token_usage")
         if isinstance(last := info.get("last_token_usage"), dict):
-            tokens = (count(last.get(key)) for key in ("input_tokens", "cached_input_tokens", "", "output_tokens"))
+            tokens = (count_of(last.get(key)) for key in ("input_tokens", "cached_input_tokens", "", "output_tokens"))
             message = self.builder.message(self._last_answer)
             usage = (message.usage or Usage()) + Usage(*tokens)
-            self.builder.change(self._last_answer, replace(message, usage=usage))
+            self.builder.replace_message(self._last_answer, replace(message, usage=usage))
 
 
 def _shell_line(part: Part) -> Part:
@@ -217,13 +219,13 @@ def _shell_line(part: Part) -> Part:
 
 
 def _call(item: Mapping[str, Any]) -> ToolCall:
-    call_id = word(item.get("call_id")) or word(item.get("id"))
+    call_id = short_text(item.get("call_id")) or short_text(item.get("id"))
     if item.get("type") == "local_shell_call":
         return ToolCall(call_id, "local_shell", dictionary(item.get("action")))
-    name = word(item.get("name")) or "unknown"
+    name = short_text(item.get("name")) or "unknown"
     if item.get("type") == "custom_tool_call":
         return ToolCall(call_id, name, {"input": str(item.get("input") or "")})
-    return parsed_call(call_id, name, item.get("arguments"))
+    return parse_call(call_id, name, item.get("arguments"))
 
 
 def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
@@ -232,7 +234,7 @@ def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
         text, images, failed = _output(output.get("content", output.get("output")))
         return text, images, failed or output.get("success") is False
     if isinstance(output, list):
-        parts = text_and_images(output)
+        parts = texts_and_images(output)
         images = tuple(part for part in parts if isinstance(part, Image))
         return "\n".join(part.text for part in parts if isinstance(part, Text)), images, False
     text = output if isinstance(output, str) else ""
@@ -243,5 +245,5 @@ def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
             inner = None
         if isinstance(inner, dict) and isinstance(inner.get("output"), str):
             code = dictionary(inner.get("metadata")).get("exit_code")
-            return shortened(inner["output"]), (), isinstance(code, int) and code != 0
-    return shortened(text), (), False
+            return cut_text(inner["output"]), (), isinstance(code, int) and code != 0
+    return cut_text(text), (), False

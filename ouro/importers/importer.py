@@ -15,19 +15,19 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SessionError, UsageError
-from ouro.importers.claude_code import read_claude_code
-from ouro.importers.codex import read_codex
-from ouro.importers.json_values import (
+from ouro.importers.builder import (
     PROGRAM_NAMES,
     ForeignSession,
     Program,
-    folder,
-    instant,
     json_lines,
+    parse_time,
+    project_folder,
     session_id_for,
-    word,
+    short_text,
 )
-from ouro.importers.ouro_files import read_older_ouro, read_own_json
+from ouro.importers.claude_code import read_claude_code
+from ouro.importers.codex import read_codex
+from ouro.importers.ouro_files import read_export, read_older_ouro
 from ouro.memory.backend import (
     CompactionRecord,
     MemoryStore,
@@ -47,7 +47,7 @@ READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
     "claude-code": read_claude_code,
     "codex": read_codex,
     "ouro-old": read_older_ouro,
-    "json": read_own_json,
+    "json": read_export,
 }
 _PEEK, _PEEK_BEGINNING = 1 << 18, 1 << 12
 _ENDINGS = (".jsonl", ".json", ".yaml")
@@ -115,7 +115,7 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
         return None
     project = next((name for line in head if (name := _project(line))), "")
     words = next((text for line in head if (text := _words(line))), "")
-    return ImportSource(path, found, status.st_size, instant(status.st_mtime), project, words)
+    return ImportSource(path, found, status.st_size, parse_time(status.st_mtime), project, words)
 
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
@@ -149,7 +149,7 @@ def _begins_as_export(path: Path) -> bool:
 
 
 def _project(line: Mapping[str, object]) -> str:
-    return folder(line.get("cwd")) or folder(dictionary(line.get("payload")).get("cwd"))
+    return project_folder(line.get("cwd")) or project_folder(dictionary(line.get("payload")).get("cwd"))
 
 
 def _words(line: Mapping[str, object]) -> str:
@@ -158,7 +158,7 @@ def _words(line: Mapping[str, object]) -> str:
     if said.get("role") != "user" or line.get("isMeta") is True:
         return ""
     content = said.get("content")
-    found = (word(block.get("text"), 70) for block in dictionaries(content) or [{"text": content}])
+    found = (short_text(block.get("text"), 70) for block in dictionaries(content) or [{"text": content}])
     return next((text for text in found if text and not text.startswith(("<", "# AGENTS.md", "Caveat:"))), "")
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import SessionError
-from ouro.importers.builder import TranscriptBuilder, parsed_call, text_and_images
-from ouro.importers.json_values import (
+from ouro.importers.builder import (
     DAMAGED,
     ForeignSession,
-    count,
-    instant,
+    TranscriptBuilder,
+    add_milliseconds,
+    count_of,
+    cut_text,
     open_regular,
+    parse_call,
+    parse_time,
     session_id_for,
-    shifted,
-    shortened,
-    word,
+    short_text,
+    texts_and_images,
 )
 from ouro.memory.backend import FORMAT, Record
 from ouro.memory.record_fields import BadRecordError
@@ -32,7 +34,7 @@ DAMAGED_RECORDS = "records that cannot be read"
 _MAX_EXPORT, _MAX_OLDER = 1 << 30, 256 << 20
 
 
-def read_own_json(path: Path) -> ForeignSession:
+def read_export(path: Path) -> ForeignSession:
     """The session in an export.
 
     Raises:
@@ -46,7 +48,7 @@ def read_own_json(path: Path) -> ForeignSession:
         raise SessionError(f"{path} is no export of ouro: {str(error)[:200]}.") from error
     if header.format > FORMAT:
         raise SessionError(f"{path} was exported by a newer ouro (format {header.format}).", "Update ouro.")
-    if header.id != session_id_for("json", header.id) or not instant(header.created_at):
+    if header.id != session_id_for("json", header.id) or not parse_time(header.created_at):
         raise SessionError(f"{path} is no export of ouro: its id or date is none.")
     left_out: Counter[str] = Counter()
     records = tuple(_records(document.get("records"), left_out))
@@ -74,16 +76,16 @@ def read_older_ouro(path: Path) -> ForeignSession:
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         raise SessionError(f"{path} is no session of the older layout: it has no `messages`.")
     builder = TranscriptBuilder()
-    builder.created = instant(document.get("created_at")) or instant(path.stat().st_mtime)
+    builder.created = parse_time(document.get("created_at")) or parse_time(path.stat().st_mtime)
     for place, data in enumerate(document["messages"]):
         message = _message(data, builder) if isinstance(data, dict) else None
         if message is not None:
             # Messages have no times: one millisecond apart they keep their order.
-            builder.add(message, instant(data.get("timestamp"), shifted(builder.created, place)))
+            builder.add(message, parse_time(data.get("timestamp"), add_milliseconds(builder.created, place)))
         elif not (isinstance(data, dict) and data.get("role") == "system"):
             builder.left_out[DAMAGED] += 1
-    builder.entitle(word(document.get("title")))
-    return builder.finish("ouro-old", word(document.get("id")) or path.parent.name, path)
+    builder.set_title(short_text(document.get("title")))
+    return builder.finish("ouro-old", short_text(document.get("id")) or path.parent.name, path)
 
 
 def _content(path: Path, longest: int) -> bytes:
@@ -98,7 +100,7 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
     content = data.get("content")
     match data.get("role"):
         case "user":
-            parts = tuple(text_and_images(content))
+            parts = tuple(texts_and_images(content))
             results = [block for block in dictionaries(content) if block.get("type") == "tool_result"]
             replies = tuple(_reply(block.get("tool_use_id"), block.get("content"), builder) for block in results)
             return Message("tool", replies) if replies else Message("user", parts) if parts else None
@@ -111,29 +113,30 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
 
 
 def _reply(call_id: Any, content: Any, builder: TranscriptBuilder, name: Any = None) -> ToolReply:
-    texts = [item.text for item in text_and_images(content) if isinstance(item, Text)]
-    return builder.reply(word(call_id), "\n".join(texts), name=word(name) or "unknown")
+    texts = [item.text for item in texts_and_images(content) if isinstance(item, Text)]
+    return builder.reply(short_text(call_id), "\n".join(texts), name=short_text(name) or "unknown")
 
 
 def _answer(data: Mapping[str, Any]) -> Message | None:
     parts: list[Part] = []
     thought = data.get("reasoning_content") or data.get("thinking")
     if isinstance(thought, str) and thought.strip():
-        parts.append(Thinking(shortened(thought)))
-    parts += text_and_images(data.get("content"))
+        parts.append(Thinking(cut_text(thought)))
+    parts += texts_and_images(data.get("content"))
     for block in dictionaries(data.get("content")):  # the oldest version stored tool calls there
         if block.get("type") == "tool_use":
-            parts.append(parsed_call(word(block.get("id")), word(block.get("name")) or "unknown", block.get("input")))
+            name = short_text(block.get("name")) or "unknown"
+            parts.append(parse_call(short_text(block.get("id")), name, block.get("input")))
     for call in dictionaries(data.get("tool_calls")):
         function = dictionary(call.get("function")) or call
-        name = word(function.get("name")) or "unknown"
-        parts.append(parsed_call(word(call.get("id")), name, function.get("arguments")))
+        name = short_text(function.get("name")) or "unknown"
+        parts.append(parse_call(short_text(call.get("id")), name, function.get("arguments")))
     usage = data.get("usage")
     used = _usage(usage) if isinstance(usage, dict) else None
-    return Message("assistant", tuple(parts), used, word(data.get("model"), 120)) if parts else None
+    return Message("assistant", tuple(parts), used, short_text(data.get("model"), 120)) if parts else None
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    read = count(usage.get("input_tokens")) or count(usage.get("prompt_tokens"))
-    written = count(usage.get("output_tokens")) or count(usage.get("completion_tokens"))
-    return Usage(read, count(usage.get("cache_read_tokens")), count(usage.get("cache_creation_tokens")), written)
+    read = count_of(usage.get("input_tokens")) or count_of(usage.get("prompt_tokens"))
+    written = count_of(usage.get("output_tokens")) or count_of(usage.get("completion_tokens"))
+    return Usage(read, count_of(usage.get("cache_read_tokens")), count_of(usage.get("cache_creation_tokens")), written)

@@ -347,17 +347,19 @@ class MemoryStore(ABC):
     async def read_whole(self, session_id: str) -> WholeSession:
         """A session from its first record to its last, without opening it. Unreadable records are skipped."""
 
-    @abstractmethod
-    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
+    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:  # noqa: ARG002
         """The `count` messages of the transcript before `place`, and the markers between them.
+
+        A store that always loads a whole session has none.
 
         Raises:
             SessionDamaged: it cannot be read.
         """
+        return RecordPage((), 0)
 
-    @abstractmethod
-    def place_of(self, session_id: str, number: int) -> int | None:
+    def place_of(self, session_id: str, number: int) -> int | None:  # noqa: ARG002
         """The position of a message of an open session, for `load_before`; None if unknown."""
+        return None
 
     @abstractmethod
     async def list_deleted(self) -> list[SessionInfo]:
@@ -383,9 +385,9 @@ class MemoryStore(ABC):
     def outputs_folder(self, header: SessionHeader) -> Path:
         """The folder for outputs that are too long for the session file; it need not exist yet."""
 
-    @abstractmethod
     def obstacle(self) -> str:
         """Why nothing can be saved here; empty if it can."""
+        return ""
 
 
 def timestamp(not_before: str = "") -> str:

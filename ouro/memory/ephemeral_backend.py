@@ -22,7 +22,6 @@ from ouro.memory.backend import (
     Progress,
     Reach,
     Record,
-    RecordPage,
     SessionHeader,
     SessionInfo,
     TitleRecord,
@@ -90,12 +89,6 @@ class DictMemoryStore(MemoryStore):
         session = self._find(session_id)
         return WholeSession(session.header, lambda: iter(session.records))
 
-    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:  # noqa: ARG002
-        return RecordPage((), 0)
-
-    def place_of(self, session_id: str, number: int) -> int | None:  # noqa: ARG002
-        return None
-
     async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:  # noqa: ARG002
         return [info for info in self._listed(deleted=False) if project is None or info.project == project]
 
@@ -128,9 +121,6 @@ class DictMemoryStore(MemoryStore):
 
     async def load_costs(self) -> tuple[DailyUsage, ...]:
         return self._costs.spent()
-
-    def obstacle(self) -> str:
-        return ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
         """A folder among the system's temporary files."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         all_entries,
         details_of,
     )
-    from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit
-    from ouro.memory.sessions.turn_evidence import TurnEvidence
+    from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, SessionHit, TurnEvidence
     from ouro.session.context_window import ContextItem, Outlook, WindowReport
     from ouro.session.file_undo import UNDONE
     from ouro.session.opening import PICK, OpenRequest, open_interactively, trust_question

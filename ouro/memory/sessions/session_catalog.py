@@ -6,27 +6,30 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SaveFailed, SearchUnavailable, SessionError, SessionNotFound, SeveralSessions
+from ouro.errors import SaveFailed, SearchUnavailable, SessionError, SessionNotFound, SeveralSessions, UsageError
 from ouro.memory.backend import (
+    LoadedSession,
     MemoryStore,
     MessageRecord,
     Progress,
+    RecalledItem,
     SessionInfo,
     SummaryRecord,
     TitleRecord,
     WholeSession,
     timestamp,
 )
+from ouro.memory.message_tree import is_turn
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.session_reader import parsed_record
-from ouro.memory.sessions.turn_evidence import TurnEvidence, turn_evidence
 from ouro.memory.transcript import Transcript
+from ouro.messages import Context
 from ouro.utils.git import same_project
 from ouro.utils.log import log
 from ouro.utils.text import cut
@@ -41,6 +44,8 @@ _AROUND = 60
 _LISTED = 8
 _LONG_PREFIX = 8
 """Characters of an id that nobody types as a word."""
+_CHANGES = re.compile(r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
+"""What memory sent to the model with a message; each changed line begins with `| `."""
 
 
 class SessionHit(msgspec.Struct, frozen=True):
@@ -63,6 +68,29 @@ class SessionExcerpt(msgspec.Struct, frozen=True):
     """The last messages, oldest first: role (`user`, `assistant`) and text."""
     notices: tuple[str, ...] = ()
     """Of what was read: records that cannot be read, or that it was written by a newer ouro."""
+
+
+class TurnEvidence(msgspec.Struct, frozen=True):
+    """The turn that a memory came from, with its messages and what memory sent to the model."""
+
+    session_id: str
+    title: str
+    turn: int
+    """The number of the user message, from 1."""
+    number: int
+    """The number of that message in the session."""
+    at: str
+    words: tuple[tuple[str, str], ...]
+    """Role and text of each message, oldest first, without tool calls and results."""
+    told: tuple[str, ...] = ()
+    """Changes of memory that were sent with the message: lines with - and +."""
+    recalled: tuple[RecalledItem, ...] = ()
+    """The notes that recall considered for the message."""
+    way: str = ""
+    began_with: Mapping[str, str] = {}
+    """Scope -> the version of memory at the start of the session."""
+    is_left: bool = False
+    """The turn is on a branch that a rewind left."""
 
 
 class SessionCatalog:
@@ -117,7 +145,7 @@ class SessionCatalog:
         return SessionExcerpt((summaries or [""])[-1], first, tuple(last[-_LAST_MESSAGES:]), loaded.notices)
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
-        """One turn of a session, as `turn_evidence` finds and refuses it. Does not open the session."""
+        """One turn of a session, which is not opened. Arguments and errors as of `turn_evidence`."""
         return turn_evidence(await self.store.load_session(session_id, read_only=True), turn, message)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
@@ -280,3 +308,42 @@ def _spoken_in(block: RawRecord) -> MessageRecord | None:
     """The message in a record, if it is one of the user or the model and has text."""
     record = parsed_record(block) if _SPOKEN.search(block.data) else None
     return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
+
+
+def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> TurnEvidence:
+    """Find a turn; 0: the last one.
+
+    Args:
+        turn: its number on the current branch.
+        message: the number of one of its messages, to find it also on a branch that a rewind left.
+
+    Raises:
+        UsageError: there is no such turn.
+    """
+    transcript, header = Transcript.of(loaded), loaded.header
+    branches = (transcript.entries, *(branch.entries for branch in transcript.branches))
+    found = next((branch for branch in branches if any(entry.number == message for entry in branch)), None)
+    entries = branches[0] if found is None else found
+    is_left = entries is not branches[0]
+    begins = [place for place, entry in enumerate(entries) if is_turn(entry.message)]
+    before = sum(entries[place].number <= message for place in begins) if found else 0
+    number = before or (0 if is_left else turn or len(begins))
+    if not 1 <= number <= len(begins):
+        raise UsageError(f"Session {header.id[:8]} has no turn {turn}: it has {len(begins)}.")
+    messages = entries[begins[number - 1] : begins[number] if number < len(begins) else None]
+    first = messages[0]
+    changes = [match[2] for part in first.message.parts_of(Context) for match in _CHANGES.finditer(part.text)]
+    records = [record for entry in messages if (record := transcript.recalled.get(entry.number))]
+    return TurnEvidence(
+        session_id=header.id,
+        title=transcript.title,
+        turn=(turn or number) if is_left else number,
+        number=first.number,
+        at=first.at,
+        words=tuple((entry.message.role, entry.message.text) for entry in messages if entry.message.text),
+        told=tuple(line[2:] for text in changes for line in text.split("\n") if line.startswith("| ")),
+        recalled=tuple(item for record in records for item in record.items),
+        way=records[0].way if records else "",
+        began_with={scope: header.memory[scope] for scope in ("user", "repo") if scope in header.memory},
+        is_left=is_left,
+    )

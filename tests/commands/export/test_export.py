@@ -12,7 +12,7 @@ from fakes.whole_sessions import ID, PNG, everything
 from ouro.commands.export import document
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
-from ouro.importers.ouro_files import read_own_json
+from ouro.importers.ouro_files import read_export
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool
@@ -40,7 +40,7 @@ def test_json_holds_every_record_in_a_line_and_marks_what_was_undone():
 def test_json_can_be_imported_again_as_it_was(tmp_path):
     session = everything()
     write_document(tmp_path / "a.json", document(session, "json"))
-    again = read_own_json(tmp_path / "a.json")
+    again = read_export(tmp_path / "a.json")
 
     assert again.header == session.header
     assert again.left_out == {}
