@@ -186,3 +186,8 @@ class StreamCut(TransientModelError):
 
 class EmptyAnswer(TransientModelError):
     """The model returned no text and no tool call."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why something failed: what ouro says of it, else what the operating system says."""
+    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)

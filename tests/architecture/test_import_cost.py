@@ -44,11 +44,11 @@ def test_assembling_a_session_loads_no_screen_and_no_litellm():
 def test_a_session_without_memory_loads_almost_nothing_of_it():
     """What is needed only with memory is imported where it is built: see `MemoryBuilder`."""
     memory = "ouro.memory.long_term"
-    built = f"{memory}.maintenance.background, {memory}.trust.turn_marks"
+    built = f"{memory}.maintenance.background, {memory}.trust.running_turns"
     modules = modules_of(f"import ouro.assemble, ouro.frontends.headless.headless, {built}")
     packages = {"git", "maintenance", "trust"}
     rooms = {name.removeprefix(f"{memory}.") for name in modules if name.startswith(f"{memory}.")}
-    assert rooms - packages == {"git.values", "maintenance.background", "session_memory", "trust.turn_marks"}
+    assert rooms - packages == {"git.values", "maintenance.background", "session_memory", "trust.running_turns"}
     assert {name for name in modules if name.startswith("ouro.memory.index")} == {"ouro.memory.index"}
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from ouro.display import Question
 from ouro.events import CoreChanged, Notice, QuestionAsked, QuestionClosed, Reply
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt
 from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
-from ouro.memory.long_term.trust.turn_marks import TurnMarks
+from ouro.memory.long_term.trust.running_turns import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 from ouro.utils.files import open_folder
 from ouro.utils.text_files import ChangedMeanwhileError, save
@@ -106,7 +107,7 @@ class Conversation:
         call = ToolCall(f"c{len(self.messages)}", name, arguments)
         self.messages.append(assistant("", call))
         act()
-        await self.manager.tool_ended(self.messages)
+        await self.manager.tool_ended(*self.turn())
         self.messages.append(tool(ToolReply(call.id, name, reply)))
 
     async def write(self, name: str, text: str, folder: Path | None = None) -> None:
@@ -137,8 +138,13 @@ class Conversation:
                 with open_folder(path.parent) as folder:
                     save(folder, name, after, expected=found)
                 break
-        await self.manager.tool_ended(self.messages)
+        await self.manager.tool_ended(*self.turn())
         self.messages.append(tool(ToolReply(call.id, "edit", "ok")))
+
+    def turn(self) -> tuple[list[Message], bool, TurnRef]:
+        """The messages, that they are all, and the turn that they make."""
+        count = sum(message.role == "user" and bool(message.text) for message in self.messages)
+        return self.messages, True, TurnRef(self.marks.session, count)
 
     async def commit(self, folder: Path | None = None) -> None:
         """The model commits in the shell, as it was told."""
@@ -158,7 +164,7 @@ class Conversation:
     async def end(self) -> None:
         """The turn is over, and what follows it has happened."""
         self.messages.append(assistant("Done."))
-        self.manager.turn_ended(self.messages)
+        self.manager.turn_ended(*self.turn())
         await self.manager.settled()
         await self.settle()
 

@@ -9,7 +9,8 @@ from fakes.knowledge import Conversation
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.proposals import carried_over, question_about
+from ouro.memory.long_term.trust.approval import apply_edit
+from ouro.memory.long_term.trust.proposals import question_about
 from ouro.utils.text import line_changes
 
 
@@ -183,4 +184,4 @@ async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home
     question = question_about(waiting)
 
     assert question.details.splitlines()[1:3] == ["- a", "- a"]
-    assert carried_over(waiting.edits[0], waiting.edits[0].before) == waiting.edits[0].after
+    assert apply_edit(waiting.edits[0], waiting.edits[0].before) == waiting.edits[0].after

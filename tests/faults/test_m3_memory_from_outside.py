@@ -11,7 +11,8 @@ import pytest
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
-from ouro.memory.long_term.trust.provenance import Provenance, TurnApproval
+from ouro.memory.long_term.trust.approval import TurnApproval
+from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 
 

@@ -27,7 +27,7 @@ def head():
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    for module in ("scope", "trust.turn_changes"):
+    for module in ("scope", "trust.running_turns"):
         monkeypatch.setattr(f"ouro.memory.long_term.{module}.PATIENCE", 0.05)
 
 

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore, memory_stores
     from ouro.memory.long_term.sync import SyncReport, remote_of, sync_in_session, sync_summary, synchronise
     from ouro.memory.long_term.team import promote
-    from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, Timeline, TimelineEntry, undo_commit
+    from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, Timeline, TimelineEntry
     from ouro.memory.long_term.transfer import (
         Import,
         ProposedText,
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         propose_text,
     )
     from ouro.memory.long_term.trust.proposals import Proposal
-    from ouro.memory.long_term.trust.turn_marks import TurnMarks
+    from ouro.memory.long_term.trust.running_turns import TurnMarks
+    from ouro.memory.long_term.undo import undo_commit
 
 __getattr__ = lazy_exports(__name__)

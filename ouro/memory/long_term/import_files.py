@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from ouro.errors import UsageError
+from ouro.errors import UsageError, reason_of
 from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text
 from ouro.memory.long_term.git.values import Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
-from ouro.memory.long_term.scope import reason_of
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.files import open_regular
 from ouro.utils.git import find_root

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from msgspec.structs import replace
 
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged, Notice, Reply
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.editor import MemoryEditor
@@ -20,20 +20,25 @@ from ouro.memory.long_term.entries import all_entries, plain
 from ouro.memory.long_term.git.history import commit_at
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt, MemoryReceipt
-from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, reason_of, switch
+from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.timeline import Timeline, undo_commit
+from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, digest, memory_note, question_about, subject_of
 from ouro.memory.long_term.trust.provenance import Provenance, below
-from ouro.memory.long_term.trust.turn_marks import TurnMarks
+from ouro.memory.long_term.trust.running_turns import TurnMarks
+from ouro.memory.long_term.undo import undo_commit
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
+from ouro.utils.git import find_root
 from ouro.utils.log import log
 
+if TYPE_CHECKING:
+    from ouro.memory.index import Index
+
 _Done = TypeVar("_Done")
-UserAction = Callable[[tuple[ScopeMemory, ...], TurnRef], tuple[_Done, Sequence[CoreChanged]]]
-"""An action of the user on the scopes; returns the result and the events."""
+_CONSOLIDATED = "consolidated"
+"""The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
 """Among so many commits of a scope, those of a session are looked for."""
 _ASKED_FOR = ("person", "import", "undo")
@@ -72,7 +77,8 @@ class LongTermMemoryManager:
         self._settling: asyncio.Task[None] | None = None
         self._is_open = False
         self._jobs_ran_on = False
-        self._turn = self._message = 0
+        self._now = TurnRef(marks.session, 0)
+        """The turn of the user's actions: the one that ended last."""
         self._notes_for_model: list[str] = []  # sent with the next message
         self._has_consolidated = False
 
@@ -168,14 +174,12 @@ class LongTermMemoryManager:
             changes = ""
         return "\n\n".join(filter(None, [changes, *notes]))
 
-    async def tool_ended(
-        self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0
-    ) -> None:
-        """After a tool call of turn number `turn` (0: count it): decide whether what it wrote into memory is trusted.
+    async def tool_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
+        """After a tool call of the turn `at`: decide whether what it wrote into memory is trusted.
 
-        `messages` is the transcript so far (`is_whole`: all of it), `said` the number of the user's last message.
+        Args:
+            messages: the transcript so far; all of it if `is_whole`.
         """
-        at = TurnRef(self._marks.session, (turn or _turns(messages)) if is_whole else 0, said)
 
         def approve() -> list[CoreChanged]:
             provenance = self._provenance(messages, is_whole)
@@ -196,13 +200,12 @@ class LongTermMemoryManager:
         with found.recording(self._marks.session, name, before, after):
             yield
 
-    def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0) -> None:
-        """After turn number `turn` (0: count it): commit what it wrote or make it pending, in the background.
+    def turn_ended(self, messages: Sequence[Message], is_whole: bool, at: TurnRef) -> None:
+        """After a turn: commit what it wrote or make it pending, in the background. Arguments as of `tool_ended`.
 
         Later writes run after this; readers wait for `settled`.
         """
-        self._turn = turn or _turns(messages)
-        self._message = said
+        self._now = at
         had_jobs, self._jobs_ran_on = self._jobs_ran_on, self._marks.has_jobs()
         work = self._settle_turn(tuple(messages), is_whole, had_jobs or self._jobs_ran_on)
         self._settling = asyncio.create_task(work, name="settle memory")
@@ -217,7 +220,7 @@ class LongTermMemoryManager:
 
         def work() -> tuple[None, list[CoreChanged]]:
             scope, found = self._pending(proposal)
-            return None, [scope.accept(found, self._now)]
+            return None, scope.accept(found, self._now)
 
         await self._run(work)
 
@@ -234,12 +237,8 @@ class LongTermMemoryManager:
         await self._run(work)
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
-        """Undo a commit with all of its turn, or one hunk; later changes stay. Raises as `undo_commit`.
-
-        Args:
-            rewind: the message to before which the session is rewound.
-        """
-        return await self.by_hand(lambda scopes, at: undo_commit(scopes, commit, replace(at, rewind=rewind), hunk))
+        """As `undo_commit`: later changes stay."""
+        return await self.by_hand(lambda editor: undo_commit(editor, commit, hunk, rewind=rewind))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
@@ -252,9 +251,20 @@ class LongTermMemoryManager:
         """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
         return await self._run(lambda: (act(), ()))
 
-    async def by_hand(self, act: UserAction[_Done], *, quiet: bool = False) -> _Done:
-        """Run an action of the user in a thread, under the lock, and show what it changed, unless `quiet`."""
-        return await self._run(lambda: act(self._scopes, self._now), quiet=quiet, refreshes=True)
+    async def by_hand(
+        self, act: Callable[[MemoryEditor], _Done], index: Callable[[], Index] | None = None, *, quiet: bool = False
+    ) -> _Done:
+        """Run an action of the user in a thread, under the lock, and show what it changed, unless `quiet`.
+
+        Args:
+            index: of `MemoryEditor`.
+        """
+
+        def work() -> tuple[_Done, Sequence[CoreChanged]]:
+            editor = MemoryEditor(self._scopes, index, self._now, find_root(self.cwd))
+            return act(editor), editor.events
+
+        return await self._run(work, quiet=quiet, refreshes=True)
 
     async def consolidate(self, scope: Scope) -> str:
         """Merge and compress the core of a scope with a model; returns the result in one line.
@@ -270,7 +280,8 @@ class LongTermMemoryManager:
             subject = f"Consolidate: {outcome.said}"
             await self._run(lambda: (None, found.write(changes, subject, self._now, "consolidation", seen)))
         if outcome.has_answer:
-            found.note_consolidation([tried, digest(found.texts)])
+            found.store.repository.create()
+            found.store.repository.keep(_CONSOLIDATED, f"{tried} {digest(found.texts)}")
         return outcome.said
 
     def report(self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True) -> None:
@@ -294,10 +305,6 @@ class LongTermMemoryManager:
         await self.settled()
         async with self._lock:
             self._is_open = False
-
-    @property
-    def _now(self) -> TurnRef:
-        return TurnRef(self._marks.session, self._turn, self._message)
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
         """Finds it when it is called, as that reads all messages: after most tool calls nothing was written."""
@@ -417,7 +424,7 @@ class LongTermMemoryManager:
     def _consolidate_if_grown(self) -> None:
         limit = self._prompt.threshold
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
-        new = [scope for scope in grown if not scope.was_consolidated]
+        new = [scope for scope in grown if digest(scope.texts) not in scope.store.repository.own(_CONSOLIDATED).split()]
         if new and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session
             self._channel.start("consolidate memory", self._consolidate_all(new))
@@ -425,7 +432,3 @@ class LongTermMemoryManager:
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
         for scope in scopes:
             log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
-
-
-def _turns(messages: Sequence[Message]) -> int:
-    return sum(message.role == "user" and bool(message.text) for message in messages)

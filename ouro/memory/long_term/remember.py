@@ -28,7 +28,7 @@ from ouro.memory.long_term.notes.note import Note, ids_named, is_note_name, new_
 from ouro.memory.long_term.notes.notebook import Written, archive_changes, timestamp
 from ouro.memory.long_term.placement import NAMED, Placement, note_category, place
 from ouro.memory.long_term.supersession import find_on_subject, find_replaced, fold_words, subject_words
-from ouro.memory.long_term.trust.proposals import carried_over
+from ouro.memory.long_term.trust.approval import apply_edit
 from ouro.memory.tokens import estimate
 from ouro.utils.files import write_private
 from ouro.utils.log import log
@@ -381,7 +381,7 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile
     try:
         now = editor.text(opened.scope, opened.name)
         if now != opened.text:
-            after = carried_over(FileEdit(opened.name, opened.text, after), now)
+            after = apply_edit(FileEdit(opened.name, opened.text, after), now)
         done = editor.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
     except OuroError as error:
         path = ensure_private_dir(get_home() / "cache") / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"

@@ -7,21 +7,14 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
-from ouro.errors import MemoryUnusable, OuroError, UsageError
+from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.ledger import APPROVED
-from ouro.memory.long_term.git.values import (
-    ORIGIN,
-    FileEdit,
-    LoadedScope,
-    Scope,
-    SkippedFile,
-    TurnRef,
-    UndoResult,
-)
+from ouro.memory.long_term.git.values import ORIGIN, FileEdit, LoadedScope, Scope, SkippedFile, TurnRef, UndoResult
 from ouro.memory.long_term.store import GitMemoryStore, Mark, mark, text_or_none
+from ouro.memory.long_term.trust.approval import MemoryChange, TurnApproval, TurnChanges, find_written
 from ouro.memory.long_term.trust.proposals import (
     MAX_SHOWN,
     MAX_SOURCES,
@@ -30,48 +23,55 @@ from ouro.memory.long_term.trust.proposals import (
     by_agent,
     change_of,
     digest,
-    edit_of,
     outside_id,
     subject_of,
 )
-from ouro.memory.long_term.trust.provenance import MemoryChange, Provenance, TurnApproval
-from ouro.memory.long_term.trust.turn_changes import PATIENCE, ToolWrites, TurnChanges, written_in_turn
-from ouro.memory.long_term.trust.turn_marks import TURNS, is_turn_running
+from ouro.memory.long_term.trust.provenance import Provenance
+from ouro.memory.long_term.trust.running_turns import PATIENCE, TURNS, ToolWrites, is_turn_running
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro"
-_CONSOLIDATED, _OFF = "consolidated", "off"
-"""State files: the digests of consolidated texts, and the mark of a memory that is switched off."""
+_OFF = "off"
+"""The record of a memory that is switched off."""
+
+
+class ScopeSnapshot(msgspec.Struct, frozen=True):
+    """A scope as its files were last read."""
+
+    loaded: LoadedScope = LoadedScope("", {})
+    texts: Mapping[str, str] = {}
+    """The trusted core: category -> text."""
+    accepted: str = ""
+    """The commit whose files were all approved."""
+    foreign: Mapping[str, str] = {}
+    """The files in the state FOREIGN: name -> blob."""
+    undecided: frozenset[str] = frozenset()
+    """Files that running turns wrote: they will decide about them."""
+    shown: dict[str, FileEdit] = {}
+    """The foreign changes that were read since: the user sees these, and answers for these."""
 
 
 class ScopeMemory:
-    """One scope. Everything blocks: use from a thread, one call at a time."""
+    """One scope. Everything blocks: use from a thread, one call at a time.
+
+    docs/architecture.md draws the states of a change, and what moves it from one to another. Each method that changes
+    something works on the files and the history in `_changing`, which reads them anew at its end.
+    """
 
     def __init__(self, store: GitMemoryStore) -> None:
         self.store = store
-        turns = store.repository.state_dir.parent / TURNS
-        self._writes = ToolWrites(store.repository, lambda session: is_turn_running(turns, session))
-        self.texts: Mapping[str, str] = {}
-        """The trusted core: category -> text."""
-        self.loaded = LoadedScope("", {})
         self.refused: tuple[SkippedFile, ...] = ()
         """Changes of the last turn that were removed because they held a secret."""
         self.undo_bases: dict[str, str] = {}
         """For a commit that ends a group of commits: the commit before the group."""
+        turns = store.repository.state_dir.parent / TURNS
+        self._writes = ToolWrites(store.repository, lambda session: is_turn_running(turns, session))
         self._proposals = Proposals(store.repository)
-        self._foreign: Mapping[str, str] = {}
-        """The files with a change that is not trusted, each with its blob."""
-        self._foreign_read: dict[str, FileEdit] = {}
-        """What was read of them since: the user sees this, and answers for this."""
+        self._now = ScopeSnapshot()
         self._foreign_sources: Sequence[str] = ()
-        """What ran in the turn in which they were found."""
-        self._known: frozenset[Mark] = frozenset()
-        """The files that differed from the accepted commit when last read."""
-        self._undecided: frozenset[str] = frozenset()
-        """Files that running turns wrote: they will decide about them."""
-        self._mixed: set[Mark] = set()
-        """Contents that were not approved: what this session read of the files may hold it."""
-        self._accepted = ""
+        """What ran in the turn in which the foreign changes were found."""
+        self._unapproved_seen: set[Mark] = set()
+        """Contents that are not approved: what this session read of the files may hold them."""
         self._places: Mapping[str, str] = {}
         """What changes with most writes, as it was after the last tool call."""
         self._approved_in_turn: dict[str, str | None] = {}
@@ -82,54 +82,52 @@ class ScopeMemory:
         return self.store.scope
 
     @property
+    def loaded(self) -> LoadedScope:
+        return self._now.loaded
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The trusted core: category -> text."""
+        return self._now.texts
+
+    @property
     def version(self) -> str:
         """The version of the trusted texts: a commit, or their digest if no commit has exactly these texts."""
-        return self.store.accepted if self.store.accepted and not self._foreign else digest(self.texts)
+        return self.store.accepted if self.store.accepted and not self._now.foreign else digest(self.texts)
 
     @property
     def is_clean(self) -> bool:
         """Whether all that is in the files is approved, and was while this session ran."""
-        return not self._foreign and not self._mixed
+        return not self._unapproved_seen
 
     @property
     def untrusted(self) -> tuple[str, ...]:
         """The files with a change that is not trusted."""
-        return tuple(self._foreign)
+        return tuple(self._now.foreign)
 
     @property
     def tokens(self) -> int:
         return sum(map(estimate, self.texts.values()))
 
-    @property
-    def was_consolidated(self) -> bool:
-        """Whether a model was already asked to consolidate exactly these texts."""
-        return digest(self.texts) in self.store.repository.own(_CONSOLIDATED).split()
-
-    def note_consolidation(self, digests: Iterable[str]) -> None:
-        """Record texts that need no consolidation: the input and the output of a run."""
-        self.store.repository.create()
-        self.store.repository.keep(_CONSOLIDATED, " ".join(digests))
-
     def open(self) -> None:
         """Read the files; commit what was approved but not committed, for example because ouro was killed."""
         self.store.open()
         self._places = self.store.places()
-        self.loaded = self.store.load_all()
-        if not self.loaded.files and not self.loaded.head:
+        loaded = self.store.load_all()
+        self._now = ScopeSnapshot(loaded)
+        if not loaded.files and not loaded.head:
             return
-        is_known = bool(self.loaded.head) and self.store.repository.own("core") == self.loaded.fingerprint
-        if is_known and not self.store.accepted and not self.store.changed_since(self.loaded.head):
-            self.store.accept(self.loaded.head)  # the record of it was damaged; these texts were all approved
-        if self.store.accepted == self.loaded.head and is_known:
-            self.texts = self.loaded.core
+        is_known = bool(loaded.head) and self.store.repository.own("core") == loaded.fingerprint
+        if is_known and not self.store.accepted and not self.store.changed_since(loaded.head):
+            self.store.accept(loaded.head)  # the record of it was damaged; these texts were all approved
+        if self.store.accepted == loaded.head and is_known:
+            self._now = ScopeSnapshot(loaded, loaded.core, loaded.head)
             return
-        with self.alone():
+        with self._changing():
             with suppress(OSError):
                 self._writes.end()
                 self.store.drop_lost_approval()
-            self._reload()
-            if self._commit_approved("Keep what was written before ouro ended", open_turn(self.store.repository)):
-                self._reload()
+            self._commit_approved("Keep what was written before ouro ended", open_turn(self.store.repository))
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
         """The texts of a version; None if they no longer exist."""
@@ -145,7 +143,7 @@ class ScopeMemory:
 
     def proposals(self) -> tuple[Proposal, ...]:
         """Pending changes; reads the files that are not trusted."""
-        if not self._foreign:
+        if not self._now.foreign:
             return self._proposals.list()
         edits, sources = self._foreign_edits(), tuple(self._foreign_sources)
         found = Proposal(self.proposal_ids()[-1], self.scope, "outside", edits, FOREIGN_REASON, sources)
@@ -153,12 +151,21 @@ class ScopeMemory:
 
     def proposal_ids(self) -> tuple[str, ...]:
         """The ids of `proposals`; reads no file."""
-        outside = [outside_id(self.scope, self._foreign)] if self._foreign else []
+        outside = [outside_id(self.scope, self._now.foreign)] if self._now.foreign else []
         return (*(proposal.id for proposal in self._proposals.list()), *outside)
+
+    def foreign_events(self) -> list[CoreChanged]:
+        """The events that show changes in the files that are not trusted; of many files the first are read."""
+        if not self._now.foreign:
+            return []
+        edits, files = self._foreign_edits(MAX_SHOWN), len(self._now.foreign)
+        return [change_of(self.scope, edits, "outside", proposal=self.proposal_ids()[-1], files=files)]
+
+    # -- what happens in a session
 
     def observe(self, session: str) -> None:
         """Note what turns of other sessions have in the files now: `session` may have read it."""
-        self._mixed |= {mark(edit.name, edit.after) for edit in self._writes.of_others(session)}
+        self._unapproved_seen |= {mark(edit.name, edit.after) for edit in self._writes.of_others(session)}
 
     @contextmanager
     def recording(self, session: str, name: str, before: bytes | None, after: bytes | None) -> Iterator[None]:
@@ -183,7 +190,7 @@ class ScopeMemory:
             approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
             written = self._written(provenance, at)
             own = written.net_edits()
-            for edit in self._new_edits(self.store.outside()):
+            for edit in self._not_foreign(self.store.outside()):
                 is_own = edit.name in own and own[edit.name].after == edit.after
                 if edit.name in written.others or (edit.name in own and not is_own):
                     continue  # others wrote there too
@@ -201,42 +208,32 @@ class ScopeMemory:
         Args:
             is_rest_of_user: no agent can have written anything else meanwhile: it is trusted as between turns.
         """
+        approved, self._approved_in_turn = self._approved_in_turn, {}
         if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
-            self._approved_in_turn = {}
             return []
         self.store.ensure_repo()
-        with self.alone():
-            return self._decide(provenance, at, asks, is_rest_of_user)
-
-    def _decide(self, provenance: Provenance, at: TurnRef, asks: bool, is_rest_of_user: bool) -> list[CoreChanged]:
-        approved, self._approved_in_turn = self._approved_in_turn, {}
-        note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
-        base, foreign_before = self.store.accepted, self._foreign
-        written = self._written(provenance, at, approved)
-        approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
-        changes = [
-            approval.after_turn(edit, is_approved=name in approved and approved[name] == edit.after)
-            for name, edit in written.net_edits().items()
-            if edit.before != edit.after
-        ]
-        refused = [change for change in changes if change.state == "refused"]
-        self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
-        if refused:  # the files are without the secret again (M8)
-            written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
-        approved_now = [change.edit for change in changes if change.state == "trusted"]
-        trusted = written.commit(approved_now, at.trailers("agent"))
-        pending = [change for change in changes if change.state == "pending"]
-        events = [self._propose(pending, written, provenance.sources, at)] if pending else []
-        self._writes.end(at.session)
-        self._commit_approved("Keep what was written", {ORIGIN: "outside"})
-        mine = self._trust_new(agent_was_idle=is_rest_of_user)
-        self._reload()
-        end_turn(self.store.repository)
-        if trusted:
-            events.insert(0, self._event(trusted, "agent", base))
-        if mine:
-            events.append(self._event(mine, "outside", base))
-        if self._foreign == foreign_before:
+        foreign_before = self._now.foreign
+        with self._changing() as base:
+            note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
+            written = self._written(provenance, at, approved)
+            approval = TurnApproval(provenance, self.store.secret_in, asks=asks)
+            changes = [
+                approval.decide(edit, is_approved=name in approved and approved[name] == edit.after)
+                for name, edit in written.net_edits().items()
+                if edit.before != edit.after
+            ]
+            refused, trusted, pending = (
+                [change for change in changes if change.state == state] for state in ("refused", "trusted", "pending")
+            )
+            self._refuse(refused, written, at)
+            kept = written.commit([change.edit for change in trusted], at.trailers("agent"))
+            events = [self._propose(pending, written, provenance.sources, at)] if pending else []
+            self._writes.end(at.session)
+            self._commit_approved("Keep what was written", {ORIGIN: "outside"})
+            rest = self._trust_outside(agent_was_idle=is_rest_of_user)
+            end_turn(self.store.repository)
+        events = [*self._events(kept, "agent", base), *events, *self._events(rest, "outside", base)]
+        if self._now.foreign == foreign_before:
             return events
         self._foreign_sources = () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
         return events + self.foreign_events()
@@ -246,89 +243,61 @@ class ScopeMemory:
 
         Where no agent was running, the changes are the user's.
         """
-        answered_elsewhere = self._foreign and self.store.accepted != self._accepted  # in another window
-        if not (answered_elsewhere or self._undecided) and not self.store.has_changed_since_load(self.loaded):
+        last = self._now
+        answered_elsewhere = last.foreign and self.store.accepted != last.accepted  # in another window
+        if not (answered_elsewhere or last.undecided) and not self.store.has_changed_since_load(last.loaded):
             return []
-        with self.alone():
-            return self._read_changes(agent_was_idle=agent_was_idle)
-
-    def _read_changes(self, *, agent_was_idle: bool) -> list[CoreChanged]:
-        texts_before, base, foreign_before = self.texts, self.store.accepted, self._foreign
-        self._trust_new(agent_was_idle=agent_was_idle)
-        self._reload()
-        if self._foreign and self._foreign != foreign_before:
+        with self._changing() as base:
+            self._trust_outside(agent_was_idle=agent_was_idle)
+        if self._now.foreign and self._now.foreign != last.foreign:
             return self.foreign_events()
-        names = [name for name in self.store.core if texts_before.get(name) != self.texts.get(name)]
-        changed = [edit_of(name, texts_before, self.texts) for name in names]
-        return [self._event(changed, "outside", base)] if changed else []
+        edits = [FileEdit(f"{name}.md", last.texts.get(name), self.texts.get(name)) for name in self.store.core]
+        return self._events([edit for edit in edits if edit.before != edit.after], "outside", base)
 
-    def _trust_new(self, *, agent_was_idle: bool) -> list[FileEdit]:
-        """Approve and commit what was written since the last reading, where only the user can have written it.
-
-        Beside a change that is pending already nothing is trusted by itself: both may be from the same source.
-        """
-        if not agent_was_idle or self._foreign:
-            return []
-        undecided = self._writes.names_of_others()
-        edits = [edit for edit in self._new_edits(self.store.outside()) if edit.name not in undecided]
-        if edits:
-            self._approve_and_commit(edits, {ORIGIN: "outside"})
-        return edits
-
-    def foreign_events(self) -> list[CoreChanged]:
-        """The events that show changes in the files that are not trusted; of many files the first are read."""
-        if not self._foreign:
-            return []
-        edits, files = self._foreign_edits(MAX_SHOWN), len(self._foreign)
-        return [change_of(self.scope, edits, "outside", proposal=self.proposal_ids()[-1], files=files)]
+    # -- what the user decides
 
     def propose(self, proposal: Proposal) -> None:
         """Store a change that is not in the files, for the user to accept or reject."""
         self.store.ensure_repo()
         self._proposals.add(proposal)
 
-    def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
-        """PENDING or FOREIGN → TRUSTED: the user accepts the change.
+    def accept(self, proposal: Proposal, at: TurnRef) -> list[CoreChanged]:
+        """PENDING or FOREIGN → TRUSTED: the user accepts the change. Returns the events to show.
 
         Raises:
             UsageError: a foreign change is no longer as it was shown.
             SecretInMemory: it holds a secret.
         """
-        at = msgspec.structs.replace(at, client=proposal.client)
-        with self.alone():
-            base = self.store.accepted
+        trailers = msgspec.structs.replace(at, client=proposal.client).trailers("person")
+        with self._changing() as base:
             if proposal.origin == "outside":
                 self._demand_unchanged(proposal)
                 done: Sequence[FileEdit] = proposal.edits
                 self.store.demand_no_secret(text for edit in done for text in (edit.name, edit.after))
-                self._approve_and_commit(done, at.trailers("person"))
+                self._approve_and_commit(done, trailers)
             else:
-                done = self._merge(proposal.edits, at)
+                done = self._merge(proposal.edits, trailers)
                 self._proposals.remove(proposal.id)
-            self._reload()
-            return self._event(done, "person", base)
+        return self._events(done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
         """Drop a change; one that is in the files is reverted there. The git history keeps it. Raises as `accept`."""
         if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
             return
-        with self.alone():
+        with self._changing():
             self._demand_unchanged(proposal)
             before, subject = {edit.name: edit.before for edit in proposal.edits}, subject_of(proposal.edits)
             self.store.commit_changes(subject, {ORIGIN: "outside"}, before)
             self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
-            self._reload()
 
-    def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
+    def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
         """Undo a commit (by its whole id) with all of its turn, or one hunk; UsageError where nothing is left."""
-        with self.alone():
-            before = self.store.accepted
+        with self._changing() as base:
             done = self.store.revert(commit, hunk, at.trailers("undo"), self.undo_bases.get(commit, ""))
             if not done.edits:
                 raise UsageError(f"Nothing of {commit[:7]} is left to undo: its lines have changed since.")
-            self._reload()
-            return done, self._event(done.edits, "undo", before)
+        return done, self._events(done.edits, "undo", base)
 
     def write(
         self,
@@ -343,30 +312,19 @@ class ScopeMemory:
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was `seen` (UsageError).
         """
         with self.alone():
-            base = self.store.accepted
             edits = [FileEdit(name, text_or_none(self.store, name), text) for name, text in changes.items()]
             done = [edit for edit in edits if edit.before != edit.after]
             if not done:
                 return []
-            self.store.save_and_commit({edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen)
-            return self.reload(done, origin, base)
+            with self._changing() as base:
+                self.store.save_and_commit({edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen)
+        return self._events(done, origin, base)
 
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """Read trusted edits that were written to the store. Returns the events to show."""
-        with self.alone():
-            self._reload()
-        return [self._event(edits, origin, base)] if edits else []
-
-    def _foreign_edits(self, most: int | None = None) -> tuple[FileEdit, ...]:
-        names = list(self._foreign)[:most]
-        unread = [name for name in names if name not in self._foreign_read]
-        self._foreign_read |= {edit.name: edit for edit in self.store.edits_since(self._accepted, unread)}
-        return tuple(self._foreign_read[name] for name in names)
-
-    def _new_edits(self, changed: Mapping[str, str]) -> tuple[FileEdit, ...]:
-        """New edits, without those in files with a foreign change, which would become trusted with them."""
-        new = [name for name, blob in changed.items() if (name, blob) not in self._known and name not in self._foreign]
-        return self.store.edits_since(self.store.accepted, new)
+        """Read trusted edits that were written to the store since the accepted commit `base`. Returns the events."""
+        with self._changing():
+            pass
+        return self._events(edits, origin, base)
 
     @contextmanager
     def alone(self, timeout: float | None = None) -> Iterator[None]:
@@ -383,81 +341,122 @@ class ScopeMemory:
                 pass
             yield
 
+    # -- the steps of these methods
+
+    @contextmanager
+    def _changing(self) -> Iterator[str]:
+        """Change this memory while no other ouro does; yields the accepted commit. Afterwards everything is read anew.
+
+        What is raised inside is raised, and nothing is read.
+        """
+        with self.alone():
+            yield self.store.accepted
+            self._read()
+
+    def _read(self) -> None:
+        self._places = self.store.places()  # before the folder is listed: no change after that is missed
+        store = self.store
+        with store.held():
+            loaded, outside, accepted = store.load_all(), store.outside(), store.accepted
+            undecided = self._writes.names_of_others()
+            foreign = {name: blob for name, blob in outside.items() if name not in undecided}
+            core = [f"{name}.md" for name in store.core if f"{name}.md" in outside]
+            trusted = {edit.name: edit.before or "" for edit in store.edits_since(accepted, core)}
+            texts = {name: trusted.get(f"{name}.md", loaded.core.get(name, "")) for name in store.core}
+            texts = {name: text for name, text in texts.items() if text.strip()}
+            self._now = ScopeSnapshot(loaded, texts, accepted, foreign, undecided)
+            self._unapproved_seen = store.unapproved(self._unapproved_seen | {*foreign.items()})
+            if not outside and loaded.head:
+                if accepted != loaded.head and not store.changed_since(loaded.head):
+                    store.accept(loaded.head)
+                with suppress(OSError):  # a home that cannot be written is read all the same
+                    store.repository.keep("core", loaded.fingerprint)
+
     def _written(self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()) -> TurnChanges:
         """What the turn wrote, but in files with a foreign change, which would become trusted with it."""
-        changed = self._new_edits(self.store.changed_since(self.store.accepted))
-        written = written_in_turn(self._writes.of(at.session), changed, provenance.has_moved, approved)
-        own = {name: edits for name, edits in written.items() if name not in self._foreign}
+        changed = self._not_foreign(self.store.changed_since(self.store.accepted))
+        written = find_written(self._writes.of(at.session), changed, provenance.has_moved, approved)
+        own = {name: edits for name, edits in written.items() if name not in self._now.foreign}
         return TurnChanges(self.store, own, self._writes.names_of_others(at.session))
+
+    def _not_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
+        """The changes of files, without those that were foreign when last read: these wait for the user."""
+        return self.store.edits_since(self.store.accepted, [name for name in changed if name not in self._now.foreign])
+
+    def _refuse(self, changes: Sequence[MemoryChange], written: TurnChanges, at: TurnRef) -> None:
+        """→ REFUSED: the files are without the secret again (M8)."""
+        self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in changes)
+        if changes:
+            written.withdraw([file.name for file in self.refused], "Remove a secret", at.trailers("undo"))
 
     def _propose(
         self, changes: Sequence[MemoryChange], written: TurnChanges, sources: Sequence[str], at: TurnRef
     ) -> CoreChanged:
+        """→ PENDING: the history has the changes, the files are without them."""
         edits = [change.edit for change in changes]
         found = by_agent(self.scope, edits, changes[0].reason, sources, at.session, at.turn, timestamp())
         self._proposals.add(found)
         names = [edit.name for edit in edits]
-        written.note(names, subject_of(edits), at.trailers("agent"))
+        written.record(names, subject_of(edits), at.trailers("agent"))
         written.withdraw(names, f"Leave pending: {subject_of(edits)}", at.trailers("undo"))
         return change_of(self.scope, edits, "agent", proposal=found.id)
 
-    def _merge(self, edits: Sequence[FileEdit], at: TurnRef) -> list[FileEdit]:
+    def _merge(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> list[FileEdit]:
         """Write a proposal, with what the files hold by now; returns the edits of the trusted text."""
         changes = TurnChanges(self.store, {edit.name: (edit,) for edit in edits}, self._writes.names_of_others())
         done = [*changes.net_edits().values()]
         self.store.demand_no_secret(edit.after for edit in done)
         changes.write()
-        return changes.commit(done, at.trailers("person"))
+        return changes.commit(done, trailers)
 
-    def _demand_unchanged(self, proposal: Proposal) -> None:
-        shown = self._foreign
-        self._reload()
-        if shown != self._foreign or proposal.edits != self._foreign_edits():
-            raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
+    def _trust_outside(self, *, agent_was_idle: bool) -> list[FileEdit]:
+        """Approve and commit what was written since the last reading, where only the user can have written it.
 
-    def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> bool:
-        """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
-        if not self.store.repository.own(APPROVED):  # nothing was since the last commit
-            return False
-        left = {*self.store.outside(), *self._writes.names_of_others()}
-        names = [name for name in self.store.changed_since(self.store.get_current_head()) if name not in left]
-        return bool(names) and bool(self.store.commit_changes(subject, trailers, names))
+        Beside a change that is pending already nothing is trusted by itself: both may be from the same source.
+        """
+        if not agent_was_idle or self._now.foreign:
+            return []
+        undecided = self._writes.names_of_others()
+        edits = self._not_foreign(name for name in self.store.outside() if name not in undecided)
+        if edits:
+            self._approve_and_commit(edits, {ORIGIN: "outside"})
+        return [*edits]
 
     def _approve_and_commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> None:
         names = [edit.name for edit in edits]
         self.store.approve(*names)
         self.store.commit_changes(subject_of(edits), trailers, names)
 
-    def _reload(self) -> None:
-        self._places = self.store.places()  # before the folder is listed: no change after that is missed
-        with self.store.held():
-            self._load()
+    def _commit_approved(self, subject: str, trailers: Mapping[str, str]) -> None:
+        """Commit what is approved and not committed: ouro was killed, or no commit could be made."""
+        if not self.store.repository.own(APPROVED):  # nothing was since the last commit
+            return
+        left = {*self.store.outside(), *self._writes.names_of_others()}
+        names = [name for name in self.store.changed_since(self.store.get_current_head()) if name not in left]
+        if names:
+            self.store.commit_changes(subject, trailers, names)
 
-    def _load(self) -> None:
-        self.loaded = self.store.load_all()
-        self._accepted = self.store.accepted
-        outside = self.store.outside()
-        self._undecided = self._writes.names_of_others()
-        self._foreign = {name: blob for name, blob in outside.items() if name not in self._undecided}
-        self._foreign_read.clear()
-        self._mixed = self.store.unapproved(self._mixed | {*self._foreign.items()})
-        changed = self.store.changed_since(self._accepted)
-        self._known = frozenset(item for item in changed.items() if item[0] not in self._undecided)
-        core = [f"{name}.md" for name in self.store.core if f"{name}.md" in outside]
-        trusted = {edit.name: edit.before or "" for edit in self.store.edits_since(self._accepted, core)}
-        texts = {name: trusted.get(f"{name}.md", self.loaded.core.get(name, "")) for name in self.store.core}
-        self.texts = {name: text for name, text in texts.items() if text.strip()}
-        if not outside and self.loaded.head:
-            if self.store.accepted != self.loaded.head and not self.store.changed_since(self.loaded.head):
-                self.store.accept(self.loaded.head)
-            with suppress(OSError):  # a home that cannot be written is read all the same
-                self.store.repository.keep("core", self.loaded.fingerprint)
+    def _foreign_edits(self, most: int | None = None) -> tuple[FileEdit, ...]:
+        now = self._now
+        names = list(now.foreign)[:most]
+        unread = [name for name in names if name not in now.shown]
+        now.shown.update({edit.name: edit for edit in self.store.edits_since(now.accepted, unread)})
+        return tuple(now.shown[name] for name in names)
 
-    def _event(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
+    def _demand_unchanged(self, proposal: Proposal) -> None:
+        shown = self._now.foreign
+        self._read()
+        if shown != self._now.foreign or proposal.edits != self._foreign_edits():
+            raise UsageError("The files have changed since this change was shown.", commands=["memory list"])
+
+    def _events(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
+        """The event of trusted edits that were made since the accepted commit `base`, with undo; none without edits."""
+        if not edits:
+            return []
         head = self.loaded.head if self.loaded.head != base else ""
         if head and base:
             self.undo_bases[head] = base
-        return change_of(self.scope, edits, origin, undo=head)
+        return [change_of(self.scope, edits, origin, undo=head)]
 
 
 class MemoryScopes(msgspec.Struct, frozen=True):
@@ -492,7 +491,3 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
     """Switch a memory on or off, from the next session on. Blocks."""
     store.repository.create()
     store.repository.keep(_OFF, "" if on else "off")
-
-
-def reason_of(error: Exception) -> str:
-    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)

@@ -1,23 +1,20 @@
-"""SessionMemory: long-term memory of one open session. MemoryRewind: undoes what its turns wrote into memory."""
+"""SessionMemory: long-term memory of one open session."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
-
 from ouro.errors import OuroError, UsageError
-from ouro.events import CoreChanged, Event, NotesRecalled
-from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, TurnRef
+from ouro.events import Event, NotesRecalled
+from ouro.memory.long_term.git.values import SESSION, TurnRef
 from ouro.memory.manager import MemoryManager
-from ouro.utils.git import find_root
+from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.text import local_time, plural
+from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
     from ouro.memory.index import Lookup
@@ -26,18 +23,11 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
-    from ouro.memory.long_term.scope import ScopeMemory
+    from ouro.memory.long_term.undo import MemoryRewind
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
 """The number of commits that `changes_since` reads."""
-_MAX_UNDONE_COMMITS = 500
-"""The number of commits of each scope among which a rewind looks."""
-_LEARNED = ("agent", "capture", "outside")
-"""Origins of what is undone with a turn; `outside` with the session's trailer is a commit of the agent in a shell.
-
-What the user remembered or undid by a command stays.
-"""
 _Done = TypeVar("_Done")
 
 
@@ -109,7 +99,11 @@ class SessionMemory:
     @property
     def rewind(self) -> MemoryRewind | None:
         """Undoes what turns wrote into memory; None where memory is off."""
-        return MemoryRewind(self._memory, self.manager) if self.manager else None
+        if self.manager is None:
+            return None
+        from ouro.memory.long_term.undo import MemoryRewind
+
+        return MemoryRewind(self._memory, self.manager)
 
     def hold(self, at: str, session_id: str) -> None:
         """Use memory as it was at a time, or after the last commit of that session. Blocks.
@@ -143,9 +137,7 @@ class SessionMemory:
         Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13).
         """
         if self.manager and tool in _WRITING_TOOLS:
-            is_whole = not self._memory.pager.has_earlier
-            transcript = self._memory.transcript
-            await self.manager.tool_ended(self._memory.known(), is_whole, transcript.turns, transcript.last_prompt)
+            await self.manager.tool_ended(*self._turn())
 
     async def touched(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: the notes about them."""
@@ -158,8 +150,7 @@ class SessionMemory:
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
-            is_whole, transcript = not self._memory.pager.has_earlier, self._memory.transcript
-            self.manager.turn_ended(self._memory.known(), is_whole, transcript.turns, transcript.last_prompt)
+            self.manager.turn_ended(*self._turn())
         if self._recall:
             self._recall.turn_ended()
         if self.capture:
@@ -189,16 +180,9 @@ class SessionMemory:
         Args:
             quiet: the caller shows what changed; no event is emitted.
         """
-        from ouro.memory.long_term.editor import MemoryEditor
-
-        lookup, manager = self.lookup, self.required()
+        lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
-
-        def work(scopes: tuple[ScopeMemory, ...], moment: TurnRef) -> tuple[_Done, Sequence[CoreChanged]]:
-            editor = MemoryEditor(scopes, index, moment, find_root(manager.cwd))
-            return act(editor), editor.events
-
-        return await manager.by_hand(work, quiet=quiet)
+        return await self.required().by_hand(act, index, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
         """How often each scope was changed since a time by other sessions, without unchanged ones. Blocks."""
@@ -219,79 +203,8 @@ class SessionMemory:
         if self.manager:
             await self.manager.close()
 
-
-class LearnedChanges(msgspec.Struct, frozen=True):
-    what: str
-    """`2 changes`."""
-    undo: Callable[[], Awaitable[Sequence[str]]]
-    """Returns messages for the user, one a line."""
-
-
-class MemoryRewind:
-    """Finds the commits of the turns that a rewind removes, and undoes them turn by turn."""
-
-    def __init__(self, memory: MemoryManager, manager: LongTermMemoryManager) -> None:
-        self._memory = memory
-        self._manager = manager
-
-    async def find(self, number: int) -> LearnedChanges | None:
-        """The changes of memory since message `number` on the current branch; None if there are none."""
-        made = await asyncio.to_thread(self._commits)
-        commits = [
-            commit for commit in _not_undone(made) if commit.origin in _LEARNED and self._is_since(commit, number)
-        ]
-        if not commits:
-            return None
-        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_each(commits, "undone", number))
-
-    async def find_undone(self, numbers: Collection[int]) -> LearnedChanges | None:
-        """What rewinds to before these messages have undone in memory; None if nothing."""
-        made = await asyncio.to_thread(self._commits)
-        gone = {name for commit in made for name in commit.trailers.get(UNDOES, "").split()}
-        rewinds = {str(number) for number in numbers}
-        again = [commit for commit in made if commit.trailers.get(REWIND) in rewinds and commit.id not in gone]
-
-        async def undo() -> Sequence[str]:
-            messages = await self._undo_each(again, "done again", 0)
-            done = len(again) - len(messages)
-            return [*([f"Memory: {plural(done, 'change')} again."] if done else []), *messages]
-
-        return LearnedChanges(plural(len(again), "change"), undo) if again else None
-
-    async def _undo_each(self, commits: Sequence[Commit], what: str, rewind: int) -> list[str]:
-        """Undo commits with their turns; returns why one could not be."""
-        messages: list[str] = []
-        gone: set[str] = set()
-        for commit in commits:
-            if commit.id in gone:
-                continue
-            try:
-                gone.update(undone.id for undone in (await self._manager.undo(commit.id, rewind=rewind)).commits)
-            except OuroError as error:
-                messages.append(f"Not {what} in memory: {commit.subject}. {error.message}")
-        return messages
-
-    def _commits(self) -> list[Commit]:
-        """The commits of this session, newest first. Blocks."""
-        found = (commit for store in self._manager.stores for commit in store.log(_MAX_UNDONE_COMMITS))
-        own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
-        return sorted(own, key=lambda commit: datetime.fromisoformat(commit.at), reverse=True)
-
-    def _is_since(self, commit: Commit, number: int) -> bool:
-        """Whether a commit was made in a turn of the current branch from message `number` on."""
-        gone = {str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number}
-        return commit.trailers.get(MESSAGE) in gone
-
-
-def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
-    """The commits without undone ones and without the undo commits."""
-    gone: set[str] = set()
-    left: list[Commit] = []
-    for commit in commits:
-        if commit.id in gone:
-            continue
-        if commit.origin == "undo":
-            gone.update(commit.trailers.get(UNDOES, "").split())
-        else:
-            left.append(commit)
-    return left
+    def _turn(self) -> tuple[Sequence[Message], bool, TurnRef]:
+        """The messages so far, whether they are all of the session, and the turn that runs."""
+        memory, transcript = self._memory, self._memory.transcript
+        at = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
+        return memory.known(), not memory.pager.has_earlier, at

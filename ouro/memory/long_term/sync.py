@@ -9,23 +9,22 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.errors import LongTermMemoryError, MemoryUnusable, OuroError, UsageError
-from ouro.events import CoreChanged, Event, Notice
+from ouro.errors import LongTermMemoryError, MemoryUnusable, OuroError, UsageError, reason_of
+from ouro.events import Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
 from ouro.memory.long_term.git.history import note_sync
 from ouro.memory.long_term.git.process import remote_failure, remote_hint, without_password
 from ouro.memory.long_term.git.repository import BRANCH
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
-from ouro.memory.long_term.git.values import CORE, ORIGIN, FileEdit, Scope, TurnRef
+from ouro.memory.long_term.git.values import CORE, ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Edge, is_note_name, note_text, parse_note
-from ouro.memory.long_term.scope import ScopeMemory, reason_of
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
 from ouro.utils.text import clean, plural
@@ -108,13 +107,14 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
             )
         loop.call_soon_threadsafe(steps.put_nowait, what)
 
-    def work(scopes: tuple[ScopeMemory, ...], _at: TurnRef) -> tuple[SyncReport, Sequence[CoreChanged]]:
-        found = MemoryEditor(scopes).scope(scope)
+    def work(editor: MemoryEditor) -> SyncReport:
+        found = editor.scope(scope)
         store = found.store
         before, base = store.get_current_head(), store.accepted
         report = synchronise(store, remote_of(store, remote), progress)
         old = {name: store.text_at(before, name) if before else None for name in report.received}
-        return report, found.reload([FileEdit(name, old[name], store.find(name)) for name in old], "sync", base)
+        editor.events += found.reload([FileEdit(name, old[name], store.find(name)) for name in old], "sync", base)
+        return report
 
     task = asyncio.ensure_future(manager.by_hand(work))
     task.add_done_callback(lambda _task: steps.put_nowait(None))

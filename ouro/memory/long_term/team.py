@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,17 +13,15 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.events import CoreChanged, Notice, Reply
+from ouro.events import Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import find_entry
-from ouro.memory.long_term.git.values import TurnRef
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.notes.validity import Anchors, default_branch
 from ouro.memory.long_term.placement import note_category
-from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.side_calls import SessionChannel
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError
@@ -110,15 +107,14 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
     asked = found.repository.state_dir / "expired-asked"
     today = datetime.now(UTC).date().isoformat()
 
-    def due(scopes: Sequence[ScopeMemory], _at: TurnRef) -> tuple[list[Note], Sequence[CoreChanged]]:
-        editor = MemoryEditor(scopes)
+    def due(editor: MemoryEditor) -> list[Note]:
         owner = Git(manager.cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
         known = _read(asked)
         own = [
             file.note for file in editor.notebook.all() if file.scope == "repo" and file.note.extra.get(OWNER) == owner
         ]
         expired = [note for note in own if "" < str(note.extra.get(EXPIRES, "")) < today]
-        return [note for note in expired if _mark(note) not in known], ()
+        return [note for note in expired if _mark(note) not in known]
 
     for note in (await manager.by_hand(due, quiet=True))[:_MAX_ASKED]:
         details = f"{escaped(note.text)}\n{note.id}, yours, expired on {note.extra[EXPIRES]}"
@@ -130,15 +126,11 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
             channel.emit(Notice(f"Changed in {found.folder}: commit it for the team."))
 
 
-def _apply_answer(
-    scopes: Sequence[ScopeMemory], at: TurnRef, note: Note, *, keeps: bool
-) -> tuple[None, Sequence[CoreChanged]]:
-    editor = MemoryEditor(scopes, None, at)
+def _apply_answer(editor: MemoryEditor, note: Note, *, keeps: bool) -> None:
     if keeps:
         renew(editor, note)
     else:
         editor.notebook.archive([note.id], "person")
-    return None, editor.events
 
 
 def _mark(note: Note) -> str:

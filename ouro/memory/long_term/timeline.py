@@ -11,13 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, UsageError
-from ouro.events import CoreChanged
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.history import UndoPlan, in_same_turn, plan_undo
-from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, TurnRef, UndoResult
+from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
 from ouro.memory.long_term.notes.note import ids_named, is_note_name, parse_note
-from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
@@ -232,22 +230,3 @@ def moment_of(date: str) -> str:
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.casefold()))
-
-
-def undo_commit(
-    scopes: Sequence[ScopeMemory], commit: str, at: TurnRef, hunk: int
-) -> tuple[UndoResult, list[CoreChanged]]:
-    """Undo a commit and all of its turn, in every scope that it wrote to, or one hunk; also the events to show.
-
-    Raises UsageError where there is no such commit or hunk, or nothing of it is left.
-    """
-    opened = {scope.scope: scope for scope in scopes}
-    planned = Timeline([scope.store for scope in scopes]).plan_undo(commit, hunk)
-    done, event = opened[planned.scope].undo(planned.commit.id, at, hunk)
-    events = [event]
-    for plan in planned.also:
-        more, event = opened[plan.scope].undo(plan.commit.id, at)
-        events.append(event)
-        edits, conflicts = (*done.edits, *more.edits), (*done.conflicts, *more.conflicts)
-        done = UndoResult(done.commit, edits, conflicts, (*done.commits, *more.commits))
-    return done, events

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import CoreChanged, NoteKept, Notice, Reply
+from ouro.events import NoteKept, Notice, Reply
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import CaptureBacklog, split_uncaptured, turns_since, words_in
-from ouro.memory.long_term.git.values import Scope, TurnRef
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook, Written, note_event, notes_event
@@ -28,8 +28,8 @@ from ouro.utils.text import clean, escaped, one_line
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured
     from ouro.memory.long_term.capture.session_notes import Contradiction, SessionNotes
+    from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.notes.note import Trigger
-    from ouro.memory.long_term.scope import ScopeMemory
     from ouro.memory.transcript import Transcript
 
 KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
@@ -189,7 +189,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         )
         if isinstance(answer, Reply) and answer.answers:
             chosen = answer.answers[0]
-            await self.manager.by_hand(lambda scopes, at: (None, resolve_line(scopes, at, found, chosen)))
+            await self.manager.by_hand(lambda editor: resolve_line(editor, found, chosen))
 
     def _emit(self, events: Iterable[NoteKept]) -> None:
         for event in () if self.silent else events:
@@ -226,24 +226,19 @@ def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Writte
     return None
 
 
-def resolve_line(
-    scopes: Sequence[ScopeMemory], at: TurnRef, found: Contradiction, answer: str
-) -> Sequence[CoreChanged]:
-    """Do what the user chose about a core line; returns the events. Blocks; raises as `MemoryEditor.write`."""
-    from ouro.memory.long_term.editor import MemoryEditor
+def resolve_line(editor: MemoryEditor, found: Contradiction, answer: str) -> None:
+    """Do what the user chose about a core line. Blocks; raises as `MemoryEditor.write`."""
     from ouro.memory.long_term.placement import Placement
     from ouro.memory.long_term.remember import write_text
 
-    editor = MemoryEditor(scopes, moment=at)
     scope = editor.scope(found.line.scope)
     proposal = next((other for other in scope.proposals() if other.id == found.pending.proposal), None)
     if proposal is None:
-        return ()  # it was answered elsewhere
+        return  # it was answered elsewhere
     if answer == REPLACE:
-        return [scope.accept(proposal, at)]
+        editor.events += scope.accept(proposal, editor.moment)
     if answer in (KEEP_BOTH, IN_REPO):
         where = "repo" if answer == IN_REPO else found.line.scope
         write_text(editor, Placement(found.note.text, where, found.file.removesuffix(".md"), False, ""))
     if answer in (KEEP_BOTH, KEEP_OLD, IN_REPO):
-        scope.reject(proposal, at)
-    return editor.events
+        scope.reject(proposal, editor.moment)

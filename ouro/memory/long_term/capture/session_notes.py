@@ -22,8 +22,9 @@ from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.long_term.trust.proposals import by_agent, change_of
-from ouro.memory.long_term.trust.provenance import ASKS, Provenance, below
+from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import cut

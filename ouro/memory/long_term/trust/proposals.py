@@ -114,26 +114,6 @@ def outside_id(scope: Scope, blobs: Mapping[str, str]) -> str:
     return hashlib.sha256("\0".join([scope, *map("\0".join, blobs.items())]).encode(errors="replace")).hexdigest()[:6]
 
 
-def carried_over(edit: FileEdit, current: str) -> str:
-    """Apply the change of `edit` to `current`. If its lines no longer exist, new lines are appended and old ones stay.
-
-    A line that another change has added since is not added twice."""
-    before, after, now = (edit.before or "").splitlines(), (edit.after or "").splitlines(), current.splitlines()
-    place: dict[int, int] = {}  # line of `before` -> the same line of `now`
-    at = at_now = 0
-    for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
-        place |= zip(range(at, a), range(at_now, c), strict=True)
-        at, at_now = b, d
-    unchanged = {*place.values()}
-    since = {line for number, line in enumerate(now) if number not in unchanged and line.strip()}
-    for a, b, c, d in reversed(list(line_changes(before, after))):
-        new = [line for line in after[c:d] if line not in since]
-        start = place.get(a - 1, -1) + 1 if a and a - 1 in place else place.get(a, len(now))
-        gone = b - a if all(place.get(line) == start + line - a for line in range(a, b)) else 0
-        now[start : start + gone] = new
-    return "\n".join(now) + ("\n" if now else "")
-
-
 def question_about(proposal: Proposal) -> Question:
     """The question in plain words: where the change was found or why it is pending, and all of its lines."""
     names = ", ".join(edit.name for edit in proposal.edits[:MAX_SOURCES])
@@ -227,8 +207,3 @@ def _without_front_matter(edit: FileEdit) -> FileEdit:
     texts = (edit.before, edit.after)
     before, after = (None if text is None else "\n".join(_words_of(text.splitlines())) for text in texts)
     return edit if before == after else FileEdit(edit.name, before, after)
-
-
-def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
-    """The edit of a category between two states of the core."""
-    return FileEdit(f"{name}.md", before.get(name), after.get(name))

@@ -4,7 +4,8 @@ import pytest
 
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over, question_about
+from ouro.memory.long_term.trust.approval import apply_edit
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, question_about
 
 
 @pytest.fixture
@@ -66,4 +67,4 @@ def test_the_question_shows_a_line_that_only_moved_or_comes_again():
     ids=["moved", "moved, and more since", "said twice", "written since", "written since, elsewhere"],
 )
 def test_a_change_that_is_accepted_is_made_whole_and_once(before, after, now, expected):
-    assert carried_over(FileEdit("facts.md", before, after), now) == expected
+    assert apply_edit(FileEdit("facts.md", before, after), now) == expected

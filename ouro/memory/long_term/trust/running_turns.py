@@ -1,0 +1,142 @@
+"""TurnMarks: which sessions run a turn now. ToolWrites: what the file tools of these turns wrote into a memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.memory.long_term.git.values import FileEdit
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir, is_running
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.git.repository import GitRepository
+
+TURNS = "turns"
+"""The folder of the marks, beside the states of the memories."""
+_WRITES = "writes"
+PATIENCE = 15.0
+"""Seconds that a turn waits for the commit of another ouro: what is written beside it would be approved with it."""
+
+
+class TurnMarks(msgspec.Struct, frozen=True):
+    """A small file for each turn that runs. Those of a killed ouro stay until memory was read."""
+
+    folder: Path
+    """Of all sessions."""
+    session: str
+    has_jobs: Callable[[], bool] = lambda: False
+    """Whether a background job that the agent started is running."""
+    is_confined: Callable[[str], bool] = lambda _call: False
+    """Whether the command of a call could not write into memory."""
+
+    def begin(self) -> None:
+        with suppress(OSError):  # without it the user is asked more often, nothing else
+            ensure_private_dir(self.folder)
+            (self.folder / self.session).write_text(str(os.getpid()))
+
+    def end(self) -> None:
+        with suppress(OSError):
+            (self.folder / self.session).unlink()
+
+    def at_work(self, *, but: str = "") -> bool:
+        """Whether a turn of any session (`but` one) runs, or ran when its ouro was killed."""
+        with suppress(OSError):
+            return any(mark.name != but for mark in self.folder.iterdir())
+        return False
+
+    def clear(self) -> None:
+        """Remove marks of sessions that were killed: all that is in memory is trusted."""
+        with suppress(OSError):
+            for mark in self.folder.iterdir():
+                if not is_turn_running(self.folder, mark.name):
+                    mark.unlink()
+
+
+def is_turn_running(folder: Path, session: str) -> bool:
+    """Whether a session runs a turn now, in a process that lives."""
+    try:
+        pid = (folder / session).read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return pid.isdecimal() and is_running(int(pid))
+
+
+class ToolWrite(msgspec.Struct, frozen=True):
+    session: str
+    edit: FileEdit
+
+
+class ToolWrites:
+    """The writes of all sessions whose turns have not ended. They tell a turn's own changes from those of others.
+
+    Args:
+        is_running: whether a turn of that session runs; the records of others count no more.
+    """
+
+    def __init__(self, repository: GitRepository, is_running: Callable[[str], bool]) -> None:
+        self._repository = repository
+        self._is_running = is_running
+
+    @contextmanager
+    def recording(self, session: str, edit: FileEdit) -> Iterator[None]:
+        """Record a write that is done inside. No record if it fails.
+
+        Meanwhile no other ouro changes this memory. Raises OSError where one does so for `PATIENCE`.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._repository.alone(timeout=PATIENCE))
+            except BlockingIOError as error:
+                raise OSError(error.errno, "another ouro is changing this memory; try again") from error
+            held.enter_context(self._repository.alone("writes-lock"))
+            before = self._stored()
+            last = next((write for write in reversed(before) if write.edit.name == edit.name), None)
+            new = ToolWrite(session, edit)
+            if last and last.session == session and last.edit.after == edit.before:  # one record for a growing text
+                new = ToolWrite(session, FileEdit(edit.name, last.edit.before, edit.after))
+            self._write([*(write for write in before if write is not last or new.edit is edit), new])
+            try:
+                yield
+            except BaseException:
+                self._write(before)
+                raise
+
+    def of(self, session: str) -> Mapping[str, tuple[FileEdit, ...]]:
+        """The writes of a session: name of the file -> edits in their order."""
+        found: dict[str, tuple[FileEdit, ...]] = {}
+        for write in self._stored():
+            if write.session == session:
+                found[write.edit.name] = (*found.get(write.edit.name, ()), write.edit)
+        return found
+
+    def of_others(self, session: str = "") -> list[FileEdit]:
+        """What turns of other sessions wrote that still run: they will decide about these files."""
+        others = [write for write in self._stored() if write.session != session]
+        running = {name for name in {write.session for write in others} if self._is_running(name)}
+        return [write.edit for write in others if write.session in running]
+
+    def names_of_others(self, session: str = "") -> frozenset[str]:
+        return frozenset(edit.name for edit in self.of_others(session))
+
+    def end(self, session: str = "") -> None:
+        """Drop the records of a session, and of those that do not run."""
+        stored = self._stored()
+        left = [write for write in stored if write.session != session and self._is_running(write.session)]
+        if len(left) != len(stored):
+            self._write(left)
+
+    def _stored(self) -> Sequence[ToolWrite]:
+        try:
+            return msgspec.json.decode(self._repository.own(_WRITES) or "[]", type=tuple[ToolWrite, ...])
+        except msgspec.DecodeError as error:
+            log.warning("memory: the records of what tools wrote cannot be read: %s", error)
+            return ()
+
+    def _write(self, writes: Sequence[ToolWrite]) -> None:
+        self._repository.keep(_WRITES, msgspec.json.encode(writes).decode())
