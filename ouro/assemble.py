@@ -265,7 +265,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
         folders = (*options.add_dirs, self.transcript.outputs)
-        return Workspace(cwd, folders, guarded, confines=confinement.is_as_wanted, hides=lambda: confinement.is_on)
+        return Workspace(cwd, folders, guarded, confines=confinement.is_on_or_disabled, hides=lambda: confinement.is_on)
 
     @cached_property
     def permissions(self) -> Permissions:

@@ -80,7 +80,7 @@ def _make_child(
     workspace = session.workspace_in(cwd, confinement)
     jobs = ShellJobs(session.transcript.outputs, session.mask.mask)
     no_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
-    permissions = session.permissions.narrowed(spec.mode, workspace, no_memory)
+    permissions = session.permissions.narrow(spec.mode, workspace, no_memory)
     found = builtin_tools(
         workspace,
         session.shell_in(cwd, jobs, confinement),

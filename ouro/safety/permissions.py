@@ -23,13 +23,13 @@ from ouro.safety.rules import (
     Mode,
     Rule,
     RuleStore,
+    absolute_pattern,
+    has_no_wildcard,
     narrower,
     parse_rule,
     parse_rules,
-    path_pattern,
+    path_regex,
     path_rule,
-    plain,
-    whole_pattern,
 )
 from ouro.safety.workspace import Workspace
 
@@ -44,7 +44,7 @@ _ENCODED = re.compile(r"[A-Za-z0-9+=%]{64,}")
 PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
 
 
-def joined_rules(rules: Sequence[str]) -> str:
+def join_rules(rules: Sequence[str]) -> str:
     """Several rules as one text; empty if one of them cannot be saved or there are too many."""
     unique = list(dict.fromkeys(rules))
     return ", ".join(unique) if all(unique) and len(unique) <= MAX_RULES else ""
@@ -103,7 +103,7 @@ class Permissions:
     def mode(self, mode: Mode) -> None:
         self._mode = mode
 
-    def narrowed(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
+    def narrow(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
         """Permissions for a subagent: the same rules and `deny`, in `mode`, and never wider than these are by then."""
         child = copy(self)
         child.workspace, child._mode, child._parent = workspace, mode, self
@@ -125,14 +125,14 @@ class Permissions:
         return decision
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
-        if rule := self.first("deny", tool, effect, lambda rule: rule.pattern is None):
+        if rule := self.find_rule("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user.")
         decisions = [self._on_target(tool, effect, target, outside) for target in targets or ("",)]
         if denied := next((decision for decision in decisions if isinstance(decision, Deny)), None):
             return denied
         asked = [decision for decision in decisions if isinstance(decision, Ask)]
         reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
-        return Ask(reasons, joined_rules([ask.rule for ask in asked])) if asked else decisions[0]
+        return Ask(reasons, join_rules([ask.rule for ask in asked])) if asked else decisions[0]
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let this allowed call open its outside or protected paths."""
@@ -144,7 +144,7 @@ class Permissions:
             if writes or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
-    def final(self, line: str) -> str:
+    def find_danger(self, line: str) -> str:
         """Why a shell line of the user cannot be undone, or acts far outside of the workspace; else empty."""
         from ouro.safety.shell.floor import floor
         from ouro.safety.shell.parse import parse_line
@@ -168,7 +168,7 @@ class Permissions:
             self.saved.remove(rule, kind)
 
     @contextmanager
-    def widened(self, allow: Sequence[str]) -> Iterator[None]:
+    def widen(self, allow: Sequence[str]) -> Iterator[None]:
         """Let these allow rules hold while inside. Raises ConfigError: one of them cannot be read."""
         lent = [parse_rule(text) for text in allow]
         self._rules["allow"] += lent
@@ -177,17 +177,19 @@ class Permissions:
         finally:
             self._rules["allow"] = [rule for rule in self._rules["allow"] if not any(rule is own for own in lent)]
 
-    def first(self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = "") -> Rule | None:
+    def find_rule(
+        self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
+    ) -> Rule | None:
         """The first rule of a kind that is about the tool and passes the test; `what` it would allow."""
         found = next(filter(test, self._about(kind, tool, effect)), None)
         if found is not None and kind == "allow":
             self._matched[str(found)] = what
         return found
 
-    def on_path(self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path) -> Rule | None:
+    def find_path_rule(self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path) -> Rule | None:
         """The first rule that asks about or denies a path, resolved or as given."""
         places = [(path, root) for path in (path, unresolved) for root in self._roots]
-        return self.first(
+        return self.find_rule(
             kind, tool, effect, lambda rule: any(rule.matches_path(path, root, widely=True) for path, root in places)
         )
 
@@ -198,7 +200,7 @@ class Permissions:
 
     def unreadable(self) -> re.Pattern[str] | None:
         """The paths that rules deny to read; None where there is no such rule."""
-        patterns = [path_pattern(pattern, root) for pattern, root in self._denied()]
+        patterns = [path_regex(pattern, root) for pattern, root in self._denied()]
         return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None
 
     def _denied(self) -> list[tuple[str, Path]]:
@@ -214,7 +216,7 @@ class Permissions:
         unreadable = self.unreadable()
         if unreadable is None:
             return []
-        starts = [re.split(r"[*?]", whole_pattern(pattern, root))[0] for pattern, root in self._denied()]
+        starts = [re.split(r"[*?]", absolute_pattern(pattern, root))[0] for pattern, root in self._denied()]
         if not all(starts):  # a bare name
             starts = [*filter(None, starts), *(f"{root}/" for root in (*self.workspace.roots, *self._roots))]
         folders = [os.path.dirname(start.rstrip("/")) or "/" for start in starts]  # noqa: PTH120 - for every command
@@ -255,9 +257,9 @@ class Permissions:
     def keeps_back(self, path: Path) -> bool:
         """Whether a rule denies or asks about reading a file: a search of its folder leaves it out."""
         kinds: tuple[Kind, ...] = ("deny", "ask")
-        return any(self.on_path(kind, "grep", Effect.READ, path, path) for kind in kinds)
+        return any(self.find_path_rule(kind, "grep", Effect.READ, path, path) for kind in kinds)
 
-    def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
+    def permits_path(self, tool: str, effect: Effect, path: Path) -> bool:
         """Whether mode and allow rules let a path be read or written; ask and deny rules are not checked."""
         inside, root = self.workspace.is_inside(path), self.workspace.root
         area = None if inside else protected.reserved_area(path)
@@ -283,14 +285,14 @@ class Permissions:
             return self._on_file(tool, effect, target)
         if effect is Effect.RUN:
             # Imported late: only shell lines need its tables and grammar.
-            from ouro.safety.shell.rules import decide_line
+            from ouro.safety.shell.judge import decide_line
 
             return decide_line(self, tool, target, outside=outside)
         if effect is Effect.NET:
             return self._on_url(tool, target)
         if effect is Effect.MCP:
             return self._on_mcp(tool, target)
-        rule = self.first("ask", tool, effect, lambda rule: rule.pattern is None)
+        rule = self.find_rule("ask", tool, effect, lambda rule: rule.pattern is None)
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
     def _on_file(self, tool: str, effect: Effect, target: str) -> Decision:
@@ -298,42 +300,42 @@ class Permissions:
         # Without following links: a rule may name the link.
         expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
         unresolved = Path(os.path.normpath(self.workspace.root / expanded))
-        if rule := self.on_path("deny", tool, effect, path, unresolved):
+        if rule := self.find_path_rule("deny", tool, effect, path, unresolved):
             return Deny(f"The rule `deny {rule}` forbids {target}.")
         if effect is Effect.WRITE and self.mode == "plan":
             return Deny(PLAN)
         shown = self.workspace.shown(path)
         if effect is Effect.WRITE and (reason := self.workspace.protection(path)):
             return Ask(f"{shown}: {reason}")
-        if rule := self.on_path("ask", tool, effect, path, unresolved):
+        if rule := self.find_path_rule("ask", tool, effect, path, unresolved):
             return Ask(f"{shown}: the rule `ask {rule}` says so")
-        if self.is_free(tool, effect, path):
+        if self.permits_path(tool, effect, path):
             return Allow()
         place = f"it changes {shown}" if self.workspace.is_inside(path) else f"{shown} is outside the workspace"
         return Ask(place, path_rule(effect.value, path, self.workspace))
 
     def _on_url(self, tool: str, url: str) -> Decision:
-        if rule := self.first("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+        if rule := self.find_rule("deny", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Deny(f"The rule `deny {rule}` forbids {url}.")
         if secret := self.finds_secret(url):
             return Deny(f"The address holds {secret}. Nothing secret leaves this machine.")
         if found := _ENCODED.search(url):
             return Ask(f"the address carries {len(found[0])} characters that may be encoded data")
-        if rule := self.first("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
+        if rule := self.find_rule("ask", tool, Effect.NET, lambda rule: rule.matches_url(url)):
             return Ask(f"the rule `ask {rule}` says so")
         host = urlsplit(url).hostname or ""
-        if self.first("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
+        if self.find_rule("allow", tool, Effect.NET, lambda rule: rule.matches_url(url), host):
             return Allow()
-        return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and plain(host) else tool)
+        return Ask(f"it reaches {host or 'the network'}", f"{tool}({host})" if host and has_no_wildcard(host) else tool)
 
     def _on_mcp(self, tool: str, name: str) -> Decision:
-        if rule := self.first("deny", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+        if rule := self.find_rule("deny", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
             return Deny(f"The rule `deny {rule}` forbids {name}.")
         if self.mode == "plan":
             return Ask(f"plan mode is on, and {name} may change something")
-        if rule := self.first("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
+        if rule := self.find_rule("ask", tool, Effect.MCP, lambda rule: rule.matches_name(name)):
             return Ask(f"the rule `ask {rule}` says so")
-        if self.mode == "auto" or self.first("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name):
+        if self.mode == "auto" or self.find_rule("allow", tool, Effect.MCP, lambda rule: rule.matches_name(name), name):
             return Allow()
-        rule_text = f"mcp({name})" if plain(name) else ""
+        rule_text = f"mcp({name})" if has_no_wildcard(name) else ""
         return Ask(f"the MCP server {name.partition('.')[0]} runs it, outside of the sandbox", rule_text)

@@ -108,7 +108,7 @@ class Rule(msgspec.Struct, frozen=True):
         if self.pattern is None:
             return True
         flags = re.IGNORECASE if widely else 0
-        return bool(re.fullmatch(path_pattern(self.pattern, root), str(path), flags | re.DOTALL))
+        return bool(re.fullmatch(path_regex(self.pattern, root), str(path), flags | re.DOTALL))
 
     def matches_name(self, name: str) -> bool:
         """Whether the pattern covers a tool of an MCP server: `github.*` covers `github.create_issue`."""
@@ -119,7 +119,7 @@ class Rule(msgspec.Struct, frozen=True):
         if self.pattern is None:
             return True
         if "://" in self.pattern:
-            return bool(re.fullmatch(_globbed(self.pattern, r".*"), url, re.DOTALL))
+            return bool(re.fullmatch(_translate_glob(self.pattern, r".*"), url, re.DOTALL))
         host = urlsplit(url).hostname or ""
         return fnmatch.fnmatchcase(host.lower().rstrip("."), self.pattern.lower())
 
@@ -149,10 +149,10 @@ def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
         base, start = (path.relative_to(home), "~/") if path.is_relative_to(home) else (path, "")
         shallow = len(base.parts) < (2 if start else 3)
         pattern = f"{start}{base}" if shallow else f"{start}{base.parent}/**"
-    return f"{effect}({pattern})" if plain(pattern.removesuffix("/**")) else ""
+    return f"{effect}({pattern})" if has_no_wildcard(pattern.removesuffix("/**")) else ""
 
 
-def plain(text: str) -> bool:
+def has_no_wildcard(text: str) -> bool:
     """Whether it has no pattern characters."""
     return not re.search(r"[*?\[\]\n()]", text)
 
@@ -160,11 +160,11 @@ def plain(text: str) -> bool:
 def _line_pattern(pattern: str) -> re.Pattern[str]:
     pattern = " ".join(re.sub(r":\*$", " *", pattern).split())
     if pattern.endswith(" *"):
-        return re.compile(_globbed(pattern[:-2], ".*") + r"(?: .*)?", re.DOTALL)
-    return re.compile(_globbed(pattern, ".*"), re.DOTALL)
+        return re.compile(_translate_glob(pattern[:-2], ".*") + r"(?: .*)?", re.DOTALL)
+    return re.compile(_translate_glob(pattern, ".*"), re.DOTALL)
 
 
-def whole_pattern(pattern: str, root: Path) -> str:
+def absolute_pattern(pattern: str, root: Path) -> str:
     """The pattern with its folder; empty for a bare name, which is in any."""
     pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
     if pattern.startswith("~"):
@@ -174,32 +174,32 @@ def whole_pattern(pattern: str, root: Path) -> str:
     return f"{root}/{pattern.removeprefix('./')}" if "/" in pattern else ""
 
 
-def path_pattern(pattern: str, root: Path) -> str:
+def path_regex(pattern: str, root: Path) -> str:
     """The regular expression for the paths that a pattern covers, and what is below them."""
-    full = whole_pattern(pattern, root)
+    full = absolute_pattern(pattern, root)
     if not full:
-        return rf"(?:.*/)?{_globbed(pattern.rstrip('/'), '[^/]*')}(?:/.*)?"
+        return rf"(?:.*/)?{_translate_glob(pattern.rstrip('/'), '[^/]*')}(?:/.*)?"
     if full.endswith("/**"):
-        return _globbed(full[:-3], "[^/]*") + r"(?:/.*)?"
-    return _globbed(full, "[^/]*") + r"(?:/.*)?"
+        return _translate_glob(full[:-3], "[^/]*") + r"(?:/.*)?"
+    return _translate_glob(full, "[^/]*") + r"(?:/.*)?"
 
 
-def _globbed(pattern: str, star: str) -> str:
+def _translate_glob(pattern: str, star: str) -> str:
     """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character.
 
     Where the same star follows, the shortest match of one is enough: `*a*b*c` is matched in linear time.
     """
     texts = re.split(r"\*\*/|\*+", pattern)
     stars = [{"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)]
-    found = _literal(texts[0])
+    found = _escape_literal(texts[0])
     for one, text, following in zip(stars, texts[1:], (*stars, "")[1:], strict=True):
         # `?` matches a slash, which a star may not.
         is_enough = one == following and (one == ".*" or (one == star and "?" not in text))
-        found += f"(?>{one}?{_literal(text)})" if is_enough else one + _literal(text)
+        found += f"(?>{one}?{_escape_literal(text)})" if is_enough else one + _escape_literal(text)
     return found
 
 
-def _literal(text: str) -> str:
+def _escape_literal(text: str) -> str:
     return re.escape(text).replace(r"\?", ".")
 
 
@@ -234,7 +234,7 @@ class RuleStore:
         Raises:
             ConfigError: the file does not hold rules; it is left as it is.
         """
-        return tuple(rule for found, rule in map(_kind_of, self._read().get(self._project, ())) if found == kind)
+        return tuple(rule for found, rule in map(_parse_saved, self._read().get(self._project, ())) if found == kind)
 
     def add(self, rule: str, kind: Kind = "allow") -> None:
         """Save a rule; it is on disk when this returns. Rules of other sessions stay.
@@ -244,11 +244,11 @@ class RuleStore:
             OSError: it cannot be written.
         """
         parse_rule(rule)
-        self._change(lambda saved: saved if _saved(kind, rule) in saved else (*saved, _saved(kind, rule)))
+        self._change(lambda saved: saved if _format_saved(kind, rule) in saved else (*saved, _format_saved(kind, rule)))
 
     def remove(self, rule: str, kind: Kind = "allow") -> None:
         """Delete a saved rule. Raises as `add`."""
-        self._change(lambda saved: tuple(text for text in saved if text != _saved(kind, rule)))
+        self._change(lambda saved: tuple(text for text in saved if text != _format_saved(kind, rule)))
 
     def note_use(self, rule: str, what: str) -> None:
         """Record what an allow rule has allowed; not being able to is no error."""
@@ -289,14 +289,14 @@ class RuleStore:
         table = read_yaml(self._path)
         projects = {name: convert(node, tuple[str, ...], str(self._path), name) for name, node in table.entries.items()}
         for rule in projects.get(self._project, ()):
-            parse_rule(_kind_of(rule)[1], f"{tilde(self._path)}: ")
+            parse_rule(_parse_saved(rule)[1], f"{tilde(self._path)}: ")
         return projects
 
 
-def _kind_of(saved: str) -> tuple[str, str]:
+def _parse_saved(saved: str) -> tuple[str, str]:
     kind, _, rule = saved.partition(" ")
     return (kind, rule) if kind in ("ask", "deny") else ("allow", saved)
 
 
-def _saved(kind: Kind, rule: str) -> str:
+def _format_saved(kind: Kind, rule: str) -> str:
     return rule if kind == "allow" else f"{kind} {rule}"

@@ -301,21 +301,21 @@ class SecretMask:
         """
         for pattern in self._known:
             text = pattern.sub(lambda match: _placeholder("known", match[0].encode("utf-8", "replace")), text)
-        small, words = _small(text), _long_words(text)
+        small, words = _lowercase(text), _long_words(text)
         if _may_hold_a_token(words) and (self._scanner.is_ready or may_match(text)):
             text = self._scanned(text)
-            small, words = _small(text), _long_words(text)
+            small, words = _lowercase(text), _long_words(text)
         for name, pattern in _RULES.items():
             if name in _NEEDED and not any(word in small for word in _NEEDED[name]):
                 continue
             if name in ("token", "prefixed") and not pattern.search(words):
                 continue
             if name in _STARTS:
-                masked = _replace_at(_places(small, _STARTS[name]), pattern, partial(_masked, name), text)
+                masked = _replace_at(_places(small, _STARTS[name]), pattern, partial(_mask_match, name), text)
             else:
-                masked = pattern.sub(partial(_masked, name), text)
+                masked = pattern.sub(partial(_mask_match, name), text)
             if masked != text:
-                text, small, words = masked, _small(masked), _long_words(masked)
+                text, small, words = masked, _lowercase(masked), _long_words(masked)
         return text
 
     def kind_of_secret(self, text: str) -> str:
@@ -338,7 +338,7 @@ class SecretMask:
         return data.decode("utf-8", "replace") if spans else text
 
 
-def _small(text: str) -> str:
+def _lowercase(text: str) -> str:
     """`text` in small letters, as long as it was."""
     for letter, plain in _FOLDED.items():
         text = text.replace(letter, plain)
@@ -386,10 +386,10 @@ def may_match(text: str) -> bool:
     lowered = text.lower()
     if any(word in lowered for word in _WORDS) or _SHAPES.search(lowered):
         return True
-    return any(may_match(_decoded(match[0])) for match in _BASE64.finditer(text))
+    return any(may_match(_decode_base64(match[0])) for match in _BASE64.finditer(text))
 
 
-def _decoded(encoded: str) -> str:
+def _decode_base64(encoded: str) -> str:
     data = encoded.rstrip("=").translate(str.maketrans("-_", "+/"))
     return base64.b64decode(data[: len(data) - (len(data) % 4 == 1)] + "==").decode("latin-1")
 
@@ -427,7 +427,7 @@ def _forms(value: str) -> Iterator[str]:
             yield from {kept, kept.replace("+", "-").replace("/", "_")}
 
 
-def _masked(rule: str, match: re.Match[str]) -> str:
+def _mask_match(rule: str, match: re.Match[str]) -> str:
     secret = match["secret"]
     if _PLACEHOLDER in secret:
         return match[0]

@@ -88,7 +88,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         model, mode = self.models.current()[0].spec.name, self.permissions.mode
         own_model, own_mode = self._set_model(prompt, emit), self._set_mode(prompt, emit)
         try:
-            with self.permissions.widened(prompt.allow):
+            with self.permissions.widen(prompt.allow):
                 yield
         finally:
             if own_model and self.models.current()[0].spec.name == own_model:

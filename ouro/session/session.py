@@ -263,7 +263,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def _run_line(self, line: str, share: bool, emit: Emit) -> TurnFinished:
         call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
         began = time.monotonic()
-        if reason := await asyncio.to_thread(self.permissions.final, line):
+        if reason := await asyncio.to_thread(self.permissions.find_danger, line):
             question = Question(f"This line may not be undone: {reason}. Run it?", ("run", "do not run"))
             answer = await self.turn.tasks.ask_user(QuestionAsked(call.id, question, of_turn=False), emit)
             if not (isinstance(answer, Reply) and answer.answers[:1] == ("run",)):

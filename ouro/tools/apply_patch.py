@@ -16,7 +16,7 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, nothing_at, store
+from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, missing_file, store
 from ouro.tools.text_match import TOLERANCES, Lines, find_lines, nearest_lines, reindent_between
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.late_pattern import late_pattern
@@ -331,7 +331,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         paths = [self._workspace.resolve(path) for file in files for path in (file.path, file.moved_to) if path]
         if len(set(paths)) < len(paths):
             raise ToolError("The patch names one file under two names: put all its changes below one header.")
-        with self._seen.changing(paths), ExitStack() as held:
+        with self._seen.lock(paths), ExitStack() as held:
             steps = [self._step(file, access, held, notes) for file in files]
             if access == "write":
                 with ExitStack() as undo:
@@ -347,7 +347,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
             if found.file is not None:
                 self._demand_as_seen(found)
                 notes.append(f"{found.shown} existed: its text was replaced.")
-            after = TextFile(text) if found.file is None else found.file.rewritten(text)
+            after = TextFile(text) if found.file is None else found.file.with_text(text)
             encode(found.shown, after)
             return _Step(patch, found, after)
         if found.file is None:
@@ -372,19 +372,19 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
 
     def _demand_as_seen(self, found: FileBefore) -> None:
         """Raises ToolError: the model has read the file, and it has changed since."""
-        if self._seen.knows(found.place.path):
-            self._seen.demand(found)
+        if self._seen.has_read(found.place.path):
+            self._seen.require_current(found)
 
     def _find(self, path: str, access: Access, held: ExitStack, *, parents: bool) -> FileBefore:
         making = parents and access == "write"
         resolved = self._workspace.resolve(path)
         if access == "show" and parents and not resolved.parent.exists():
-            return nothing_at(self._workspace, path)
+            return missing_file(self._workspace, path)
         place = held.enter_context(self._workspace.place(path, access, create_parents=making))
         return find(self._workspace, place, self._seen)
 
     def _do(self, step: _Step, undo: ExitStack) -> None:
-        known = self._seen.knows(step.found.place.path)
+        known = self._seen.has_read(step.found.place.path)
         if step.after is not None:
             goal = step.target or step.found
             store(goal, step.after, self._seen)

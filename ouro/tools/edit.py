@@ -67,19 +67,19 @@ class Edit(Tool[EditArgs]):
 
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
         path = self._workspace.resolve(args.path)
-        with self._seen.changing([path]), self._workspace.place(args.path, access) as place:
+        with self._seen.lock([path]), self._workspace.place(args.path, access) as place:
             found = find(self._workspace, place, self._seen)
             if (before := found.file) is None:
                 raise ToolError(f"{found.shown} does not exist. To make it, use write.")
-            if was_read := self._seen.knows(path):
-                self._seen.demand(found)
+            if was_read := self._seen.has_read(path):
+                self._seen.require_current(found)
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
-                self._seen.demand(found)  # of a file that was not read, the model is told that first
+                self._seen.require_current(found)  # of a file that was not read, the model is told that first
                 raise
             if notes:
-                self._seen.demand(found)
+                self._seen.require_current(found)
             if after.raw == before.raw:
                 raise ToolError(f"These edits leave {found.shown} as it is.")
             encode(found.shown, after)

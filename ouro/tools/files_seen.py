@@ -106,11 +106,11 @@ class FilesSeen:
         """Forget all files: the session has moved to other messages."""
         self._seen.clear()
 
-    def knows(self, path: Path) -> bool:
+    def has_read(self, path: Path) -> bool:
         """Whether the model has read the file with this content."""
         return path in self._seen
 
-    def demand(self, found: FileBefore) -> None:
+    def require_current(self, found: FileBefore) -> None:
         """Refuse a change of a file that the model has not read in its current state.
 
         Raises:
@@ -133,7 +133,7 @@ class FilesSeen:
         text = self._editor.read(path)
         if text is None or TextFile(text).text == on_disk.text:
             return data
-        return encode(workspace.shown(path), on_disk.rewritten(text))
+        return encode(workspace.shown(path), on_disk.with_text(text))
 
     def save_in_editor(self, found: FileBefore, after: TextFile) -> bool:
         """Save a text through the editor, so that it shows the change; False where there is none or it did not.
@@ -157,7 +157,7 @@ class FilesSeen:
         return False
 
     @contextmanager
-    def changing(self, paths: Iterable[Path]) -> Iterator[None]:
+    def lock(self, paths: Iterable[Path]) -> Iterator[None]:
         """Lock these files: parallel calls change a file one after the other.
 
         A lock of threads, not of tasks: the work is done in a thread, which goes on when its task is cancelled.
@@ -186,7 +186,7 @@ def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str
     return refuses
 
 
-def nothing_at(workspace: Workspace, text: str) -> FileBefore:
+def missing_file(workspace: Workspace, text: str) -> FileBefore:
     """A file that does not exist, nor perhaps its folder: only for display, never written."""
     path = workspace.resolve(text)
     return FileBefore(FilePlace(path, -1, path.name), workspace.shown(path), None, None)
@@ -234,7 +234,7 @@ def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
 def encode(shown: str, file: TextFile) -> bytes:
     """The bytes of a text that is to be written. Raises ToolError: the file's encoding has no such character."""
     try:
-        return file.encoded()
+        return file.encode()
     except UnicodeEncodeError as error:
         wrong = error.object[error.start : error.start + 1]
         raise ToolError(f"{shown} is encoded as {file.encoding}, which cannot hold {wrong!a}.") from None

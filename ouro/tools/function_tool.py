@@ -107,7 +107,7 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
             raise UsageError(f"The tool `{name}` has the parameter `{parameter}`.", "Name each argument by itself.")
         if parameter.name not in hints:
             raise UsageError(f"The parameter `{parameter.name}` of the tool `{name}` has no type hint.")
-        hint = _described(hints[parameter.name])
+        hint = _add_description(hints[parameter.name])
         has_default = parameter.default is not parameter.empty
         fields.append((parameter.name, hint, parameter.default) if has_default else (parameter.name, hint))
     made = msgspec.defstruct(f"{name}_arguments", fields, frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ def _arguments(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
     return made
 
 
-def _described(hint: Any) -> Any:
+def _add_description(hint: Any) -> Any:
     """The hint, with `Annotated[str, "words"]` as a description in the schema."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint

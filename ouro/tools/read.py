@@ -86,7 +86,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
             opened.draft("RGB", (MAX_SIDE, MAX_SIDE))
             smaller = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
             smaller.thumbnail((MAX_SIDE, MAX_SIDE))
-            media_type, scaled = _encoded(smaller, photo=media_type in ("image/jpeg", "image/webp"))
+            media_type, scaled = _encode(smaller, photo=media_type in ("image/jpeg", "image/webp"))
             return Image(media_type, scaled, name), f"{size}, scaled to {smaller.width}×{smaller.height}"
     except ToolError:
         raise
@@ -103,7 +103,7 @@ def read_picture(path: Path, name: str) -> Image:
     return picture(name, path.read_bytes())[0]
 
 
-def _encoded(picture: Any, *, photo: bool) -> tuple[str, bytes]:
+def _encode(picture: Any, *, photo: bool) -> tuple[str, bytes]:
     if not photo:
         buffer = io.BytesIO()
         picture.save(buffer, "PNG", optimize=True)
@@ -149,7 +149,7 @@ def notebook(text: str) -> tuple[list[str], list[Image]]:
     for number, cell in enumerate((cell for cell in cells if isinstance(cell, dict)), 1):
         count = cell.get("execution_count")
         lines.append(f"--- cell {number} ({cell.get('cell_type', 'raw')}{f', run as [{count}]' if count else ''})")
-        lines += _joined(cell.get("source")).split("\n")
+        lines += _join_source(cell.get("source")).split("\n")
         for output in (item for item in cell.get("outputs") or () if isinstance(item, dict)):
             lines += ["--- output", *_output(output, f"cell {number}", pictures).split("\n")]
     return lines, pictures
@@ -158,30 +158,30 @@ def notebook(text: str) -> tuple[list[str], list[Image]]:
 def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
     if output.get("output_type") == "error":
         text = "\n".join(map(str, output.get("traceback") or (f"{output.get('ename')}: {output.get('evalue')}",)))
-        return _shortened(text)
+        return _shorten_output(text)
     data = output.get("data")
     if not isinstance(data, dict):
-        return _shortened(_joined(output.get("text")))
+        return _shorten_output(_join_source(output.get("text")))
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
             try:
                 if len(pictures) < _MAX_PICTURES:
-                    pictures.append(picture(where, base64.b64decode(_joined(data[media_type])))[0])
+                    pictures.append(picture(where, base64.b64decode(_join_source(data[media_type])))[0])
             except (ToolError, ValueError):
                 return f"({media_type}, damaged)"
             return f"({media_type})"
     plain = data.get("text/plain") or data.get("text/markdown")
-    return _shortened(_joined(plain)) if plain else f"({', '.join(data)})"
+    return _shorten_output(_join_source(plain)) if plain else f"({', '.join(data)})"
 
 
-def _shortened(text: str) -> str:
+def _shorten_output(text: str) -> str:
     from ouro.utils.text import clean
 
     text = clean(text).removesuffix("\n")
     return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}\n[{len(text) - _MAX_OUTPUT:,} more characters]"
 
 
-def _joined(source: object) -> str:
+def _join_source(source: object) -> str:
     parts: Sequence[object] = source if isinstance(source, list) else (source or "",)
     return "".join(map(str, parts))
 
@@ -281,7 +281,7 @@ class Read(Tool[ReadArgs]):
         if found.st_size > _WHOLE:
             window = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
-            return _numbered(window, path, f" of a file of {byte_size(found.st_size)}")
+            return _number_lines(window, path, f" of a file of {byte_size(found.st_size)}")
         data = self._seen.current(self._workspace, path, file.read())
         text = decode(data).text
         self._seen.note(path, data)
@@ -292,8 +292,8 @@ class Read(Tool[ReadArgs]):
                 pass  # a broken notebook is shown as text
             else:
                 note = " of the notebook as it is rendered here; to edit it, match the JSON of the file"
-                return _numbered(_window(lines, args), path, note, pictures)
-        return _numbered(_window(text.removesuffix("\n").split("\n") if text else [], args), path)
+                return _number_lines(_window(lines, args), path, note, pictures)
+        return _number_lines(_window(text.removesuffix("\n").split("\n") if text else [], args), path)
 
     def _folder(self, path: Path) -> str:
         names = sorted(entry.name + "/" * entry.is_dir() for entry in os.scandir(path))
@@ -329,7 +329,9 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     pages, total = pdf_pages(shown, data, args.first, _limit(args, _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}.")
-    taken = _fitting([f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)])
+    taken = _take_fitting(
+        [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.first)]
+    )
     text = "\n".join(taken)
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
@@ -357,12 +359,12 @@ def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
     return _Window(lines[:count], first, None)
 
 
-def _numbered(window: _Window, path: Path, what: str = "", pictures: Sequence[Image] = ()) -> ToolResult:
+def _number_lines(window: _Window, path: Path, what: str = "", pictures: Sequence[Image] = ()) -> ToolResult:
     if window.total == 0:
         return ToolResult("[The file is empty.]", Display("empty"))
     if not window.lines:
         raise ToolError(f"The file has {plural(window.total or 0, 'line')}: there is no line {window.first}.")
-    lines = _fitting([_cut(line) for line in window.lines])
+    lines = _take_fitting([_cut(line) for line in window.lines])
     last = window.first + len(lines) - 1
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, window.first))
     if what or window.total is None or window.first > 1 or last < window.total:
@@ -378,7 +380,7 @@ def _cut(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [cut: the line goes on]"
 
 
-def _fitting(pieces: Sequence[str]) -> list[str]:
+def _take_fitting(pieces: Sequence[str]) -> list[str]:
     """The first lines that fit into a result; a first line that is too long alone is cut."""
     taken: list[str] = []
     room = MAX_CHARACTERS

@@ -20,8 +20,8 @@ from ouro.tools.shell_process import (
     RunningCommand,
     ShellProcess,
     Terminals,
-    bounded,
     end_orphans,
+    limit_command,
     start_in_terminal,
     start_shell,
 )
@@ -189,7 +189,7 @@ class ShellOutput(Tool[ShellOutputArgs]):
     async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)
         await job.wait(args.wait_seconds)
-        return _described(job)
+        return _describe(job)
 
 
 class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
@@ -212,10 +212,10 @@ class ShellKill(Tool[ShellKillArgs]):
     async def run(self, args: ShellKillArgs, ctx: ToolContext) -> ToolResult:
         job = self._jobs.find(args.id)
         await job.end()
-        return _described(job)
+        return _describe(job)
 
 
-def _described(job: Job) -> ToolResult:
+def _describe(job: Job) -> ToolResult:
     status, news = exit_status(job.exit_code), job.news().rstrip("\n")
     text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.seconds:.1f} s]"
     code = None if job.running or (job.exit_code or 0) < 0 else job.exit_code
@@ -357,8 +357,8 @@ class Shell(Tool[ShellArgs]):
         output = capture.text()
         note = "" if in_time else _out_of_time(timeout_seconds)
         if not note and limits != "off" and process.exit_code and self._confinement:
-            hit = self._confinement.limit_hit(output)
-            note = f"A limit of the sandbox: {hit}." if hit else _refused(self._confinement.denial(output), limits)
+            hit = self._confinement.find_limit(output)
+            note = f"A limit of the sandbox: {hit}." if hit else _refused(self._confinement.find_denial(output), limits)
         return self._result(line, cwd, output, process, note or _left_behind(left))
 
     async def _start(
@@ -366,7 +366,7 @@ class Shell(Tool[ShellArgs]):
     ) -> RunningCommand:
         wrap = self._wrap(limits, call_id)
         if self._terminals and call_id:
-            argv, tag = bounded(line, cwd)
+            argv, tag = limit_command(line, cwd)
             command = await asyncio.to_thread(wrap, argv), tag
             if started := await start_in_terminal(self._terminals, call_id, command, cwd, self._environment, capture):
                 report("")  # the front end shows the terminal now

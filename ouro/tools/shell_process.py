@@ -179,7 +179,7 @@ class Pump:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Read the output that is still in the pipe; bounded, as the writer may never stop."""
+        """Read the output that is still in the pipe; limit_command, as the writer may never stop."""
         for _ in range(_LAST_PIECES):
             if not self._read():
                 break
@@ -235,7 +235,7 @@ async def start_shell(
     Raises:
         ToolError: the folder does not exist or cannot be entered, or bash cannot be started.
     """
-    argv, tag = bounded(line, cwd)
+    argv, tag = limit_command(line, cwd)
     reading, writing = os.pipe()
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # the limit of the user is reached
@@ -261,7 +261,7 @@ async def start_shell(
     return ShellProcess(process, tag, Pump(reading, capture, report))
 
 
-def bounded(line: str, cwd: Path) -> tuple[list[str], int]:
+def limit_command(line: str, cwd: Path) -> tuple[list[str], int]:
     """The command that runs a line within its bounds, and the tag that all of its processes will have.
 
     Raises:
@@ -374,7 +374,7 @@ async def start_in_terminal(
     """Start a command; None where the editor opened no terminal.
 
     Args:
-        command: what to run, and the tag of its processes (`bounded`).
+        command: what to run, and the tag of its processes (`limit_command`).
         capture: gets the output at the end.
     """
     argv, tag = command

@@ -43,13 +43,13 @@ def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
         return known.get(own, own)
     nearest = min(known, key=lambda line: (abs(_width(line) - _width(own)), not own.startswith(line)))
     if own.startswith(nearest):
-        return known[nearest] + _converted(own[len(nearest) :], units)
+        return known[nearest] + _convert_indent(own[len(nearest) :], units)
     if nearest.startswith(own):
-        return known[nearest].removesuffix(_converted(nearest[len(own) :], units))
+        return known[nearest].removesuffix(_convert_indent(nearest[len(own) :], units))
     return own
 
 
-def _converted(indent: str, units: tuple[str, str]) -> str:
+def _convert_indent(indent: str, units: tuple[str, str]) -> str:
     mine, its = units
     if mine == its:
         return indent
@@ -64,12 +64,12 @@ def _units(known: dict[str, str]) -> tuple[str, str]:
         if deeper.startswith(mine) and its_deeper.startswith(its) and deeper != mine and its_deeper != its:
             step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
             if ("\t" in step) != ("\t" in its_step):
-                return _one(step, its_step)
+                return _unit_steps(step, its_step)
     tabs_in_file = any("\t" in its for its in known.values()) and not any("\t" in mine for mine in known)
     return ("    ", "\t") if tabs_in_file else ("", "")
 
 
-def _one(step: str, its_step: str) -> tuple[str, str]:
+def _unit_steps(step: str, its_step: str) -> tuple[str, str]:
     """The units of two indentations that are the same number of steps deep, one of them in tabs."""
     tabs = max(step.count("\t"), its_step.count("\t"))
     return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
@@ -147,7 +147,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
             if len(places) > 1 and not everywhere:
                 raise ToolError(_ambiguous(len(places), (first + 1 for first, _ in places), how))
             return Match(tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places), how)
-    if not everywhere and (found := _alike(lines, wanted, old, new)):
+    if not everywhere and (found := _find_similar(lines, wanted, old, new)):
         return found
     raise ToolError(_not_found(lines, wanted, text, new))
 
@@ -200,11 +200,11 @@ def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> li
     return places
 
 
-def _alike(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
+def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The one place that is similar to `wanted`, line by line."""
     if len("".join(old.split())) < _ENOUGH_TO_COMPARE:
         return None
-    scored = _likeness(lines.lines, wanted, _ALIKE)
+    scored = _score_places(lines.lines, wanted, _ALIKE)
     if not scored:
         return None
     score, first = max(scored)
@@ -214,27 +214,27 @@ def _alike(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
         raise ToolError(_ambiguous(len(numbers), numbers, "nearly the same text"))
     found = lines.lines[first : first + len(wanted)]
     indent = reindent_between(wanted, found)
-    if indent is None or not _every_line_alike(wanted, found):
+    if indent is None or not _is_each_line_similar(wanted, found):
         return None
     return Match((_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike")
 
 
-def _likeness(have: Sequence[str], wanted: Sequence[str], least: float) -> list[tuple[float, int]]:
+def _score_places(have: Sequence[str], wanted: Sequence[str], least: float) -> list[tuple[float, int]]:
     """Places that are similar to `wanted`, with their similarity in percent, best first."""
     from rapidfuzz import fuzz, process
 
-    goal = "\n".join(_squeezed(wanted))
-    lines = _squeezed(have)
+    goal = "\n".join(_squeeze(wanted))
+    lines = _squeeze(have)
     size = len(wanted)
     starts: Sequence[int] = range(max(1, len(lines) - size + 1))
     if len(starts) > (most := max(1, _MAX_TO_COMPARE // len(goal or " ") ** 2)):
-        starts = _sharing_most(lines, goal.split("\n"), starts, most)
+        starts = _best_starts(lines, goal.split("\n"), starts, most)
     windows = {at: "\n".join(lines[at : at + size]) for at in starts}
     found = process.extract(goal, windows, scorer=fuzz.ratio, score_cutoff=least, limit=20)
     return [(score, at) for _, score, at in found]
 
 
-def _sharing_most(lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int) -> list[int]:
+def _best_starts(lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int) -> list[int]:
     """The places where most lines of `goal` follow; a line that is seldom in the file counts more."""
     there, wanted = Counter(lines), set(goal)
     weights = [1 / there[line] if line in wanted else 0.0 for line in lines]
@@ -242,7 +242,7 @@ def _sharing_most(lines: Sequence[str], goal: Sequence[str], starts: Sequence[in
     return heapq.nlargest(most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at])
 
 
-def _every_line_alike(wanted: Sequence[str], found: Sequence[str]) -> bool:
+def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
     from rapidfuzz import fuzz
 
     return all(
@@ -252,7 +252,7 @@ def _every_line_alike(wanted: Sequence[str], found: Sequence[str]) -> bool:
     )
 
 
-def _squeezed(lines: Sequence[str]) -> list[str]:
+def _squeeze(lines: Sequence[str]) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
@@ -297,7 +297,7 @@ def _not_found(lines: Lines, wanted: list[str], text: str, new: str) -> str:
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
     """The lines most similar to `wanted`, with numbers; empty if none is similar."""
-    near = _likeness(have, wanted, _NEARLY)
+    near = _score_places(have, wanted, _NEARLY)
     if not near:
         return ""
     _, first = max(near, key=lambda scored: (scored[0], -scored[1]))

@@ -163,9 +163,9 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:  # None is the default: the argument is left out
         node = {**kinds[0], **{key: value for key, value in node.items() if key != "anyOf"}}
-    return {key: _inline(value, definitions) for key, value in node.items() if not _is_plain(key, value)}
+    return {key: _inline(value, definitions) for key, value in node.items() if not _is_obvious(key, value)}
 
 
-def _is_plain(key: str, value: Any) -> bool:
+def _is_obvious(key: str, value: Any) -> bool:
     """An empty default, and a limit that no model misses; the arguments of a call are checked all the same."""
     return (key == "default" and not value) or (key in ("minLength", "minimum", "minItems") and value in (0, 1))

@@ -77,7 +77,7 @@ class OutputCapture:
             return shorten(readable(bytes(self._head + self._tail)), limit, self._whereabouts())
         head, tail = readable(bytes(self._head)), readable(bytes(self._tail))
         note = f"{self.total:,} bytes in all{self._whereabouts()}"
-        return _joined(_cut_head(head, limit // 3), _cut_tail(tail, limit - limit // 3), note)
+        return _join_cut(_cut_head(head, limit // 3), _cut_tail(tail, limit - limit // 3), note)
 
     def since(self, position: int) -> str:
         """The output after the first `position` bytes, cleaned, with a note on bytes that are no longer in memory."""
@@ -135,11 +135,11 @@ class OutputCapture:
 
 
 def readable(data: bytes) -> str:
-    """Output bytes as text: progress bars folded, terminal control removed."""
-    return clean(folded(data.decode("utf-8", "replace")))
+    """Output bytes as text: progress bars fold_progress, terminal control removed."""
+    return clean(fold_progress(data.decode("utf-8", "replace")))
 
 
-def folded(text: str) -> str:
+def fold_progress(text: str) -> str:
     """`text` with the last state of each line, after its carriage returns."""
     if "\r" not in text:
         return text
@@ -152,10 +152,10 @@ def shorten(text: str, limit: int = SHOWN, note: str = "") -> str:
     if len(text) <= limit:
         return text
     head, tail = _cut_head(text, limit // 3), _cut_tail(text, limit - limit // 3)
-    return _joined(head, tail, f"{len(text):,} characters in all{note}")
+    return _join_cut(head, tail, f"{len(text):,} characters in all{note}")
 
 
-def _joined(head: str, tail: str, note: str) -> str:
+def _join_cut(head: str, tail: str, note: str) -> str:
     return f"{head}\n\n[… cut here: {note}]\n\n{tail}"
 
 

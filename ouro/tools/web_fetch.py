@@ -102,7 +102,7 @@ class WebFetch(Tool[WebFetchArgs]):
         return self._kept[url][1]
 
     async def _get(self, url: str) -> WebPage:
-        asked, _ = _checked(url)
+        asked, _ = _parse_address(url)
         for _ in range(_MAX_REDIRECTS):
             kind, data, target = await self._request(url)
             if not target:
@@ -116,7 +116,7 @@ class WebFetch(Tool[WebFetchArgs]):
         """The content type and the data of an address; or where it leads to."""
         import httpx
 
-        host, port = _checked(url)
+        host, port = _parse_address(url)
         headers = {
             "User-Agent": f"ouro/{__version__}",
             "Accept": "text/markdown, text/html;q=0.9, */*;q=0.5",
@@ -172,7 +172,7 @@ def _is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast and (inner is None or inner.is_global)
 
 
-def _checked(url: str) -> tuple[str, int]:
+def _parse_address(url: str) -> tuple[str, int]:
     """The host and the port of a URL. Raises ToolError: it is not one that can be read."""
     try:
         parts = urlsplit(url)
@@ -218,12 +218,12 @@ def _page_of(url: str, content_type: str, data: bytes) -> WebPage:
     if kind and not _TEXT.match(kind) and kind != "application/xhtml+xml":
         raise ToolError(f"{one_line(url)} is {one_line(kind, 60)}, no text. To save it use `curl -o` in the shell.")
     named = re.search(r"charset=\"?([\w-]+)", rest) or re.search(rb"<meta[^>]+charset=[\"']?([\w-]+)", data[:2048])
-    text = _decoded(data, named[1] if named else "utf-8")
+    text = _decode(data, named[1] if named else "utf-8")
     is_html = "html" in kind or (not kind and re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE))
     return WebPage(url, clean(_markdown(url, text) if is_html else text), kind or "text")
 
 
-def _decoded(data: bytes, encoding: str | bytes) -> str:
+def _decode(data: bytes, encoding: str | bytes) -> str:
     try:
         return data.decode(encoding if isinstance(encoding, str) else encoding.decode(), "replace")
     except LookupError:

@@ -54,12 +54,12 @@ class Write(Tool[WriteArgs]):
         if not making and not path.parent.exists():
             return display_of([change_of(self._workspace.shown(path), None, args.content)])
         with (
-            self._seen.changing([path]),
+            self._seen.lock([path]),
             self._workspace.place(args.path, access, create_parents=making) as place,
         ):
             found = find(self._workspace, place, self._seen)
-            self._seen.demand(found)
-            after = TextFile(args.content) if found.file is None else found.file.rewritten(args.content)
+            self._seen.require_current(found)
+            after = TextFile(args.content) if found.file is None else found.file.with_text(args.content)
             if found.file is not None and after.raw == found.file.raw:
                 raise ToolError(f"{found.shown} holds exactly this text already.")
             encode(found.shown, after)

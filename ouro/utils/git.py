@@ -88,7 +88,7 @@ class Git:
         """
         found = [
             name
-            for name, value in self._own.items()
+            for name, value in self._own_settings.items()
             if not _HARMLESS.fullmatch(name) and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF)
         ]
         return found or self._hooks_of_reading() or self._programs_inside()
@@ -109,7 +109,7 @@ class Git:
         """Hooks that run when git reads: `git diff` refreshes the index and calls a hook."""
         answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(errors="replace")
         common, _, top = answer.rstrip("\n").partition("\n")
-        hooks = self._own.get("core.hookspath", "")
+        hooks = self._own_settings.get("core.hookspath", "")
         folder = self._folder / top / Path(hooks).expanduser() if hooks else self._folder / common / "hooks"
         return ["post-index-change"] if common and (folder / "post-index-change").exists() else []
 
@@ -121,13 +121,13 @@ class Git:
     @cached_property
     def _no_filters(self) -> tuple[str, ...]:
         """Flags that turn off filters of the repository; filters of the user stay."""
-        filters = sorted(name for name in self._own if _FILTER.fullmatch(name))
+        filters = sorted(name for name in self._own_settings if _FILTER.fullmatch(name))
         if unheard := [name for name in filters if "=" in name]:  # such a name cannot be written as a flag
             raise GitError(f"{unheard[0]} of this repository cannot be turned off")
         return tuple(flag for name in filters for flag in ("-c", f"{name}="))
 
     @cached_property
-    def _own(self) -> dict[str, str]:
+    def _own_settings(self) -> dict[str, str]:
         """The settings from the repository, without those of the user, the system and ouro."""
         done = self._git("config", "--list", "--show-scope", "-z")
         if done.returncode:

@@ -75,7 +75,7 @@ def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {**msgspec.json.schema_components([kind])[1][kind.__name__], "additionalProperties": False}
 
 
-def decoded_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
+def decode_answer(answer: str, kind: type[_Answer]) -> _Answer | None:
     """A model's answer in a JSON schema, also where the server wrote around it; None if it is none."""
     start, end = answer.find("{"), answer.rfind("}")
     try:

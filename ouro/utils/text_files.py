@@ -67,14 +67,17 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):
             # A position in `text` lags behind `raw` by one for each `\r\n` before it.
-            pieces += [self.raw[at : span.start + bisect_left(windows_endings, span.start)], self._in_form(span.new)]
+            pieces += [
+                self.raw[at : span.start + bisect_left(windows_endings, span.start)],
+                self._with_own_newlines(span.new),
+            ]
             at = span.end + bisect_left(windows_endings, span.end)
         return replace(self, raw="".join([*pieces, self.raw[at:]]))
 
-    def rewritten(self, text: str) -> TextFile:
-        return replace(self, raw=self._in_form(text))
+    def with_text(self, text: str) -> TextFile:
+        return replace(self, raw=self._with_own_newlines(text))
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """The bytes of the file. Raises UnicodeEncodeError: the encoding has no such character."""
         return self.mark + self.raw.encode(self.encoding)
 
@@ -87,7 +90,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
             at = self.raw.find("\r\n", at + 2)
         return positions
 
-    def _in_form(self, text: str) -> str:
+    def _with_own_newlines(self, text: str) -> str:
         newline = self.newline
         return text if newline == "\n" else text.replace("\r\n", "\n").replace("\n", newline)
 

@@ -302,7 +302,7 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
         table = _expect(node, YamlTable, "keys and values", name, path)
         inner = get_args(to)[1]
         return {key: convert(item, inner, name, f"{path}.{key}") for key, item in table.entries.items()}
-    return _scalar(_expect(node, Scalar, _expected(to), name, path), to, name, path)
+    return _scalar(_expect(node, Scalar, _describe_type(to), name, path), to, name, path)
 
 
 def _is_section(to: Any) -> bool:
@@ -328,10 +328,10 @@ def _expect(node: Node, kind: type[T], what: str, name: str, path: str) -> T:
 
 def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
     where = f"{name}:{node.line}" if node.line else name
-    return ConfigError(f"{where}: `{path}` must be {what}, not {_shown(node)}.")
+    return ConfigError(f"{where}: `{path}` must be {what}, not {_describe_node(node)}.")
 
 
-def _shown(node: Node) -> str:
+def _describe_node(node: Node) -> str:
     if not isinstance(node, Scalar):
         return "a list" if isinstance(node, Sequence) else "keys and values"
     if len(node.text) > MAX_SHOWN:
@@ -339,7 +339,7 @@ def _shown(node: Node) -> str:
     return f"`{node.text}`" if node.text else "empty"
 
 
-def _expected(to: Any) -> str:
+def _describe_type(to: Any) -> str:
     if get_origin(to) is Literal:
         return "one of " + ", ".join(get_args(to))
     return {bool: "true or false", int: "a whole number", float: "a number"}.get(to, "text")
@@ -349,7 +349,7 @@ def _scalar(node: Scalar, to: Any, name: str, path: str) -> Any:
     if get_origin(to) is Literal:
         if node.text in get_args(to):
             return node.text
-        raise _wrong(node, _expected(to), name, path)
+        raise _wrong(node, _describe_type(to), name, path)
     reader: Callable[[str], Any] = {bool: _bool, int: _int, float: _float}.get(to, str)
     if reader is str and not node.is_null:
         return node.text
@@ -358,7 +358,7 @@ def _scalar(node: Scalar, to: Any, name: str, path: str) -> Any:
             return reader(node.text)
     except ValueError:
         pass  # reported below, with file and line
-    raise _wrong(node, _expected(to), name, path)
+    raise _wrong(node, _describe_type(to), name, path)
 
 
 def _bool(text: str) -> bool:
@@ -416,11 +416,11 @@ def _by_line(text: str) -> dict[str, Any]:
     for line in text.splitlines():
         if match := _KEY.fullmatch(line):
             last, value = match[1], match[2].strip()
-            values[last] = "" if value in {">", "|", ">-", "|-"} else _unquoted(value)
+            values[last] = "" if value in {">", "|", ">-", "|-"} else _unquote(value)
         elif last and line.strip():
             values[last] = f"{values[last]} {line.strip().removeprefix('- ')}".strip()
     return values
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

@@ -135,7 +135,7 @@ def test_x10_only_folders_that_have_changed_are_read_again(root, monkeypatch):
     os.utime(root / "src", ns=(before.st_atime_ns, before.st_mtime_ns))
     (root / ".env").unlink()
     assert {*permissions.unreadable_files()} == {*first, root / "src/new/.env"} - {root / ".env"}
-    child = permissions.narrowed("ask", Workspace(root), deny=["read(aenv)"])
+    child = permissions.narrow("ask", Workspace(root), deny=["read(aenv)"])
     (root / "aenv").write_text(HIDDEN)
     assert root / "aenv" in child.unreadable_files()
     assert root / "aenv" not in permissions.unreadable_files()
@@ -149,7 +149,7 @@ def test_x10_landlock_says_where_nothing_can_be_made(root, home):
     argv = confinement.wrap(["bash", "-c", "touch src/made"], "workspace")
     done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
     assert f"beside a file that a rule denies to read: in {home / 'letters'}, {root}, {root / 'src'}." in (
-        confinement.denial(done.stderr)
+        confinement.find_denial(done.stderr)
     )
     confinement.close()
 
@@ -168,7 +168,7 @@ def test_x10_rules_for_the_project_hold_for_a_subagent_in_a_folder_of_its_own(ro
     worktree = tmp_path / "worktree"
     (worktree / "secrets").mkdir(parents=True)
     (worktree / ".env").write_text(HIDDEN)
-    child = permissions_of(root).narrowed("auto", Workspace(worktree))
+    child = permissions_of(root).narrow("auto", Workspace(worktree))
     for path in ("secrets/x", f"{root}/secrets/key", f"{root}/.env"):
         assert isinstance(child.decide("read", Effect.READ, [path]), Deny)
         assert isinstance(child.decide("shell", Effect.RUN, [f"cat {path}"]), Deny)

@@ -380,7 +380,7 @@ def test_x6_fuzzed_lines_that_are_allowed_unasked_have_no_effect(tmp_path, home)
 @pytest.mark.parametrize("mode", ["ask", "auto", "plan"])
 def test_x6_a_line_that_is_too_long_is_decided_without_being_judged(tmp_path, monkeypatch, mode):
     """To judge 40 KB of `timeout 5 timeout 5 …` took 13 s, and the answer is a question in any case."""
-    monkeypatch.setattr("ouro.safety.shell.rules.floor", None)
+    monkeypatch.setattr("ouro.safety.shell.judge.floor", None)
     permissions = Permissions(Workspace(tmp_path), mode, allow=["shell"], deny=["shell(rm *)", "read(.env)"])
     words = "timeout 5 " * 4000
 

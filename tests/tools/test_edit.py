@@ -182,7 +182,7 @@ async def test_a_file_that_was_not_read_is_changed_where_the_text_matches_exactl
     assert await files.refusal("a.py", ("x = 1", "x = 5"), ("y = 2 ", "y = 6")) == unread
     await files.change("a.py", ("x = 1", "x = 5"), ("y = 2", "y = 6"))
     assert path.read_text() == "x = 5\ny = 6\ny = 3\n"
-    assert not files.seen.knows(path)
+    assert not files.seen.has_read(path)
 
 
 async def test_text_that_is_there_already_is_said_so(files):
@@ -295,7 +295,7 @@ def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, dat
     after = apply_edits(decode(raw.encode()), [Replacement(old, new)], notes := [])
     assert notes == []
     expected = text[:start] + new + text[end:]
-    assert after.encoded().decode() == (expected.replace("\n", "\r\n") if "\r\n" in raw else expected)
+    assert after.encode().decode() == (expected.replace("\n", "\r\n") if "\r\n" in raw else expected)
 
 
 def test_places_that_overlap_are_ambiguous():

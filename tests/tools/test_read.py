@@ -255,4 +255,4 @@ async def test_a_read_file_may_be_changed_afterwards(tmp_path):
     seen = FilesSeen()
     (tmp_path / "a.py").write_text("x\n")
     await call(Read(Workspace(tmp_path), seen), path="a.py")
-    assert seen.knows(Path(tmp_path / "a.py"))
+    assert seen.has_read(Path(tmp_path / "a.py"))

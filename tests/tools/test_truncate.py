@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, OutputCapture, folded, readable, shorten
+from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, OutputCapture, fold_progress, readable, shorten
 
 
 def test_short_output_is_kept_in_memory_alone(tmp_path):
@@ -96,7 +96,7 @@ def test_binary_output_is_named_and_not_shown(tmp_path):
     ],
 )
 def test_progress_bars_are_folded_into_what_was_left_of_them(raw, seen):
-    assert folded(raw) == seen
+    assert fold_progress(raw) == seen
 
 
 def test_bytes_become_text_whatever_they_are():
@@ -136,4 +136,4 @@ def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):
 @pytest.mark.usefixtures("cpu_limit")
 def test_output_of_carriage_returns_alone_is_folded_in_linear_time():
     """Without the look behind, 128 KB take 5 s: a command could stop ouro."""
-    assert folded("\r" * 500_000 + "x") == "x"
+    assert fold_progress("\r" * 500_000 + "x") == "x"

@@ -42,7 +42,7 @@ def put(path: Path, data: bytes) -> None:
 def test_a_text_comes_back_as_it_was(encoding, newline):
     data = f"one caf\u00e9{newline}two{newline}".encode(encoding)
     file = decode(data)
-    assert (file.text, file.newline, file.encoded()) == ("one caf\u00e9\ntwo\n", newline, data)
+    assert (file.text, file.newline, file.encode()) == ("one caf\u00e9\ntwo\n", newline, data)
 
 
 @given(data=st.binary(max_size=200))
@@ -52,7 +52,7 @@ def test_what_is_taken_for_text_comes_back_byte_for_byte(data):
         file = decode(data)
     except NotTextError:
         return
-    assert file.encoded() == data
+    assert file.encode() == data
 
 
 @given(pieces=st.lists(st.sampled_from(["a", "b", "\n", "\r\n"]), max_size=30), data=st.data())

@@ -18,7 +18,7 @@ from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line
 from ouro.memory.long_term.supersession import NEGATIVE, find_on_subject, subject_words
 from ouro.messages import Message, system, user
-from ouro.utils.json_types import decoded_answer, schema_of
+from ouro.utils.json_types import decode_answer, schema_of
 
 _MAX_NEAR = 2
 """Earlier lines on the subject of a line that are compared with it."""
@@ -57,7 +57,7 @@ class SmallMerger(msgspec.Struct, frozen=True):
         ):
             return False
         answer = await self.ask([system(_ASK), user(f"First: {other}\nSecond: {text}")], schema_of(_Answer))
-        found = decoded_answer(answer, _Answer)
+        found = decode_answer(answer, _Answer)
         return found is not None and found.same
 
     async def without_repeated(self, text: str) -> str:

@@ -186,7 +186,7 @@ class Confinement:
         """Whether commands are confined."""
         return self.chosen().sandbox.tier != "none"
 
-    def is_as_wanted(self) -> bool:
+    def is_on_or_disabled(self) -> bool:
         """Whether commands are confined, or the user wants them unconfined."""
         return self.is_on or not self.settings.enabled
 
@@ -230,7 +230,7 @@ class Confinement:
         others = _running_processes() if tier == "landlock" else 0
         return str(settings.max_open_files), str(_memory_mb(settings) * 1024), str(settings.max_processes + others)
 
-    def limit_hit(self, output: str) -> str:
+    def find_limit(self, output: str) -> str:
         """The limit that a failed command's output names, and its setting; empty if none."""
         settings = self.settings
         if _OUT_OF_MEMORY.search(output):
@@ -241,7 +241,7 @@ class Confinement:
             return f"{settings.max_processes:,} processes (`sandbox.max_processes`)"
         return ""
 
-    def denial(self, output: str) -> str:
+    def find_denial(self, output: str) -> str:
         """The line of a failed command's output that looks like a refusal of the sandbox; empty if none does."""
         if self._proxy is not None and (hosts := self._proxy.take_refused()):
             return hosts

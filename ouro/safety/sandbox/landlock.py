@@ -94,7 +94,7 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
         _SCOPES if version >= _SCOPES_FROM_ABI else 0,
     )
     size = 24 if version >= _SCOPES_FROM_ABI else 16 if version >= _TCP_FROM_ABI else 8
-    ruleset = _checked(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
+    ruleset = _check_result(_libc().syscall(_CREATE, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0)))
     _allow(ruleset, "/", _READ_DIR)
     for path in (*_all_but("/", plan["hidden"]), *_inside_hidden(plan)):
         _allow(ruleset, path, _READ & handled)
@@ -103,8 +103,8 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
             _allow(ruleset, place, handled)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
-    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _checked(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
+    _check_result(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check_result(_libc().syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
     os.close(ruleset)
 
 
@@ -117,7 +117,9 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             rights &= _OF_FILES
         rule = struct.pack("=Qi", rights, descriptor)
-        _checked(_libc().syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0)))
+        _check_result(
+            _libc().syscall(_ADD, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), rule, ctypes.c_uint32(0))
+        )
     finally:
         os.close(descriptor)
 
@@ -148,10 +150,10 @@ def _filter_calls(path: str) -> None:
     data = Path(path).read_bytes()
     program = ctypes.create_string_buffer(data, len(data))
     header = struct.pack("HxxxxxxP", len(data) // 8, ctypes.addressof(program))
-    _checked(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
+    _check_result(_libc().prctl(_SET_SECCOMP, _SECCOMP_FILTER, header, 0, 0))
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -12,7 +12,7 @@ from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
-from ouro.safety.shell.reading import ReadOptions, find_starts, git_lists, git_words, read_options, reading
+from ouro.safety.shell.read_only import ReadOptions, files_read, find_starts, git_lists, git_words, read_options
 from ouro.safety.shell.tables import UNKNOWN, names, rows
 from ouro.safety.workspace import Workspace
 
@@ -71,14 +71,14 @@ def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
 def floor(line: ShellLine, places: Places) -> str:
     """Why the user must be asked in every mode; empty if not."""
     for command in line.commands:
-        reasons = (_final(command), _removal(command, places))
+        reasons = (_find_irreversible(command), _check_removal(command, places))
         if reason := next(filter(None, reasons), ""):
             return f"{command.program} {reason}"
         for word in command.arguments:
             if word.glob and any(map(places.is_above_keys, places.named(before_pattern(word.text)))):
                 return f"{command.program} reaches what {word.text} matches, which may hold keys"
     for path, is_written, opener in places.opened(line):
-        if reason := _opened(path, is_written, opener, places):
+        if reason := _check_opened(path, is_written, opener, places):
             return reason
     fetches = any(command.program in _FETCHERS for command in line.commands)
     if fetches and (line.opaque or any(_runs_input(command) for command in line.commands)):
@@ -86,7 +86,7 @@ def floor(line: ShellLine, places: Places) -> str:
     return ""
 
 
-def _opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
+def _check_opened(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
     shown = places.workspace.shown(path)
     if command is None and str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES:
         return f"it opens the device {path}"
@@ -98,7 +98,7 @@ def _opened(path: Path, is_written: bool, command: Command | None, places: Place
     return f"it reaches {shown}, which holds keys" if is_searched or places.holds_keys(path) else ""
 
 
-def _final(command: Command) -> str:
+def _find_irreversible(command: Command) -> str:
     name, words = command.program, command.arguments
     if name in _RIGHTS and command.kind != "guess":
         return "acts with the rights of another user"
@@ -132,7 +132,7 @@ def _git(subcommand: str, rest: Sequence[str], found: ReadOptions) -> str:
     return ""
 
 
-def _removal(command: Command, places: Places) -> str:
+def _check_removal(command: Command, places: Places) -> str:
     name, words = command.program, command.arguments
     targets = [word for word in words if not word.text.startswith("-")]
     if name in ("rm", "shred", "chmod", "chown", "chgrp") and (
@@ -140,18 +140,18 @@ def _removal(command: Command, places: Places) -> str:
     ):
         verb = "changes" if name.startswith("ch") else "removes"
         for word in targets[1:] if name.startswith("ch") else targets:
-            if reason := _too_much(word, places):
+            if reason := _check_target(word, places):
                 return f"{verb} {reason}"
         lost = places.lost and any(not word.text.startswith(("/", "~")) for word in targets)
         return f"{verb} files in a folder that is not known" if lost else ""
     if name == "mv":
         return next((f"moves {whole}" for word in targets[:-1] if (whole := places.whole(word.text))), "")
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
-        return _find_deletes(words, places)
+        return _check_find(words, places)
     return ""
 
 
-def _too_much(word: Word, places: Places) -> str:
+def _check_target(word: Word, places: Places) -> str:
     """What `word` names, or may name, that is only removed after a question; else empty."""
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
@@ -167,7 +167,7 @@ def _too_much(word: Word, places: Places) -> str:
     return ""
 
 
-def _find_deletes(words: Sequence[Word], places: Places) -> str:
+def _check_find(words: Sequence[Word], places: Places) -> str:
     is_limited = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
     for word in find_starts(words) or [Word(".")]:
         if not word.exact or any(map(places.is_elsewhere, places.named(word.text))):
@@ -242,7 +242,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
         if folder := memory_git(command, places):
             if reason := folder.tampered():
                 return f"it runs git on long-term memory, but {reason}"
-        elif not isinstance(reading(command), tuple) or command.settings:
+        elif not isinstance(files_read(command), tuple) or command.settings:
             return f"{command.program} may change long-term memory without the file tools"
     is_hidden = not named and _spells([text], workspace)
     return "it names long-term memory in a way that is not understood" if is_hidden else ""

@@ -391,7 +391,7 @@ class _Lexer:
                 draft.text += following.replace("\n", "")
                 self._at += 2
             elif char == "'" and not quoted:
-                draft.text += self._closed(_SINGLE_QUOTES)
+                draft.text += self._read_quoted(_SINGLE_QUOTES)
             elif char == '"' and not quoted:
                 self._at += 1
                 self._read(draft, '"', quoted=True)
@@ -407,7 +407,7 @@ class _Lexer:
         text, at = self._text, self._at
         if text[at] == "`":
             self._opaque("it uses the output of a command")
-            script = self._closed(_BACKTICKS)
+            script = self._read_quoted(_BACKTICKS)
             _Lexer(re.sub(r"\\([`$\\])", r"\1", script), self._found, self._depth + 1).script()
             draft.text += f"`{script}`"
             draft.exact = False
@@ -424,7 +424,7 @@ class _Lexer:
             self._substitute(draft)
         elif text.startswith("$'", at) and not quoted:
             self._opaque("it uses $'…'")
-            draft.text += _ANSI_ESCAPE.sub(_unescaped, self._closed(_ANSI_QUOTES))
+            draft.text += _ANSI_ESCAPE.sub(_unescape, self._read_quoted(_ANSI_QUOTES))
         elif match := _VARIABLE.match(text, at):
             self._at = match.end()
             self._variable(draft, match[1] or match[2], match[0], quoted=quoted)
@@ -471,7 +471,7 @@ class _Lexer:
         draft.text += self._text[start : self._at]
         draft.exact = False
 
-    def _closed(self, pattern: re.Pattern[str]) -> str:
+    def _read_quoted(self, pattern: re.Pattern[str]) -> str:
         """What stands between the quotes of `pattern`; the rest of the text where they are not closed."""
         match = pattern.match(self._text, self._at)
         if not match:
@@ -491,7 +491,7 @@ def _is_only_text(text: str, rest: str) -> bool:
     return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     code = found[1]
     if code[0] in "xuU" and len(code) > 1:
         return chr(min(int(code[1:], 16), 0x10FFFF))

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.safety.shell.command import Assignment, Command, Word
-from ouro.safety.shell.reading import find_runs, find_starts, read_options, reading
+from ouro.safety.shell.read_only import files_read, find_runs, find_starts, read_options
 from ouro.safety.shell.tables import Row, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
@@ -82,7 +82,7 @@ def inner_commands(command: Command) -> Inner | None:
         return _find(words)
     row = rows().get(name)
     if row and row.operands in ("command", "wrapped") and name != "git":
-        return _wrapped(command, row)
+        return _unwrap(command, row)
     if name in _RUNNERS:
         return Inner(guesses=_suffixes(words))
     start = next((at for at, text in enumerate(texts, 1) if text in _RUNNING_SUBCOMMANDS.get(name, ())), 0)
@@ -130,10 +130,10 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     """The folders below which are the files whose names a command prints; empty where it may print other text."""
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         texts, plain = (word.text for word in command.arguments), _NAME_FILTERS[command.program]
-        if reading(command) != () or any(text[:1] == "-" and not re.fullmatch(plain, text) for text in texts):
+        if files_read(command) != () or any(text[:1] == "-" and not re.fullmatch(plain, text) for text in texts):
             return ()
         command = command.source
-    found = reading(command) if command is not None else None
+    found = files_read(command) if command is not None else None
     if command is None or not isinstance(found, tuple) or command.assignments:
         return ()
     text = "".join(f" {word.text}" for word in command.arguments)
@@ -144,7 +144,7 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     return folders if folders and command.name != "ls" else (*folders, ".")
 
 
-def _wrapped(command: Command, row: Row) -> Inner | None:
+def _unwrap(command: Command, row: Row) -> Inner | None:
     name = command.program
     if name == "command" and command.arguments and command.arguments[0].text in ("-v", "-V"):
         return None

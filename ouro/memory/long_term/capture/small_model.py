@@ -22,7 +22,7 @@ from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.small_merger import SmallMerger
 from ouro.memory.long_term.supersession import denies, find_on_subject, find_replaced, fold_words, strip_introduction
 from ouro.messages import Message, assistant, system, user
-from ouro.utils.json_types import decoded_answer, schema_of
+from ouro.utils.json_types import decode_answer, schema_of
 
 _MIN_WORDS, _MAX_SENTENCE = 3, 400
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -146,7 +146,7 @@ class SmallClassifier(msgspec.Struct, eq=False):
         if is_lasting(sentence) or find_replaced(rule, limits.shown, sentence):
             return rule
         asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {rule}")]
-        found = decoded_answer(await self.ask(asked, schema_of(_Labelled)), _Labelled)
+        found = decode_answer(await self.ask(asked, schema_of(_Labelled)), _Labelled)
         passing = {"problem", "status"} if re.match(_NO_VERB, rule, re.IGNORECASE) else {"problem", "status", "task"}
         return rule if found is not None and found.kind not in passing else ""
 

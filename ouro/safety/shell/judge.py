@@ -10,13 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from ouro.safety.permissions import PLAN, Permissions, joined_rules
-from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule, path_rule, plain
+from ouro.safety.permissions import PLAN, Permissions, join_rules
+from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule, has_no_wildcard, path_rule
 from ouro.safety.shell.command import Command
 from ouro.safety.shell.floor import floor, memory_git, memory_reason, reads_all_below
 from ouro.safety.shell.parse import MAX_CHARACTERS, ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
-from ouro.safety.shell.reading import git_words, reading, unlisted
+from ouro.safety.shell.read_only import files_read, find_unlisted, git_words
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
@@ -71,14 +71,14 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     """What to do with a shell line: each command in it is judged by itself."""
     line = parse_line(text)
     places = Places(policy.workspace, line)
-    if denied := _ruled(policy, "deny", tool, line, places):
+    if denied := _find_line_rule(policy, "deny", tool, line, places):
         rule, shown = denied
         retry = "" if shown else " Do not retry it in another form; ask the user."
         return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
     if len(text) > MAX_CHARACTERS:  # it is asked in any case, and to judge it takes seconds
         return Deny(_NOT_IN_PLAN_MODE) if policy.mode == "plan" else Ask(line.hidden)
     needs = tuple(dict.fromkeys(_needs(line, places)))
-    opaque = line.opaque or places.lost or _unknown(line)
+    opaque = line.opaque or places.lost or _find_unknown(line)
     always = floor(line, places) or memory_reason(line, text, places)
     if policy.mode == "plan" and (always or opaque or any(need.kind != "read" for need in needs)):
         return Deny(_NOT_IN_PLAN_MODE)
@@ -86,38 +86,38 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
         return Ask(always or line.hidden)
     if any(need.kind == "memory" for need in needs) and (reason := policy.finds_secret(text)):
         return Deny(f"The commit message holds a secret ({reason}). Commit to memory without it.")
-    if asked := _ruled(policy, "ask", tool, line, places):
+    if asked := _find_line_rule(policy, "ask", tool, line, places):
         rule, shown = asked
         return Ask(f"{shown}: the rule `ask {rule}` says so".removeprefix(": "))
-    if policy.first("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
+    if policy.find_rule("allow", tool, Effect.RUN, lambda rule: rule.pattern is None) and policy.mode != "plan":
         return Allow()
-    if spilled := _spilled(policy, tool, line, places):
-        return Ask(spilled)
+    if leak := _find_leak(policy, tool, line, places):
+        return Ask(leak)
     missing = [need for need in needs if not _is_met(policy, tool, need)]
     limits = _limits(policy, line, needs)
     by_rule = bool(needs) and not missing and not opaque and limits == "off"
     if outside and not by_rule:
         commands = [need for need in missing if need.kind == "command"]
-        offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in commands])
+        offered = "" if opaque else join_rules([_rule_for(need, policy.workspace) for need in commands])
         return Ask("it runs outside of the sandbox, with all your rights", offered)
     if policy.mode == "auto" and policy.workspace.confines():
         for path, is_written, _ in places.opened(line):
-            if is_written and places.is_elsewhere(path) and not policy.is_free("write", Effect.WRITE, path):
+            if is_written and places.is_elsewhere(path) and not policy.permits_path("write", Effect.WRITE, path):
                 return Ask(f"it writes to {policy.workspace.shown(path)}, outside the workspace")
         if not (opaque or missing):
             return Allow(limits)
         return Allow("repository" if not opaque and all(map(_is_local_git, missing)) else "workspace")
     if opaque or missing:
         why = "" if policy.mode != "auto" else " (auto asks, because no sandbox works here)"
-        offered = "" if opaque else joined_rules([_rule_for(need, policy.workspace) for need in missing])
+        offered = "" if opaque else join_rules([_rule_for(need, policy.workspace) for need in missing])
         return Ask(f"{opaque or _reason(missing)}{why}", offered)
     return Allow(limits)
 
 
-def _unknown(line: ShellLine) -> str:
+def _find_unknown(line: ShellLine) -> str:
     """Why what a command of the line does is not known: it may do harm, and bash computes a word of it; else empty."""
     for command in line.commands:
-        if command.kind == "plain" and (word := command.computed) and not isinstance(reading(command), tuple):
+        if command.kind == "plain" and (word := command.computed) and not isinstance(files_read(command), tuple):
             return f"what {command.program} gets as {word.raw or word.text} is not known"
     return ""
 
@@ -145,7 +145,7 @@ def _only_sees_processes(line: ShellLine) -> bool:
     """Whether a line shows processes or sockets of the machine, and does nothing else."""
     found = [command for command in line.commands if command.program not in _SEES_PROCESSES]
     filters = all(
-        command.program in _FILTERS and reading(command) == () and not reads_all_below(command) for command in found
+        command.program in _FILTERS and files_read(command) == () and not reads_all_below(command) for command in found
     )
     writes = any(redirect.writes and redirect.target.text not in HARMLESS_DEVICES for redirect in line.redirects)
     return len(found) < len(line.commands) and filters and not writes
@@ -169,7 +169,7 @@ def _needs(line: ShellLine, places: Places) -> Iterator[Need]:
 
 
 def _command_needs(command: Command, places: Places) -> Iterator[Need]:
-    found = reading(command)
+    found = files_read(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
     elif not isinstance(found, tuple) or command.settings:
@@ -192,25 +192,25 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
 # -- rules
 
 
-def _ruled(
+def _find_line_rule(
     policy: Permissions, kind: Literal["ask", "deny"], tool: str, line: ShellLine, places: Places
 ) -> tuple[Rule, str] | None:
     """A rule that asks about or denies the line, and the path in it that the rule is about; empty for a command."""
     texts = _texts(line.commands)
-    if rule := policy.first(kind, tool, Effect.RUN, lambda rule: any(map(rule.matches_line, texts))):
+    if rule := policy.find_rule(kind, tool, Effect.RUN, lambda rule: any(map(rule.matches_line, texts))):
         return rule, ""
-    has_rules = any(policy.first(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
+    has_rules = any(policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE))
     opened = dict.fromkeys((path, is_written) for path, is_written, _ in places.opened(line)) if has_rules else ()
     for path, is_written in opened:
-        rule = policy.on_path(kind, "read", Effect.READ, path, path)
+        rule = policy.find_path_rule(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
-            rule = policy.on_path(kind, "write", Effect.WRITE, path, path)
+            rule = policy.find_path_rule(kind, "write", Effect.WRITE, path, path)
         if rule:
             return rule, policy.workspace.shown(path)
     return None
 
 
-def _spilled(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
+def _find_leak(policy: Permissions, tool: str, line: ShellLine, places: Places) -> str:
     """Why a line may print what a rule denies to read, although the line does not name it; empty if it cannot.
 
     The sandbox hides such files; not what git keeps of them.
@@ -219,7 +219,7 @@ def _spilled(policy: Permissions, tool: str, line: ShellLine, places: Places) ->
     if unreadable is None:
         return ""
     for command in line.commands:
-        if policy.first("allow", tool, Effect.RUN, partial(_allows, command=command)):
+        if policy.find_rule("allow", tool, Effect.RUN, partial(_allows, command=command)):
             continue
         texts = [word.text for word in git_words(command.arguments)[0]] if command.program == "git" else []
         if command.program == "git" and not _GIT_OF_NAMES.fullmatch("\0".join(texts)):
@@ -236,15 +236,16 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     if need.kind == "memory":
         return True
     if need.kind == "read":
-        return all(policy.is_free("read", Effect.READ, path) for path in need.paths)
+        return all(policy.permits_path("read", Effect.READ, path) for path in need.paths)
     is_writable = bool(need.paths) and all(
-        policy.is_free("write", Effect.WRITE, path) and not policy.workspace.protection(path) for path in need.paths
+        policy.permits_path("write", Effect.WRITE, path) and not policy.workspace.protection(path)
+        for path in need.paths
     )
     if command is None or is_writable:
         return is_writable
     # Words behind the first two may be secrets, which are not written down.
     shown = " ".join(word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text))
-    return bool(policy.first("allow", tool, Effect.RUN, lambda rule: _allows(rule, command), shown))
+    return bool(policy.find_rule("allow", tool, Effect.RUN, lambda rule: _allows(rule, command), shown))
 
 
 def _allows(rule: Rule, command: Command) -> bool:
@@ -254,7 +255,7 @@ def _allows(rule: Rule, command: Command) -> bool:
         text not in str(rule) for text in settings
     ):
         return False
-    option = unlisted(command)
+    option = find_unlisted(command)
     return rule.matches_line(" ".join([*settings, command.text])) and option in (rule.pattern or "").replace("*", "")
 
 
@@ -289,13 +290,13 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
         return path_rule(need.kind, need.paths[0], workspace)
     command = need.command
     words = [word.text for word in command.words]
-    is_plain = all(word.exact for word in command.words[:2]) and all(plain(text) for text in words[:3])
-    if not is_plain or not words[0].strip() or unlisted(command) or command.program in SHELLS:
+    is_plain = all(word.exact for word in command.words[:2]) and all(has_no_wildcard(text) for text in words[:3])
+    if not is_plain or not words[0].strip() or find_unlisted(command) or command.program in SHELLS:
         return ""
     if command.stdin is not None and command.name != "git":
         return ""  # what it does depends on the text
     for setting in command.settings:
-        if not setting.value.exact or not plain(setting.value.text) or _ACTING.match(setting.name):
+        if not setting.value.exact or not has_no_wildcard(setting.value.text) or _ACTING.match(setting.name):
             return ""
     pattern = _pattern(command, words)
     settings = "".join(f"{setting.name}={setting.value.text} " for setting in command.settings)
@@ -309,6 +310,6 @@ def _pattern(command: Command, words: list[str]) -> str:
     found = _PREFIX.match("\0".join(words))
     prefix = found[0].replace("\0", " ") if found else ""
     if prefix in _NARROW or command.program in _NARROW or prefix.split()[-1].startswith("-"):
-        whole = all(word.exact for word in command.words) and plain(command.text)
+        whole = all(word.exact for word in command.words) and has_no_wildcard(command.text)
         return command.text if whole else ""
     return f"{prefix} *"

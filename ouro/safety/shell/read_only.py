@@ -20,11 +20,11 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 """A format of git by which it runs a program."""
 
 
-def reading(command: Command) -> tuple[Word, ...] | str | None:
+def files_read(command: Command) -> tuple[Word, ...] | str | None:
     """The words that name what `command` reads; the first word that is not listed for it; None if it is not listed."""
     name, words = command.name, command.arguments
     texts = [word.text for word in words]
-    if _lists(name, texts) and all(word.exact for word in words):
+    if _only_lists(name, texts) and all(word.exact for word in words):
         return tuple(words)
     if name == "git":
         return _git(words)
@@ -66,9 +66,9 @@ def reading(command: Command) -> tuple[Word, ...] | str | None:
     return (*operands, *(value for option in values if "@" in row.valued[option] for value in values[option]))
 
 
-def unlisted(command: Command) -> str:
+def find_unlisted(command: Command) -> str:
     """The word by which a listed command may do more than it is listed for; empty where there is none."""
-    found = reading(command)
+    found = files_read(command)
     return found if isinstance(found, str) else ""
 
 
@@ -193,10 +193,10 @@ def git_words(words: Sequence[Word]) -> tuple[list[Word], str]:
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
     """Whether a subcommand that lists or changes something only lists."""
-    return _lists(f"git {subcommand}", rest)
+    return _only_lists(f"git {subcommand}", rest)
 
 
-def _lists(command: str, rest: Sequence[str]) -> bool:
+def _only_lists(command: str, rest: Sequence[str]) -> bool:
     is_listed = command in LISTS and not re.search(r"\s", "".join(rest))
     return is_listed and bool(re.fullmatch(LISTS[command], "".join(f" {text}" for text in rest)))
 
