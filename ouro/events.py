@@ -86,6 +86,11 @@ class PermissionAsked(EventStruct, frozen=True):
     of_turn: bool = True
     """Else a subagent in the background asks, and the question stays open when a turn ends."""
 
+    @property
+    def choices(self) -> tuple[PermitChoice, ...]:
+        """What the user may answer, in the order in which it is offered."""
+        return ("yes", "always", "no", "session") if self.rule else ("yes", "no")
+
 
 class QuestionAsked(EventStruct, frozen=True):
     """The agent asks the user something; answered by `session.answer(question_id, Reply(…))`."""

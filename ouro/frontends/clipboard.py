@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator
 
 SENT_TO_TERMINAL = "sent to the terminal (OSC 52), which may refuse it"
-"""What is known where no program took the text: whether a terminal obeys is not reported."""
+"""Reported if no program took the text: terminals do not say whether they copied it."""
 _TIMEOUT = 1.0
 
 
 def copy_with_program(text: str) -> str:
-    """Copy with the first program that takes the text; returns `with wl-copy`, or nothing where none does. Blocks."""
+    """Copy with the first program that takes the text; returns `with wl-copy`, or empty if none does. Blocks."""
     for program, *arguments in _programs():
         if shutil.which(program):
             try:

@@ -1,19 +1,13 @@
-"""What ouro says of events, as text, the same on every front end."""
+"""Events as one-line notices, the same on every front end."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import asdict
 
 from ouro import events
 from ouro.events import Event, Level
 from ouro.utils.text import dollars, one_line, plural
-
-if TYPE_CHECKING:
-    from ouro.session import MemoryReceipt
 
 _KEPT = {
     "add": "Remembered",
@@ -39,7 +33,7 @@ _ENDINGS: Mapping[str, tuple[str, Level]] = {
 
 
 def notice_of(event: Event) -> tuple[str, Level] | None:
-    """What ouro says of an event, and how serious it is; None of an event that has another form, or none."""
+    """The notice for an event and its level; None if the event is shown in another form, or not at all."""
     match event:
         case events.Notice(text, level):
             return text, level
@@ -65,7 +59,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
 
 
 def retry_line(event: events.Retrying, left: float) -> str:
-    """Why a model call failed, and when which model is asked next."""
+    """Why a model call failed, which model is asked next, and when."""
     if event.attempt == 1:
         return f"{event.reason} Asking {event.model} instead."
     when = f"in {left:.0f} s" if left else "now"
@@ -73,12 +67,12 @@ def retry_line(event: events.Retrying, left: float) -> str:
 
 
 class NoticePrinter(ABC):
-    """Prints what ouro says of events, and what subagents do; knows the titles of the tools that run."""
+    """Prints notices and the activity of subagents; keeps the titles of running tools."""
 
     def __init__(self) -> None:
         self._titles: dict[str, str] = {}
         self._activities: dict[str, str] = {}
-        """What each subagent did last."""
+        """The last activity of each subagent."""
 
     @abstractmethod
     def say(self, text: str, level: Level = "info") -> None:
@@ -97,7 +91,7 @@ class NoticePrinter(ABC):
                     self.say(*notice)
 
     def _finished(self, event: events.ToolFinished) -> tuple[str, str]:
-        """The title of a call and its result; it does not run any more."""
+        """Return the title and the result of a call that ended, and forget it."""
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
         return one_line(self._titles.pop(event.call_id, event.name)), f"{one_line(event.display.summary)}{seconds}"
 
@@ -136,14 +130,3 @@ def _core_line(event: events.CoreChanged) -> str:
         return f"Undone in memory ({event.scope}): {event.summary}{undo}"
     origin = _ORIGINS.get(event.origin, "")
     return f"Memory ({event.scope}) changed{origin}: {event.summary}{undo}"
-
-
-def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
-    return {
-        "type": "memory_loaded",
-        "versions": dict(receipt.versions),
-        "tokens": receipt.tokens,
-        "price": receipt.price,
-        "entries": [asdict(line) for line in receipt.lines],
-        "waiting": list(receipt.waiting),
-    }

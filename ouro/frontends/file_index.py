@@ -15,7 +15,7 @@ MAX_AGE = 20.0
 
 
 class FileIndex:
-    """File names, joined once: a typed key costs passes of the C string search, not a Python loop.
+    """File names in one string, so that each typed key is searched by the C string search, not by a Python loop.
 
     rapidfuzz scores every name, which takes too long for a typed key: see docs/dependencies.md.
     """

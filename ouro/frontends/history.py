@@ -55,21 +55,21 @@ class PromptHistory:
 
 
 class HistoryWalk:
-    """One walk through the entries with Up and Down, beginning and ending at the draft."""
+    """A walk through the entries with Up and Down. The draft is the newest entry."""
 
     def __init__(self, entries: Sequence[str], draft: str) -> None:
         self._lines = [*entries, draft]
         self._at = len(self._lines) - 1
 
     def move(self, by: int) -> str | None:
-        """The entry `step` steps away; None beyond the ends."""
+        """Move by that many entries and return the entry; None beyond the ends."""
         if not 0 <= self._at + by < len(self._lines):
             return None
         self._at += by
         return self._lines[self._at]
 
     def shows(self, text: str) -> bool:
-        """Whether the prompt still holds what this walk put there."""
+        """Whether `text` is the entry that this walk showed last."""
         return self._lines[self._at] == text
 
 

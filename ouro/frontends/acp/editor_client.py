@@ -1,4 +1,4 @@
-"""EditorClient: files as the editor has them, and terminals in which it runs the commands of the agent."""
+"""EditorClient: reads and writes files through the editor, and runs commands in its terminals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouro.utils.log import log
 
 T = TypeVar("T")
 ANSWER_TIMEOUT = 5.0
-"""Seconds that the editor has to answer; a file is then read from the disk."""
+"""Seconds that the editor has to answer; after that a file is read from the disk."""
 WRITE_TIMEOUT = 30.0
 """Seconds: an editor may format the file while it saves it."""
 MAX_OUTPUT = 4_000_000
@@ -23,10 +23,10 @@ MAX_OUTPUT = 4_000_000
 
 
 class EditorClient:
-    """The files and terminals of one session (`Editor` of the workspace, `Terminals` of the shell tool).
+    """The `Editor` of the workspace and the `Terminals` of the shell tool, for one session.
 
     Args:
-        session_id: of the protocol; set once the session is open, if it is not known before.
+        session_id: the id in the protocol. Empty: it is set when the session is open.
     """
 
     def __init__(self, client: Client, can: acp.ClientCapabilities, session_id: str = "") -> None:
@@ -38,14 +38,14 @@ class EditorClient:
         self._loop = asyncio.get_running_loop()
 
     def read(self, path: Path) -> str | None:
-        """The text that the editor has; None where it does not say. From a thread, never from the loop."""
+        """Return the text of a file in the editor; None if it does not answer. Blocks: call it from a thread."""
         if not self._can.read_text_file:
             return None
         answer = self._wait(self._answer(self._client.read_text_file(self.session_id, str(path)), ANSWER_TIMEOUT))
         return None if answer is None else answer.content
 
     def write(self, path: Path, text: str) -> bool:
-        """Save a text through the editor; False where it did not. From a thread, never from the loop."""
+        """Save a text through the editor; return whether it did. Blocks: call it from a thread."""
 
         async def save() -> bool:
             await self._client.write_text_file(self.session_id, str(path), text)
@@ -83,7 +83,7 @@ class EditorClient:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _answer(self, asked: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT) -> T | None:
-        """What the editor answers; None where it does not."""
+        """Return what the editor answers; None if it fails or does not answer in time."""
         try:
             async with asyncio.timeout(seconds):
                 return await asked

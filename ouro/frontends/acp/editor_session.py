@@ -1,4 +1,4 @@
-"""EditorSession: one session in an editor: its prompts one after another, its questions, its settings."""
+"""EditorSession: one session in an editor, with its prompts, questions and settings."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ CLOSE_TIMEOUT = 10.0
 
 
 class EditorSession(TurnObserver):
-    """Runs prompts and sends what happens.
+    """Runs the prompts of a session one after another, and sends its events to the editor.
 
     Args:
         client: the editor.
-        updates: makes the updates of events.
+        updates: turns events into updates of the protocol.
         can_fill_forms: the editor shows forms, so that a question of the agent takes any answer.
     """
 
     def __init__(self, session: Session, client: Client, updates: EventUpdates, *, can_fill_forms: bool) -> None:
         self.session = session
         self.usage = Usage()
-        """Of the prompt that runs, or ran last."""
+        """The usage of the running prompt, or of the last one."""
         self._client = client
         self._updates = updates
         self._can_fill_forms = can_fill_forms
@@ -63,9 +63,9 @@ class EditorSession(TurnObserver):
         self._queue.attach(session)
 
     async def prompt(self, blocks: Sequence[Any]) -> events.TurnFinished:
-        """Run a message as what it is: a command, a shell line or a turn. Returns how it ended, once all is sent.
+        """Run a command, a shell line or a turn. Returns how it ended, after all updates are sent.
 
-        Raises UsageError: the content of a block cannot be used.
+        Raises UsageError: a content block is of a kind that ouro cannot use.
         """
         async with self._one_prompt:
             self._finished, self.usage, self._is_cancelled = events.TurnFinished("answered"), Usage(), False
@@ -82,7 +82,7 @@ class EditorSession(TurnObserver):
         self._is_cancelled = not self._queue.interrupt() and self._one_prompt.locked()
 
     async def close(self) -> None:
-        """End what runs, save the session, and send what there is to send."""
+        """End the running prompt, save the session, and send the remaining updates."""
         await self._queue.close(turn_timeout=CLOSE_TIMEOUT)
         for task in tuple(self._questions.values()):
             task.cancel()
@@ -103,7 +103,7 @@ class EditorSession(TurnObserver):
         await self.flush()
 
     def send(self, updates: Iterable[Any]) -> None:
-        """Send updates, in the order of these calls."""
+        """Queue updates; they are sent in this order."""
         for update in updates:
             self._outgoing.put_nowait(update)
 
@@ -155,7 +155,7 @@ class EditorSession(TurnObserver):
         return {"modes": modes, "config_options": await self.options()}
 
     async def options(self) -> list[acp.SessionConfigOptionSelect]:
-        """Mode, model and, where the model is known to think, effort, with their values now."""
+        """Mode, model and, if the model can think, effort, with their current values."""
         status = self.session.status()
         usable = [choice.name for choice in await self.session.models() if choice.usable]
         names = usable if status.model in usable else [status.model, *usable]
@@ -193,7 +193,7 @@ class EditorSession(TurnObserver):
             await self.session.set_model(effort=cast("Any", value))
 
     async def send_settings(self) -> None:
-        """Send mode and options where they differ from what the client knows."""
+        """Send mode and options if they changed since they were last sent."""
         before, self._sent = self._sent, self._settings()
         if before[0] != self._sent[0]:
             self.send([acp.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self._sent[0])])
@@ -202,7 +202,7 @@ class EditorSession(TurnObserver):
             self.send([acp.ConfigOptionUpdate(session_update="config_option_update", config_options=options)])
 
     def send_commands(self) -> None:
-        """Send the slash commands where they have changed: a server came, a file was written."""
+        """Send the slash commands if they changed: a server started, or a command file was written."""
         commands = available_commands(self.session)
         if commands != self._sent_commands:
             self._sent_commands = commands
@@ -217,19 +217,19 @@ class EditorSession(TurnObserver):
 
     async def _ask_permission(self, asked: events.PermissionAsked) -> None:
         permit = events.Permit("no", REFUSED)
-        options = [
-            acp.PermissionOption(option_id="yes", name="Allow once", kind="allow_once"),
-            acp.PermissionOption(option_id="session", name=f"Allow {asked.rule} in this session", kind="allow_always"),
-            acp.PermissionOption(option_id="always", name=f"Always allow {asked.rule}", kind="allow_always"),
-            acp.PermissionOption(option_id="no", name="Reject", kind="reject_once"),
-        ]
-        if not asked.rule:
-            del options[1:3]
+        known: dict[events.PermitChoice, tuple[str, acp.PermissionOptionKind]] = {
+            "yes": ("Allow once", "allow_once"),
+            "session": (f"Allow {asked.rule} in this session", "allow_always"),
+            "always": (f"Always allow {asked.rule}", "allow_always"),
+            "no": ("Reject", "reject_once"),
+        }
+        offered = {choice: shown for choice, shown in known.items() if choice in asked.choices}
+        options = [acp.PermissionOption(option_id=key, name=name, kind=kind) for key, (name, kind) in offered.items()]
         try:
             call = self._updates.call(asked.call, f"{asked.title} ({asked.reason})", asked.display)
             chosen = await self.request_choice(call, options)
-            permit = events.Permit(chosen if chosen in ("yes", "session", "always") else "no")  # type: ignore[arg-type]
-        except Exception:  # noqa: BLE001 (whatever the client does, the call is refused)
+            permit = events.Permit(next((choice for choice in offered if choice == chosen), "no"))
+        except Exception:  # noqa: BLE001 (any error of the client refuses the call)
             log.exception("the editor could not ask for a permission")
         self.session.answer(asked.question_id, permit)
 
@@ -244,7 +244,7 @@ class EditorSession(TurnObserver):
                 answers = (chosen,) if chosen else ()
             else:
                 self.send([notice(f"{asked.question.text}\nAnswer with your next message.")])
-        except Exception:  # noqa: BLE001 (as above: it stays unanswered)
+        except Exception:  # noqa: BLE001 (any error leaves the question unanswered)
             log.exception("the editor could not ask a question")
         self.session.answer(asked.question_id, events.Reply(tuple(answers)))
 
@@ -277,14 +277,14 @@ def _text_of(question: Question) -> str:
 
 
 def draft_of(blocks: Iterable[Any], cwd: Path) -> Draft:
-    """The message that the content blocks of a prompt make up.
+    """Build a message from the content blocks of a prompt.
 
-    A linked file is named by its path, for the model to read; an embedded one is put in front, marked as not the
-    user's own words.
+    A linked file is named by its path, for the model to read. The text of an embedded file comes first, marked as not
+    written by the user.
 
     Raises:
         UsageError: a block cannot be sent to a model, or the message is empty.
-        ToolError: an image is none.
+        ToolError: the data of an image is not a picture.
     """
     text, attached, images = "", list[str](), list[Image]()
     for block in blocks:
@@ -319,7 +319,7 @@ def _with_mention(text: str, name: str) -> str:
 
 
 def _name(uri: str, cwd: Path) -> str:
-    """A file by its path, relative to the working folder where it is inside; another URI as it is."""
+    """The path of a file URI, relative to `cwd` if the file is inside; any other URI unchanged."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return uri

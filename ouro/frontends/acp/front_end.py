@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ouro.frontends.acp.editor_session import EditorSession
 
 MAX_CHOICES = 9
-"""Buttons of one question; a longer list is printed, to be named behind the command."""
+"""Buttons of one question; a longer list is printed, and the user names a choice after the command."""
 ELSEWHERE = "Use the editor's own list of threads."
 NOT_HERE = {"resume", "clear", "fork", "copy", "theme", "exit"}
-"""Commands that an editor has its own way for: they are not offered."""
+"""Commands that are not offered, because editors have their own way to do this."""
 
 
 class EditorFrontEnd(FrontEnd):
@@ -97,14 +97,14 @@ class EditorFrontEnd(FrontEnd):
         raise UsageError("Copy it in the editor.")
 
     def redraw(self) -> None:
-        """Do nothing: the session sends changed settings after the command."""
+        """Do nothing: EditorSession sends changed settings after each command."""
 
     def leave(self) -> None:
         raise UsageError("Close the thread in the editor.")
 
 
 def available_commands(session: Session) -> list[acp.AvailableCommand]:
-    """The slash commands for the editor's completion: of ouro, then those of files, skills and servers."""
+    """The slash commands for the editor's completion: built-in ones, then those of files, skills and servers."""
     custom = session.workbench.extensions.commands.commands()
     named = [(command.name, command.help, command.argument) for command in COMMANDS if command.name not in NOT_HERE]
     named += [(command.name, command.help or command.place, command.argument) for command in custom]

@@ -68,7 +68,7 @@ async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: OpenC
 
 
 def _plainly(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A handler whose errors are JSON-RPC errors with a message for users."""
+    """Turn the errors of a handler into JSON-RPC errors with a message for users."""
 
     @functools.wraps(handler)
     async def handle(*args: P.args, **options: P.kwargs) -> T:
@@ -88,7 +88,7 @@ def _plainly(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
 
 
 def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
-    """The servers that the client hands over, by names that can be part of the names of tools."""
+    """The MCP servers that the client configures, by names that are valid in tool names."""
     found: dict[str, McpServerSettings] = {}
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"
@@ -106,7 +106,7 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
 
 
 class _Opening(msgspec.Struct, frozen=True):
-    """How a session was opened, to open it again when its folder becomes trusted."""
+    """How a session was opened, to open it again after the user trusts its folder."""
 
     open_session: OpenSession
     request: OpenRequest
@@ -130,7 +130,7 @@ class EditorAgent:
         self._client = conn
 
     async def close(self) -> None:
-        """Close all sessions: what runs is interrupted, and saved."""
+        """Close all sessions: running turns are interrupted and saved."""
         sessions, self._sessions = list(self._sessions.values()), {}
         for result in await asyncio.gather(*(session.close() for session in sessions), return_exceptions=True):
             if isinstance(result, Exception):
@@ -253,7 +253,7 @@ class EditorAgent:
         return await self._open(cwd, OpenRequest(session_id), more)
 
     async def _check_saved(self, session_id: str) -> None:
-        """Refuse what is not the id of a session: words of a title would find one, too."""
+        """Refuse anything but the id of a session: opening would also accept words of a title."""
         catalog = await self._open_catalog(self._options.cwd)
         if not any(info.id == session_id for info in await catalog.sessions()):
             raise SessionNotFound(f"There is no session {session_id}.")
@@ -265,7 +265,7 @@ class EditorAgent:
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
         assert self._client is not None
         client = EditorClient(self._client, self._can, request.new_id)
-        # Zed shows what ouro runs as a terminal (`_meta`); others run it in one of their own.
+        # Zed shows the output of ouro's own commands as a terminal (`_meta`); other editors run the commands themselves.
         has_own = bool(self._can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
@@ -278,7 +278,7 @@ class EditorAgent:
         opening = _Opening(await asyncio.to_thread(self._make_opener, options), request, client)
         try:
             return await self._use(opening)
-        except TrustNeeded as error:  # the user is asked with the first prompt: there is no session to ask in yet
+        except TrustNeeded as error:  # asked with the first prompt: until then there is no session to ask in
             untrusted = msgspec.structs.replace(opening, request=replace(request, trust="no"))
             editor = await self._use(untrusted)
             self._untrusted[editor.session.id] = error, opening
@@ -307,7 +307,7 @@ class EditorAgent:
         editor.send(notice(text) for text in editor.session.notices)
 
     async def _ask_for_trust(self, session_id: str) -> None:
-        """Ask whether the files of the folder may be obeyed; if so, open the session again with them."""
+        """Ask whether the folder is trusted; if so, open the session again with its files in force."""
         error, opening = self._untrusted.pop(session_id)
         editor = self._opened(session_id)
         title, choices = trust_question(error)

@@ -15,12 +15,12 @@ PARSE_ERROR = {"code": -32700, "message": "This line is not a JSON-RPC message."
 
 
 class StdioTransport:
-    """The transport of the SDK, which drops lines that are not messages: here they are answered with an error."""
+    """A transport for the SDK. It answers invalid lines with an error; the SDK's own transport drops them."""
 
     def __init__(self, stdin: int, stdout: int) -> None:
         self._arriving = lines(stdin)
         self._stdout = stdout
-        # A thread of its own: those of the loop may all be waiting for the editor's answer.
+        # A thread of its own: all threads of the loop may be waiting for an answer of the editor.
         self._writer = ThreadPoolExecutor(1, "acp-output")
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -31,6 +31,8 @@ class StdioTransport:
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None at the end."""
         async for line in self._arriving:
+            if not line.strip():
+                continue
             message = None
             with suppress(ValueError, RecursionError):
                 message = json.loads(line)

@@ -1,4 +1,4 @@
-"""What happens in a session as updates of the protocol."""
+"""EventUpdates: the events of a session as updates of the protocol."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KINDS: dict[str, acp.ToolKind] = {
 }
 _TODO_STATES: dict[str, acp.PlanEntryStatus] = {"pending": "pending", "in_progress": "in_progress", "done": "completed"}
 _MAX_OUTPUT = 10_000
-"""Characters of running output that are sent again with each update, to clients without a terminal."""
+"""Characters of running output in each update, for clients that cannot show a terminal."""
 
 
 class EventUpdates:
@@ -67,10 +67,10 @@ class EventUpdates:
         self._terminals = terminals
         self._has_terminals = has_terminals
         self._output: dict[str, str] = {}
-        """Of the calls that have begun and not finished."""
+        """The output so far of each running call."""
 
     def of(self, event: Event) -> Iterator[Update]:
-        """What the client is sent of an event; nothing for most of those that only screens need."""
+        """The updates for an event; none for most events that only a screen needs."""
         match event:
             case events.TextDelta(text):
                 yield update_agent_message_text(text)
@@ -102,7 +102,7 @@ class EventUpdates:
                 pass
 
     def replay(self, event: Event) -> Iterator[Update]:
-        """The same for an event of a session that is loaded, with the user's messages."""
+        """The updates for an event of a loaded session: also the user's messages."""
         if isinstance(event, events.Prompted):
             yield from _prompted(event)
         else:
@@ -123,7 +123,7 @@ class EventUpdates:
     def _started(self, event: events.ToolStarted) -> Update:
         call = event.call
         title, where, given = clean(event.title), self._locations(call), dict(call.arguments)
-        if call.id in self._output:  # a hook has changed it
+        if call.id in self._output:  # a hook changed its arguments
             return update_tool_call(call.id, title=title, locations=where, raw_input=given)
         self._output[call.id] = ""
         is_terminal = self._has_terminals and call.name == "shell"
@@ -197,7 +197,7 @@ def plan_of(todos: Sequence[Todo]) -> Update:
 
 
 def notice(text: str) -> Update:
-    """A message of ouro itself, set off from the text of the model."""
+    """A message from ouro itself, quoted to tell it from the text of the model."""
     quoted = "\n".join(f"> {line}" for line in clean(text).splitlines())
     return update_agent_message_text(f"\n\n{quoted}\n\n")
 
@@ -224,7 +224,7 @@ def _fenced(text: str, language: str = "") -> acp.ContentToolCallContent:
 
 
 def _first_change(change: Any) -> int:
-    """The line of the first difference of a changed file, from 1."""
+    """The number of the first changed line, from 1."""
     before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
     same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), None)
     first: int = change.first_line

@@ -22,14 +22,14 @@ class AnswerMisfit(OuroError):
 
 
 class AnswerSchema:
-    """A JSON schema, and what makes a value of the wanted type out of JSON.
+    """A JSON schema, and the function that converts valid JSON to the wanted type.
 
     Raises:
         UsageError: it is not a JSON schema.
     """
 
     def __init__(self, schema: Any, convert: Callable[[Any], Any] = lambda value: value) -> None:
-        # jsonschema takes 60 ms to import, and only --schema needs it
+        # imported late: 60 ms, and only --schema needs it
         import jsonschema
         from referencing import Registry
 
@@ -40,7 +40,7 @@ class AnswerSchema:
             raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
         self._schema = schema
         self._convert = convert
-        registry: Registry[Any] = Registry()  # an empty one: by default a $ref would be fetched from the network
+        registry: Registry[Any] = Registry()  # empty: by default a $ref is fetched from the network
         self._validator = kind(schema, registry=registry)
 
     @classmethod

@@ -109,11 +109,11 @@ class HeadlessRun(TurnObserver):
         self._result = Result(session.id, "")
         self._has_result = False
         self.input_code = 0
-        """The exit code where a line of the input could not be used, so that a script notices."""
+        """Not 0 if a line of the input was invalid, so that a script notices."""
 
     @property
     def exit_code(self) -> int:
-        """Of the last prompt, or of the signal that ended it."""
+        """The exit code of the last prompt, or of the signal that ended it."""
         if self._signal is not None:
             return 128 + self._signal
         if self.output.pipe.gone:
@@ -133,7 +133,7 @@ class HeadlessRun(TurnObserver):
                 loop.remove_signal_handler(number)
 
     async def run(self, prompt: str, stdin: int | None) -> None:
-        """Send the prompt, if there is one, then the messages that arrive on stdin, until its end."""
+        """Send the prompt, if there is one, and then the messages from stdin until its end."""
         self.output.started(self._session)
         if self._session.resumed is not None and self._prints_events:
             self.output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
@@ -198,7 +198,7 @@ class HeadlessRun(TurnObserver):
                     break
                 text, images = asked_again(misfit), ()
             result.seconds = time.monotonic() - started
-            await self._session.memory.settled()  # its changes of memory are printed before the result
+            await self._session.memory.settled()  # changes of memory are printed before the result
             if not self.output.pipe.gone:
                 self._progress.finished(result)
             self.output.result(result, self.exit_code)
@@ -223,7 +223,8 @@ class HeadlessRun(TurnObserver):
         async with aclosing(lines(stdin)) as arriving:
             async for line in arriving:
                 try:
-                    await self._receive(parse_input(line))
+                    if line.strip():
+                        await self._receive(parse_input(line))
                 except OuroError as error:
                     self.input_code = UsageError.exit_code
                     self.show(events.Notice(str(error), "error"))
@@ -240,7 +241,7 @@ class HeadlessRun(TurnObserver):
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, images))
             case PermissionInput():
-                self._open.pop(given.question_id, None)  # the session closes a moment later; the input may end before
+                self._open.pop(given.question_id, None)  # QuestionClosed comes later; the input may end before it
                 self._session.answer(given.question_id, events.Permit(given.choice, given.comment))
             case AnswerInput():
                 self._open.pop(given.question_id, None)

@@ -1,4 +1,4 @@
-"""What headless reads on stdin: a prompt, or messages and answers as JSON lines."""
+"""The input of headless on stdin: a prompt, or messages and answers as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ouro.events import PermitChoice
 from ouro.messages import PIPED
 
 PATIENCE = 3.0
-"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI leaves pipes open for ever.
+"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI systems may never close the pipe.
 
-After so long without a byte the user is told what ouro waits for.
+Without a prompt, the user is told after this time what ouro waits for.
 """
 BLOCK = 65_536
 
@@ -66,18 +66,17 @@ def parse_input(line: bytes) -> Input:
 
 
 async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
-    """The non-empty lines of a file descriptor, until its end."""
+    """The lines of a file descriptor, until its end."""
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
-        if b"\n" not in block:  # joined at the end of the line: an image is a line of megabytes
+        if b"\n" not in block:  # joined only at the end of the line: an image is a line of megabytes
             pieces.append(block)
             continue
         *whole, rest = b"".join([*pieces, block]).split(b"\n")
         pieces = [rest]
         for line in whole:
-            if line.strip():
-                yield line
-    if (rest := b"".join(pieces)).strip():
+            yield line
+    if rest := b"".join(pieces):
         yield rest
 
 

@@ -13,10 +13,10 @@ import msgspec
 from ouro import events
 from ouro.display import Diff
 from ouro.events import Event
-from ouro.frontends.event_lines import NoticePrinter, notice_of, receipt_to_json
+from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.messages import Message, Thinking, ToolCall, Usage
-from ouro.session import Session
+from ouro.session import MemoryReceipt, Session
 from ouro.utils.text import clean, one_line
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -61,7 +61,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     refusals: list[Refusal] = msgspec.field(default_factory=list)
 
     def add(self, event: Event) -> None:
-        """Take what belongs to the result out of an event of the turn."""
+        """Update the result with an event of the turn."""
         match event:
             case events.Replied(message):
                 self.turns += 1
@@ -74,7 +74,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
                 pass
 
     def check(self, schema: AnswerSchema | None) -> AnswerMisfit | None:
-        """Set `data` to the value of the answer; returns why there is none, for a model that can correct it."""
+        """Set `data` to the value of the answer; return the misfit if it does not match, for the model to correct."""
         if schema is None or self.outcome != "answered":
             return None
         try:
@@ -91,7 +91,7 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         return 5 if self.refusals else 1 if self.misfit else 0
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
-        """`exit_code` is that of the program, which a signal may have decided."""
+        """`exit_code`: of the program; a signal may have set it."""
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
         told = {"detail": self.detail or misfit, "duration_ms": round(seconds * 1000), "exit_code": exit_code}
@@ -105,7 +105,7 @@ class Pipe:
         self._stream = stream
         self.gone = False
         self.failure: OSError | None = None
-        """Why it could not be written, if the reader did not close it: the disk is full."""
+        """Why a write failed, if the reader did not close the stream; for example a full disk."""
 
     @property
     def is_terminal(self) -> bool:
@@ -146,7 +146,7 @@ class Output:
             line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
             self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
             if session.memory.manager is not None:
-                self.pipe.write(json_line(receipt_to_json(session.memory.manager.receipt())))
+                self.pipe.write(json_line(_receipt_to_json(session.memory.manager.receipt())))
 
     def event(self, event: Event) -> None:
         if self._format == "stream-json":
@@ -160,13 +160,13 @@ class Output:
 
 
 class Progress(NoticePrinter):
-    """Prints progress on stderr: one line per tool, and notices; most events print nothing."""
+    """Prints progress on stderr: one line per tool, and notices."""
 
     def __init__(self, pipe: Pipe, *, quiet: bool) -> None:
         super().__init__()
         self._pipe = pipe
         self._quiet = quiet
-        """The events go to stdout already."""
+        """The events go to stdout, so stderr stays empty."""
         self._coloured = pipe.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
@@ -183,7 +183,7 @@ class Progress(NoticePrinter):
                 self._pipe.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
             case events.Compacting(0, 1):
                 self.say("The window is nearly full: the session is being compacted.")
-            case events.NotesRecalled() | events.TurnFinished():  # `finished` tells of the end
+            case events.NotesRecalled() | events.TurnFinished():  # `finished` prints the end
                 pass
             case _:
                 super().event(event)
@@ -253,3 +253,14 @@ def _message(message: Message) -> dict[str, Any]:
 def _call(call: ToolCall) -> dict[str, Any]:
     data: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": dict(call.arguments)}
     return {**data, "malformed": call.malformed} if call.malformed else data
+
+
+def _receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
+    return {
+        "type": "memory_loaded",
+        "versions": dict(receipt.versions),
+        "tokens": receipt.tokens,
+        "price": receipt.price,
+        "entries": [msgspec.structs.asdict(line) for line in receipt.lines],
+        "waiting": list(receipt.waiting),
+    }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ouro.frontends.headless.input import read_block
+from ouro.frontends.headless.input import lines
 from ouro.frontends.headless.output import Pipe
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ class LineReader:
     def __init__(self, repl: Repl) -> None:
         self._repl = repl
         self.write = Pipe(sys.stdout).write
-        self._rest = b""
-        self._ended = False
+        self._lines: AsyncGenerator[bytes, None] | None = None
+        self._has_ended = False
         self._shown = ""
-        self._waiting: asyncio.Task[bytes] | None = None
+        self._waiting: asyncio.Future[bytes | None] | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -39,12 +39,12 @@ class LineReader:
 
     async def read(self) -> str | None:
         """The next line, continued while it ends in a backslash; None at the end of the input."""
-        lines: list[str] = []
+        read: list[str] = []
         while (line := await self._line()) is not None:
-            lines.append(line.removesuffix("\\"))
+            read.append(line.removesuffix("\\"))
             if not line.endswith("\\"):
-                return "\n".join(lines)
-        return "\n".join(lines) or None
+                return "\n".join(read)
+        return "\n".join(read) or None
 
     async def close(self) -> None:
         """Nothing was drawn: nothing is removed."""
@@ -57,30 +57,30 @@ class LineReader:
         """Print the prompt once, when a line is expected; for lines of a pipe only that of a question."""
         label = self._repl.label()
         is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
-        if not self._ended and label != self._shown and is_expected:
+        if not self._has_ended and label != self._shown and is_expected:
             self.write(label)
             self._shown = label
             _echo(not self._repl.is_secret())
 
     async def _line(self) -> str | None:
-        while b"\n" not in self._rest and not self._ended:
-            self._waiting = asyncio.ensure_future(read_block(sys.stdin.fileno()))
-            try:
-                await asyncio.wait((self._waiting,))
-            finally:
-                self._waiting.cancel()
-            block = b"" if self._waiting.cancelled() else self._waiting.result()
-            self._rest += block
-            self._ended = self._ended or not block
-        if not self._rest:
+        if self._has_ended:
             return None
-        line, _, self._rest = self._rest.partition(b"\n")
+        self._lines = self._lines or lines(sys.stdin.fileno())
+        self._waiting = asyncio.ensure_future(anext(self._lines, None))
+        try:
+            await asyncio.wait((self._waiting,))
+        finally:
+            self._waiting.cancel()
+        line = None if self._waiting.cancelled() else self._waiting.result()
+        if line is None:
+            self._has_ended = True
+            return None
         self._shown = ""
         return line.decode(errors="replace").rstrip("\r")
 
     def _interrupted(self) -> None:
         if self._repl.interrupt():
-            self._ended = True
+            self._has_ended = True
             if self._waiting is not None:
                 self._waiting.cancel()
 

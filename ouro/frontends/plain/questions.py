@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 from ouro.display import Question
 from ouro.errors import OuroError
@@ -99,7 +99,7 @@ class LineQuestions:
         return ""
 
 
-def parse_permit(line: str, rule: str) -> Permit:
+def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
     """`y`, `s`, `a` or `n`, with a comment after it."""
     match = _PERMIT.match(line.strip())
     if match is None:
@@ -107,8 +107,8 @@ def parse_permit(line: str, rule: str) -> Permit:
             "Type y (yes), a (always), n (no) or s (for this session); text after the letter goes to the model."
         )
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
-    choice = next(choice for choice in get_args(PermitChoice) if choice[0] == letter)
-    if choice in ("session", "always") and not rule:
+    choice = next((choice for choice in choices if choice[0] == letter), None)
+    if choice is None:
         raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
     return Permit(choice, comment)
 
@@ -190,7 +190,7 @@ class TurnQuestions:
         answer: Permit | Reply
         if isinstance(event, PermissionAsked):
             letters = "y/a/n" if event.rule else "y/n"
-            answer = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.rule))
+            answer = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.choices))
         else:
             answer = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
         session.answer(event.question_id, answer)

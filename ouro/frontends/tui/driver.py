@@ -24,6 +24,8 @@ from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_on
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is taken for the key, not for the begin of a paste."""
+_EXIT_WAIT = 0.1
+"""Seconds between two looks whether the thread has to end."""
 _ANSWER = re.compile(BACKGROUND_ANSWER)
 """May come this late from a terminal far away."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
@@ -32,15 +34,14 @@ _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with eight differences.
+    """LinuxDriver with seven differences.
 
     It leaves a first frame on the screen until the prompt has what was typed there, and holds what Textual draws; reads
     no key before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in
     terminals without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops what is drawn while
     another program has the terminal, where its queue would fill and block the loop; and ends the program when the
-    terminal is gone, where LinuxDriver would read the end of the file for ever. Its thread ends at once, where
-    LinuxDriver looks every 0.1 s whether it should. Changes of the size are handled one after the other; LinuxDriver's
-    signal handler interrupts itself, and the older of two sizes came last.
+    terminal is gone, where LinuxDriver would read the end of the file for ever. Changes of the size are handled one
+    after the other; LinuxDriver's signal handler interrupts itself, and the older of two sizes came last.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
@@ -52,7 +53,6 @@ class TerminalDriver(LinuxDriver):
         self.is_lent = False
         """Another program has the terminal."""
         self._listens = Event()
-        self.exit_event = self._exit = _ExitEvent(self._listens)
 
     def listen(self) -> None:
         self._listens.set()
@@ -112,7 +112,8 @@ class TerminalDriver(LinuxDriver):
             for event in parser.tick():
                 self.process_message(event)
 
-        self._listens.wait()
+        while not self._listens.wait(_EXIT_WAIT) and not self.exit_event.is_set():
+            pass
         if self._frame is not None and not self.exit_event.is_set():
             keys, rest = self._frame.take_keys()
             if (theme := self._frame.look.theme) in THEMES:  # the terminal may have answered since the app was made
@@ -123,13 +124,9 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
-            selector.register(self._exit.readable, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                ready = selector.select(_ESCAPE_WAIT if splitter.holds else 0.1)
-                if not ready:
+                if not selector.select(_ESCAPE_WAIT if splitter.holds else _EXIT_WAIT):
                     process([(False, held)] if (held := splitter.release()) else [])
-                    continue
-                if all(key.fd != self.fileno for key, _ in ready):
                     continue
                 try:
                     data = os.read(self.fileno, 65536)
@@ -144,28 +141,6 @@ class TerminalDriver(LinuxDriver):
         """Draw when the keys from before, which are in the queues of the widgets, have been handled and drawn."""
         screen = self._app.screen
         (self._app.focused or screen).call_later(screen.call_after_refresh, self.take_over)
-
-
-class _ExitEvent(Event):
-    """An event whose setting a selector notices, and who waits for `listens`."""
-
-    def __init__(self, listens: Event) -> None:
-        super().__init__()
-        self._listens = listens
-        self.readable, self._written = os.pipe()
-
-    def set(self) -> None:
-        super().set()
-        self._listens.set()
-        os.write(self._written, b"x")
-
-    def clear(self) -> None:
-        super().clear()
-        os.read(self.readable, 4096)
-
-    def __del__(self) -> None:
-        os.close(self.readable)
-        os.close(self._written)
 
 
 class KeyParser(XTermParser):

@@ -81,7 +81,7 @@ class FirstFrame:
     def _show(self, editor: LineEditor) -> None:
         again = ""
         if (look := self.look) is not self._picture.look:
-            self._picture = self._picture.in_look(look)
+            self._picture = _Picture(look, *self._picture.size)
             again = self._picture.empty()
         with contextlib.suppress(OSError):  # as above
             _write(again + self._picture.typed(editor))
@@ -170,15 +170,12 @@ class _Picture:
 
     def __init__(self, look: Look, width: int, height: int) -> None:
         self.look = look
-        self._width, self._height = width, height
+        self.size = self._width, self._height = width, height
         self._boxed = height >= BOX_FROM_HEIGHT
         self._row = height - 3 if self._boxed else height - 2
         self._base = self._of("text")
         self._inner = max(0, width - (6 if self._boxed else 2))
         self._queued = 0
-
-    def in_look(self, look: Look) -> _Picture:
-        return _Picture(look, self._width, self._height)
 
     def empty(self) -> str:
         """Every line, with an empty prompt."""

@@ -1,7 +1,9 @@
+from typing import get_args
+
 import pytest
 
 from ouro.display import Question
-from ouro.events import Permit, Reply
+from ouro.events import Permit, PermitChoice, Reply
 from ouro.frontends.plain.questions import NotUnderstood, parse_choice, parse_permit, parse_reply
 
 
@@ -19,19 +21,19 @@ from ouro.frontends.plain.questions import NotUnderstood, parse_choice, parse_pe
     ],
 )
 def test_a_permission_is_answered_by_a_letter_and_a_comment(line, permit):
-    assert parse_permit(line, "edit(x)") == permit
+    assert parse_permit(line, get_args(PermitChoice)) == permit
 
 
 @pytest.mark.parametrize("line", ["", "1", "3", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"])
 def test_anything_else_is_no_answer_to_a_permission(line):
     with pytest.raises(NotUnderstood):
-        parse_permit(line, "edit(x)")
+        parse_permit(line, get_args(PermitChoice))
 
 
 @pytest.mark.parametrize("line", ["a", "s"])
 def test_more_than_once_needs_a_rule(line):
     with pytest.raises(NotUnderstood, match="no rule for this call"):
-        parse_permit(line, "")
+        parse_permit(line, ("yes", "no"))
 
 
 def test_a_question_is_answered_by_numbers_or_words():

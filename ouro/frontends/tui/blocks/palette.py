@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rich.style import Style
-from textual.color import Color, ColorParseError
+from textual.color import Color
 
 _TONES = ("primary", "secondary", "accent", "success", "warning", "error")
 
@@ -77,11 +77,7 @@ def _syntax(colors: Mapping[str, Color], muted: Color) -> dict[str, Style]:
 
 
 def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
-    """A theme's colour; variables that are not colours themselves (`auto 60%`) count as missing."""
-    try:
-        return Color.parse(variables.get(name) or default)
-    except ColorParseError:
-        return Color.parse(default)
+    return Color.parse(variables.get(name, default))
 
 
 def _blend(back: Color, front: Color, share: float) -> Color:

@@ -282,13 +282,11 @@ _BLANKS = re.compile(" {24,}")
 
 class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
-        choices = ["yes", "always", "no", "session"] if asked.rule else ["yes", "no"]
         details = {"always": f"saves the rule  {escaped(asked.rule)}", "session": "yes, until you exit"}
-        lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in choices]
+        lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in asked.choices]
         super().__init__(asked.question_id, keymap, ChoiceList(lines))
         self.field.placeholder = "comment for the agent · Enter sends · Esc back"
         self._asked = asked
-        self._choices = choices
         self._keymap = keymap
 
     def compose(self) -> ComposeResult:
@@ -317,14 +315,14 @@ class PermissionPanel(QuestionPanel):
         return bool(action) or super().means(key, action, character)
 
     def press(self, key: str, action: str, character: str) -> None:
-        if action in self._choices:
-            self.choose(self._choices.index(action))
+        if action in self._asked.choices:
+            self.choose([*self._asked.choices].index(action))
         else:
             super().press(key, action, character)
 
     def choose(self, number: int) -> None:
-        choice = self._choices[number]
-        self.post_message(self.Answered(self.question_id, Permit(choice, self.field.value.strip())))  # type: ignore[arg-type]
+        permit = Permit(self._asked.choices[number], self.field.value.strip())
+        self.post_message(self.Answered(self.question_id, permit))
 
 
 def _text_of(display: Display) -> str:
