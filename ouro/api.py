@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_arg
 from ouro.assemble import opener
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
 from ouro.events import Event, PermissionAsked, Permit, PermitChoice, QuestionAsked, Reply
-from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
+from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, correction_request
 from ouro.frontends.headless.output import Result
 from ouro.llm import Effort, Model
 from ouro.messages import Image
@@ -180,7 +180,7 @@ class AsyncAgent:
             misfit = result.check(wanted)
             if misfit is None:
                 break
-            text, images = asked_again(misfit), ()
+            text, images = correction_request(misfit), ()
         result.seconds = time.monotonic() - started
         return result
 

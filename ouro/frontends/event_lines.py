@@ -45,7 +45,7 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
                 return event.detail, level
             return (f"{ending}: {event.detail}" if event.detail else f"{ending}."), level
         case events.Compacted():
-            return f"Compacted: {compacted(event)}. The session file keeps everything.", "info"
+            return f"Compacted: {describe_compaction(event)}. The session file keeps everything.", "info"
         case events.NotesRecalled() if loaded := sum(item.state == "loaded" for item in event.items):
             return plural(loaded, "memory", "memories"), "info"
         case events.NoteKept():
@@ -90,19 +90,19 @@ class NoticePrinter(ABC):
                 if notice := notice_of(event):
                     self.say(*notice)
 
-    def _finished(self, event: events.ToolFinished) -> tuple[str, str]:
+    def _finish_call(self, event: events.ToolFinished) -> tuple[str, str]:
         """Return the title and the result of a call that ended, and forget it."""
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
         return one_line(self._titles.pop(event.call_id, event.name)), f"{one_line(event.display.summary)}{seconds}"
 
 
-def compacted(event: events.Compacted) -> str:
+def describe_compaction(event: events.Compacted) -> str:
     way = f"{event.covered} messages summarized, {event.kept} kept word for word"
     left = way if event.summary else f"{plural(event.dropped, 'old tool output')} dropped"
     return f"{event.before:,} → {event.after:,} tokens; {left}"
 
 
-def receipt(event: events.Compacted) -> str:
+def compaction_receipt(event: events.Compacted) -> str:
     used, saved = event.usage, event.before - event.after
     lines = [
         f"- {event.before:,} tokens before, {event.after:,} after: {saved / max(1, event.before):.0%} less",

@@ -35,12 +35,12 @@ class FileIndex:
         scattered = "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:])
         found: dict[str, None] = {}
         for pattern in (f"[/\n]{literal}[^/\n]*\n", f"[/\n]{literal}", literal, re.escape(letters[0]) + scattered):
-            found |= dict.fromkeys(self._matching(pattern))
+            found |= dict.fromkeys(self._find(pattern))
             if len(found) >= limit * 4:
                 break
         return sorted(found, key=lambda name: _rank(name, letters))[:limit]
 
-    def _matching(self, pattern: str) -> Iterator[str]:
+    def _find(self, pattern: str) -> Iterator[str]:
         """The first MAX_CANDIDATES names with a match."""
         search, position = re.compile(pattern).search, 0
         for _ in range(MAX_CANDIDATES):

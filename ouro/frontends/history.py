@@ -31,7 +31,7 @@ class PromptHistory:
                 text = file.read().decode(errors="replace")
         except OSError:
             text = ""
-        found = [*(_unescaped(line) for line in text.split("\n") if line), *self._own]
+        found = [*(_unescape(line) for line in text.split("\n") if line), *self._own]
         return list(dict.fromkeys(reversed(found)))[::-1]
 
     def add(self, text: str) -> None:
@@ -47,7 +47,7 @@ class PromptHistory:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 lock_descriptor(descriptor)
-                os.write(descriptor, f"{_escaped(text)}\n".encode(errors="replace"))
+                os.write(descriptor, f"{_escape(text)}\n".encode(errors="replace"))
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -73,9 +73,9 @@ class HistoryWalk:
         return self._lines[self._at] == text
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\r", "").replace("\n", "\\n")
 
 
-def _unescaped(line: str) -> str:
+def _unescape(line: str) -> str:
     return "\\".join(part.replace("\\n", "\n") for part in line.split("\\\\"))

@@ -18,7 +18,7 @@ LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _WHO = {"user": "you", "assistant": "ouro"}
 
 
-def age(at: str, now: datetime) -> str:
+def format_age(at: str, now: datetime) -> str:
     """The age: `now`, `5 min`, `3 h`, `2 d`, then the date."""
     try:
         seconds = (now - datetime.fromisoformat(at)).total_seconds()
@@ -32,12 +32,12 @@ def age(at: str, now: datetime) -> str:
     return at[:10]
 
 
-def cost(amount: float | None) -> str:
+def format_cost(amount: float | None) -> str:
     """Empty if unknown."""
     return "" if amount is None else dollars(amount)
 
 
-def tokens(number: int) -> str:
+def format_tokens(number: int) -> str:
     """Tokens in a few letters: `840`, `1.2k`, `84k`, `1.2M`."""
     if number < 1000:
         return str(number)
@@ -48,28 +48,35 @@ def tokens(number: int) -> str:
 def status_items(status: Status) -> dict[str, str]:
     """The items of the status line by their names in `tui.status`; empty where there is nothing to tell."""
     usage, share = status.usage, status.context / status.window if status.window else 0.0
-    cached = f" ({tokens(usage.cached)} cached)" if usage.cached else ""
+    cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
     spent = usage.input or usage.output
     return {
         "model": clean(status.model.rpartition("/")[2]) + ("" if status.effort == "off" else f" ({status.effort})"),
         "mode": status.mode,
         "saved": "" if status.is_saved else "not saved",
         "branch": one_line(status.branch, 30),
-        "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {tokens(status.window)}" if status.window else "",
-        "tokens": f"↑{tokens(usage.input)}{cached} ↓{tokens(usage.output)}" if spent else "",
-        "cost": (cost(usage.cost) or "cost unknown") if spent else "",
+        "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {format_tokens(status.window)}"
+        if status.window
+        else "",
+        "tokens": f"↑{format_tokens(usage.input)}{cached} ↓{format_tokens(usage.output)}" if spent else "",
+        "cost": (format_cost(usage.cost) or "cost unknown") if spent else "",
         "memories": plural(status.memories, "memory", "memories") if status.memories else "",
         "jobs": plural(status.jobs, "job") if status.jobs else "",
         "sandbox": "no sandbox" if status.sandbox in ("none", "off") else status.sandbox,
     }
 
 
-def title(info: SessionInfo) -> str:
+def title_of(info: SessionInfo) -> str:
     return " ".join(clean(info.title).split()) or "(no title)"
 
 
-def figures(info: SessionInfo, now: datetime) -> str:
-    parts = [age(info.updated_at, now), f"{info.messages:,} messages", byte_size(info.size), cost(info.cost)]
+def format_figures(info: SessionInfo, now: datetime) -> str:
+    parts = [
+        format_age(info.updated_at, now),
+        f"{info.messages:,} messages",
+        byte_size(info.size),
+        format_cost(info.cost),
+    ]
     return " · ".join(part for part in [*parts, "copy" if info.fork_of else ""] if part)
 
 
@@ -109,10 +116,10 @@ def card_line(card: ResumeCard, now: datetime) -> str:
 
 def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
     """The parts to resume with, and their labels; the first is the default."""
-    choices: list[tuple[Part, str]] = [("full", f"full: {tokens(card.tokens)} tokens")]
+    choices: list[tuple[Part, str]] = [("full", f"full: {format_tokens(card.tokens)} tokens")]
     if card.tail is not None:
         turns = "last turn" if card.tail.turns == 1 else f"last {card.tail.turns} turns"
-        choices.append(("tail", f"tail: {turns}, {tokens(card.tail.tokens)}"))
+        choices.append(("tail", f"tail: {turns}, {format_tokens(card.tail.tokens)}"))
         price = "one call" if card.price is None else f"made for {dollars(card.price)}"
         choices.append(("summary", f"summary: {price}"))
     if card.memory.changes and not card.memory.is_held:
@@ -125,12 +132,12 @@ def _mode(card: ResumeCard) -> str:
 
 
 def _ago(card: ResumeCard, now: datetime) -> str:
-    ago = age(card.info.updated_at, now)
+    ago = format_age(card.info.updated_at, now)
     return ago if "-" in ago or ago == "now" else f"{ago} ago"
 
 
 def _first_call(card: ResumeCard) -> str:
-    size_of_it = f"{tokens(card.tokens)} tokens"
+    size_of_it = f"{format_tokens(card.tokens)} tokens"
     if card.price is None or card.price_cold is None:
         return f"{size_of_it}, the provider's cache is {card.cache}"
     if "warm" in card.cache:
@@ -244,7 +251,9 @@ class SessionMatches:
             found += [SessionMatch(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
         if self.is_fuzzy and len(self.query) >= MIN_FUZZY_LETTERS:
             found += [
-                SessionMatch(self.in_scope[place]) for place in alike(self.query, self._titles) if place not in seen
+                SessionMatch(self.in_scope[place])
+                for place in find_similar(self.query, self._titles)
+                if place not in seen
             ]
         return found
 
@@ -267,7 +276,7 @@ class SessionMatches:
         self._titles = [info.title.lower() for info in self.in_scope]
 
 
-def alike(query: str, titles: Sequence[str]) -> list[int]:
+def find_similar(query: str, titles: Sequence[str]) -> list[int]:
     """The places of the most similar titles, best first. The first call imports rapidfuzz: run it in a thread."""
     from rapidfuzz import fuzz, process
 

@@ -8,7 +8,7 @@ import pytest
 
 from ouro.cli import whole_parser
 from ouro.commands.builtin import COMMANDS, actions_of, find_command
-from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
+from ouro.frontends.tui.keymap import ACTIONS, Keymap, format_key
 
 MEMORY = "ouro memory "
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text().replace("\\|", "|")
@@ -57,7 +57,7 @@ def test_each_flag_is_on_the_page():
 
 def test_each_key_is_on_the_page():
     keymap = Keymap()
-    keys = [(each.name, ", ".join(f"`{shown(key)}`" for key in keymap.keys(each.name))) for each in ACTIONS]
+    keys = [(each.name, ", ".join(f"`{format_key(key)}`" for key in keymap.keys(each.name))) for each in ACTIONS]
     rows = [row for row in PAGE.splitlines() if row.startswith("| `")]
     assert [
         name

@@ -67,7 +67,7 @@ async def run_acp(options: Options, make_opener: MakeOpener, open_catalog: OpenC
     return 0
 
 
-def _plainly(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _report_errors(handler: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Turn the errors of a handler into JSON-RPC errors with a message for users."""
 
     @functools.wraps(handler)
@@ -136,7 +136,7 @@ class EditorAgent:
             if isinstance(result, Exception):
                 log.error("a session was not closed", exc_info=result)
 
-    @_plainly
+    @_report_errors
     async def initialize(
         self,
         protocol_version: int,  # noqa: ARG002 (the client ends the connection if it does not speak version 1)
@@ -162,29 +162,29 @@ class EditorAgent:
             ),
         )
 
-    @_plainly
+    @_report_errors
     async def new_session(self, cwd: str, **more: Any) -> acp.NewSessionResponse:
         editor = await self._open(cwd, OpenRequest(new_id=str(uuid.uuid4())), more)
         return acp.NewSessionResponse(session_id=editor.session.id, **await editor.settings())
 
-    @_plainly
+    @_report_errors
     async def load_session(self, cwd: str, session_id: str, **more: Any) -> acp.LoadSessionResponse:
         editor = await self._open_saved(cwd, session_id, more)
         await editor.replay()
         return acp.LoadSessionResponse(**await editor.settings())
 
-    @_plainly
+    @_report_errors
     async def resume_session(self, session_id: str, cwd: str, **more: Any) -> acp.ResumeSessionResponse:
         editor = await self._open_saved(cwd, session_id, more)
         return acp.ResumeSessionResponse(**await editor.settings())
 
-    @_plainly
+    @_report_errors
     async def fork_session(self, session_id: str, cwd: str, **more: Any) -> acp.ForkSessionResponse:
         await self._check_saved(session_id)
         editor = await self._open(cwd, OpenRequest(session_id, fork=True), more)
         return acp.ForkSessionResponse(session_id=editor.session.id, **await editor.settings())
 
-    @_plainly
+    @_report_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
@@ -200,18 +200,18 @@ class EditorAgent:
         following = str(start + PAGE) if len(found) > start + PAGE else None
         return acp.ListSessionsResponse(sessions=page, next_cursor=following)
 
-    @_plainly
+    @_report_errors
     async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
-        editor = self._opened(session_id)
+        editor = self._editor_of(session_id)
         del self._sessions[session_id]
         await editor.close()
         return acp.CloseSessionResponse()
 
-    @_plainly
+    @_report_errors
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)
-        editor = self._opened(session_id)
+        editor = self._editor_of(session_id)
         finished: TurnFinished = await editor.prompt(prompt)
         if finished.outcome in ("failed", "unauthorized"):
             code = AUTH_REQUIRED if finished.outcome == "unauthorized" else INTERNAL
@@ -225,23 +225,23 @@ class EditorAgent:
         if editor := self._sessions.get(session_id):
             editor.cancel()
 
-    @_plainly
+    @_report_errors
     async def set_session_mode(self, mode_id: str, session_id: str, **_meta: Any) -> acp.SetSessionModeResponse:
-        editor = self._opened(session_id)
+        editor = self._editor_of(session_id)
         await editor.set_option("mode", mode_id)
         await editor.send_settings()
         return acp.SetSessionModeResponse()
 
-    @_plainly
+    @_report_errors
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_meta: Any
     ) -> acp.SetSessionConfigOptionResponse:
-        editor = self._opened(session_id)
+        editor = self._editor_of(session_id)
         await editor.set_option(config_id, str(value))
         await editor.send_settings()
         return acp.SetSessionConfigOptionResponse(config_options=cast("Any", await editor.options()))
 
-    def _opened(self, session_id: str) -> EditorSession:
+    def _editor_of(self, session_id: str) -> EditorSession:
         if session_id not in self._sessions:
             raise SessionNotFound(f"No session {session_id} is open here.", "Load it, or begin a new one.")
         return self._sessions[session_id]
@@ -265,7 +265,7 @@ class EditorAgent:
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
         assert self._client is not None
         client = EditorClient(self._client, self._can, request.new_id)
-        # Zed shows the output of ouro's own commands as a terminal (`_meta`); other editors run the commands themselves.
+        # Zed shows output of ouro's commands as a terminal (`_meta`); other editors run the commands themselves.
         has_own = bool(self._can.terminal) and not self._shows_terminals
         options = replace(
             self._options,
@@ -309,7 +309,7 @@ class EditorAgent:
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask whether the folder is trusted; if so, open the session again with its files in force."""
         error, opening = self._untrusted.pop(session_id)
-        editor = self._opened(session_id)
+        editor = self._editor_of(session_id)
         title, choices = trust_question(error)
         if await editor.front_end.choose(title, choices[:2]) != "yes":
             return

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from ouro.frontends.headless.input import lines
+from ouro.frontends.headless.input import read_lines
 
 PARSE_ERROR = {"code": -32700, "message": "This line is not a JSON-RPC message."}
 
@@ -18,7 +18,7 @@ class StdioTransport:
     """A transport for the SDK. It answers invalid lines with an error; the SDK's own transport drops them."""
 
     def __init__(self, stdin: int, stdout: int) -> None:
-        self._arriving = lines(stdin)
+        self._arriving = read_lines(stdin)
         self._stdout = stdout
         # A thread of its own: all threads of the loop may be waiting for an answer of the editor.
         self._writer = ThreadPoolExecutor(1, "acp-output")

@@ -77,11 +77,11 @@ class EventUpdates:
             case events.ThinkingDelta(text):
                 yield update_agent_thought_text(text)
             case events.ToolStarted():
-                yield self._started(event)
+                yield self._start_update(event)
             case events.ToolProgress():
-                yield self._progress(event)
+                yield self._progress_update(event)
             case events.ToolFinished():
-                yield self._finished(event)
+                yield self._end_update(event)
             case events.SubagentProgress():
                 line = f"{event.id} ({event.state}): {event.activity or event.task}\n{event.figures}"
                 yield update_tool_call(event.call_id, content=[tool_content(text_block(clean(line)))])
@@ -104,7 +104,7 @@ class EventUpdates:
     def replay(self, event: Event) -> Iterator[Update]:
         """The updates for an event of a loaded session: also the user's messages."""
         if isinstance(event, events.Prompted):
-            yield from _prompted(event)
+            yield from _prompt_updates(event)
         else:
             yield from self.of(event)
 
@@ -120,7 +120,7 @@ class EventUpdates:
             raw_input=dict(call.arguments),
         )
 
-    def _started(self, event: events.ToolStarted) -> Update:
+    def _start_update(self, event: events.ToolStarted) -> Update:
         call = event.call
         title, where, given = clean(event.title), self._locations(call), dict(call.arguments)
         if call.id in self._output:  # a hook changed its arguments
@@ -139,15 +139,15 @@ class EventUpdates:
             field_meta=_terminal(call.id, "info", cwd=str(self._cwd)) if is_terminal else None,
         )
 
-    def _progress(self, event: events.ToolProgress) -> Update:
+    def _progress_update(self, event: events.ToolProgress) -> Update:
         if event.call_id in self._terminals:
             return update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
         if self._has_terminals:
             return _meta_update(event.call_id, _terminal(event.call_id, "output", data=event.text))
         output = self._output[event.call_id] = (self._output.get(event.call_id, "") + event.text)[-_MAX_OUTPUT:]
-        return update_tool_call(event.call_id, content=[_fenced(output)])
+        return update_tool_call(event.call_id, content=[_code_block(output)])
 
-    def _finished(self, event: events.ToolFinished) -> Update:
+    def _end_update(self, event: events.ToolFinished) -> Update:
         self._output.pop(event.call_id, None)
         status: acp.ToolCallStatus = "failed" if event.failed else "completed"
         body = event.display.body
@@ -170,9 +170,9 @@ class EventUpdates:
                     for change in changes
                 ]
             case CommandOutput(command, output, exit_code):
-                return [_fenced(output or (command if exit_code is None else "(no output)"))]
+                return [_code_block(output or (command if exit_code is None else "(no output)"))]
             case Plain(text, language):
-                return [_fenced(text, language)]
+                return [_code_block(text, language)]
             case _:
                 return [tool_content(text_block(clean(display.summary)))]
 
@@ -212,14 +212,14 @@ def usage_of(usage: Usage) -> acp.Usage:
     )
 
 
-def _prompted(event: events.Prompted) -> Iterator[Update]:
+def _prompt_updates(event: events.Prompted) -> Iterator[Update]:
     if event.text:
         yield update_user_message_text(event.text)
     for image in event.images:
         yield update_user_message(image_block(base64.b64encode(image.data).decode(), image.media_type))
 
 
-def _fenced(text: str, language: str = "") -> acp.ContentToolCallContent:
+def _code_block(text: str, language: str = "") -> acp.ContentToolCallContent:
     return tool_content(text_block(block(text, language)))
 
 

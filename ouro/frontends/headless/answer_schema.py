@@ -110,7 +110,7 @@ class AnswerSchema:
             raise AnswerMisfit(str(misfit)[:500]) from misfit
 
 
-def asked_again(misfit: AnswerMisfit) -> str:
+def correction_request(misfit: AnswerMisfit) -> str:
     return (
         f"Your answer does not fit the JSON schema ({misfit.message}). "
         "Answer again: only the JSON value, corrected, without words around it."

@@ -15,7 +15,7 @@ import msgspec
 from ouro import events
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event
-from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, asked_again
+from ouro.frontends.headless.answer_schema import MAX_ASKED_AGAIN, AnswerSchema, correction_request
 from ouro.frontends.headless.input import (
     AnswerInput,
     ImageInput,
@@ -23,8 +23,8 @@ from ouro.frontends.headless.input import (
     InterruptInput,
     PermissionInput,
     UserInput,
-    lines,
     parse_input,
+    read_lines,
     read_prompt,
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Progress, Refusal, Result
@@ -196,7 +196,7 @@ class HeadlessRun(TurnObserver):
                 misfit = result.check(self._schema)
                 if misfit is None or self._signal is not None or self.output.pipe.gone:
                     break
-                text, images = asked_again(misfit), ()
+                text, images = correction_request(misfit), ()
             result.seconds = time.monotonic() - started
             await self._session.memory.settled()  # changes of memory are printed before the result
             if not self.output.pipe.gone:
@@ -217,10 +217,10 @@ class HeadlessRun(TurnObserver):
         refusal = Refusal(event.call.name, event.title, event.rule)
         self._result.refusals.append(refusal)
         self._progress.refused(event, refusal)
-        self._session.answer(event.question_id, events.Permit("no", no_user_to_ask(refusal)))
+        self._session.answer(event.question_id, events.Permit("no", refusal_message(refusal)))
 
     async def _read(self, stdin: int | None) -> None:
-        async with aclosing(lines(stdin)) as arriving:
+        async with aclosing(read_lines(stdin)) as arriving:
             async for line in arriving:
                 try:
                     if line.strip():
@@ -259,7 +259,7 @@ def _pictures(images: Sequence[ImageInput]) -> tuple[Image, ...]:
     return tuple(picture(image.name or "The image", image.data)[0] for image in images)
 
 
-def no_user_to_ask(refusal: Refusal) -> str:
+def refusal_message(refusal: Refusal) -> str:
     """The message to the model when a permission was needed in headless."""
     way = f"the user can allow it by starting ouro with {refusal.advice}" if refusal.advice else "no rule can allow it"
     return (

@@ -65,7 +65,7 @@ def parse_input(line: bytes) -> Input:
         raise UsageError(f"A line of the input is not understood: {error}. See docs/headless.md.") from error
 
 
-async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
+async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
     """The lines of a file descriptor, until its end."""
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):

@@ -178,7 +178,7 @@ class Progress(NoticePrinter):
             case _ if self._quiet:
                 pass
             case events.ToolFinished():
-                title, result = self._finished(event)
+                title, result = self._finish_call(event)
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
                 self._pipe.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
             case events.Compacting(0, 1):

@@ -178,7 +178,7 @@ class ReplFrontEnd(FrontEnd):
 
     async def _use(self, session: Session, message: int) -> None:
         self._turns.attach(session)
-        self._repl.session_opened(session)
+        self._repl.begin_session(session)
         for notice in session.notices:
             self.say(notice, "warning")
         if message:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ouro.frontends.headless.input import lines
+from ouro.frontends.headless.input import read_lines
 from ouro.frontends.headless.output import Pipe
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class LineReader:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
         try:
             yield
         finally:
@@ -53,7 +53,7 @@ class LineReader:
         """Always False: the terminal edits its line itself, so no draft can be put there."""
         return False
 
-    def changed(self) -> None:
+    def redraw(self) -> None:
         """Print the prompt once, when a line is expected; for lines of a pipe only that of a question."""
         label = self._repl.label()
         is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
@@ -65,7 +65,7 @@ class LineReader:
     async def _line(self) -> str | None:
         if self._has_ended:
             return None
-        self._lines = self._lines or lines(sys.stdin.fileno())
+        self._lines = self._lines or read_lines(sys.stdin.fileno())
         self._waiting = asyncio.ensure_future(anext(self._lines, None))
         try:
             await asyncio.wait((self._waiting,))
@@ -78,7 +78,7 @@ class LineReader:
         self._shown = ""
         return line.decode(errors="replace").rstrip("\r")
 
-    def _interrupted(self) -> None:
+    def _interrupt(self) -> None:
         if self._repl.interrupt():
             self._has_ended = True
             if self._waiting is not None:

@@ -87,7 +87,7 @@ class PlainOutput:
         from rich.markdown import Heading, Markdown  # a plain terminal does without rich
 
         Heading.LEVEL_ALIGN["h1"] = "left"
-        rendered = self._rendered(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
+        rendered = self._render(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
         lines = [line.rstrip(" ") for line in rendered.split("\n")]
         filled = [place for place, line in enumerate(lines) if _CONTROL.sub("", line).strip()]
         shown = lines[filled[0] : filled[-1] + 1] if filled else []
@@ -98,7 +98,7 @@ class PlainOutput:
             self._write(sequence)
 
     def line(self, text: str, style: str = "") -> None:
-        self._styled((text, style))
+        self._print_runs((text, style))
 
     def marked(self, mark: str, style: str, title: str, detail: str) -> None:
         """Print a mark, a title and a detail; the title is cut so that they fit one line."""
@@ -110,7 +110,7 @@ class PlainOutput:
             beside = Text(f"{mark} {after}").cell_len
             fitted.truncate(max(MIN_TITLE, _width() - beside), overflow="ellipsis")
             title = fitted.plain
-        self._styled((f"{mark} ", style), (title, ""), (after, "dim"))
+        self._print_runs((f"{mark} ", style), (title, ""), (after, "dim"))
 
     def body(self, body: Body | None, *, failed: bool) -> None:
         """Print the result of a tool, cut to the lines a reader wants to see."""
@@ -154,16 +154,16 @@ class PlainOutput:
         for line in lines[-limit:]:
             self.line(f"  {line}", "dim")
 
-    def _styled(self, *runs: tuple[str, str]) -> None:
+    def _print_runs(self, *runs: tuple[str, str]) -> None:
         self._ends_with_gap = False
         if self.plain:
             self._write("".join(text for text, _ in runs).rstrip() + "\n")
             return
         from rich.text import Text
 
-        self._write(self._rendered(Text.assemble(*runs, overflow="fold")))
+        self._write(self._render(Text.assemble(*runs, overflow="fold")))
 
-    def _rendered(self, renderable: Any) -> str:
+    def _render(self, renderable: Any) -> str:
         from rich.console import Console
         from rich.theme import Theme
 
@@ -213,7 +213,7 @@ class Printer(NoticePrinter):
     def event(self, event: Event) -> None:
         match event:
             case events.Prompted():
-                self._prompted(event.text)
+                self._print_prompt(event.text)
             case events.TextDelta():
                 self._end_thought()
                 self._print_blocks(self._blocks.add(event.text))
@@ -269,7 +269,7 @@ class Printer(NoticePrinter):
         for block in blocks:
             self.output.markdown(clean(block))
 
-    def _prompted(self, text: str) -> None:
+    def _print_prompt(self, text: str) -> None:
         if text in self._echoed:
             self._echoed.remove(text)
             return
@@ -286,7 +286,7 @@ class Printer(NoticePrinter):
 
     def _tool_finished(self, event: events.ToolFinished) -> None:
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
-        self.output.marked(mark, style, *self._finished(event))
+        self.output.marked(mark, style, *self._finish_call(event))
         if event.call_id in self.seen and isinstance(event.display.body, Diff):
             return
         self.output.body(event.display.body, failed=event.failed)

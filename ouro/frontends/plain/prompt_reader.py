@@ -129,7 +129,7 @@ class PromptReader:
             self._prompt.default_buffer.document = document
         return True
 
-    def changed(self) -> None:
+    def redraw(self) -> None:
         """Draw the prompt again. While a question waits the draft is removed, so that no key of it answers."""
         if not self._prompt.app.is_running:
             return

@@ -20,10 +20,10 @@ from ouro.frontends.session_lines import (
     card_choices,
     card_line,
     card_lines,
-    figures,
+    format_figures,
     now,
     preview_lines,
-    title,
+    title_of,
 )
 from ouro.session import ResumeCard, Session, SessionCatalog, TurnQueue
 from ouro.session.opening import OpenRequest, Part
@@ -74,7 +74,7 @@ class LineQuestions:
                 self._asked.clear()
             self._changed()
 
-    async def or_asked(self, *work: Awaitable[Any]) -> None:
+    async def wait_for_question(self, *work: Awaitable[Any]) -> None:
         """Wait until all of the work is done, or a question is open."""
         asked = asyncio.ensure_future(self._asked.wait())
         done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
@@ -319,4 +319,4 @@ class SessionQuestion:
 
 def _line(match: SessionMatch) -> str:
     said = f" — … {match.snippet} …" if match.snippet else ""
-    return f"{title(match.info)} ({figures(match.info, now())}){said}"
+    return f"{title_of(match.info)} ({format_figures(match.info, now())}){said}"

@@ -151,9 +151,9 @@ class Repl(TurnObserver):
 
     def redraw(self) -> None:
         if not self._work or self._questions.open is not None:
-            self.reader.changed()
+            self.reader.redraw()
 
-    def session_opened(self, session: Session) -> None:
+    def begin_session(self, session: Session) -> None:
         """Forget the questions of the session before, and show the resume card of this one."""
         self._background_questions.close()
         self._offer.begin(session)
@@ -237,7 +237,7 @@ class Repl(TurnObserver):
     async def _next_line(self) -> str | None:
         """The next line; of piped input only when the one before is done, or asks a question."""
         while not sys.stdin.isatty() and self._questions.open is None and (self._work or self.turns.busy):
-            await self._questions.or_asked(self.turns.idle(), *self._work)
+            await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
 
     def _take(self, line: str) -> None:
@@ -266,9 +266,9 @@ class Repl(TurnObserver):
 
         task = asyncio.create_task(in_order())
         self._work.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._finish_work)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _finish_work(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()):
             asyncio.get_running_loop().call_exception_handler({"message": "a command failed", "exception": error})

@@ -20,7 +20,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 
 from ouro.frontends.tui.first_frame import FirstFrame
-from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_on
+from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
 """Seconds after which an Esc is taken for the key, not for the begin of a paste."""
@@ -100,7 +100,7 @@ class TerminalDriver(LinuxDriver):
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
         def use_theme(answer: re.Match[str]) -> str:
-            self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme_on(answer["background"]))
+            self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme_for(answer["background"]))
             return ""
 
         def process(pieces: list[tuple[bool, str]], at: float | None = None) -> None:

@@ -191,7 +191,7 @@ class _Picture:
                 edge = self._of("border")
                 rows[self._row - 1] = edge + "╭" + "─" * (width - 2) + "╮"
                 rows[self._row + 1] = edge + "╰" + "─" * (width - 2) + "╯"
-        return "".join(map(self._placed, rows, rows.values()))
+        return "".join(map(self._place, rows, rows.values()))
 
     def typed(self, editor: LineEditor) -> str:
         """What has changed since the keys came that `editor` has handled."""
@@ -206,9 +206,9 @@ class _Picture:
             if row < self._row - 1:
                 rows[row] = self._message(message)
                 self._queued += 1
-        return "".join(map(self._placed, rows, rows.values()))
+        return "".join(map(self._place, rows, rows.values()))
 
-    def _placed(self, row: int, text: str) -> str:
+    def _place(self, row: int, text: str) -> str:
         return f"\x1b[{row + 1};1H{self._base}{text}"
 
     def _of(self, name: str, background: str = "background") -> str:
@@ -229,14 +229,14 @@ class _Picture:
 
     def _message(self, message: str) -> str:
         """A message that waits, where and as the transcript shows it."""
-        text, width = _fitting(" ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False)
+        text, width = _fit(" ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False)
         padding = " " * max(0, self._width - len(QUEUED) - 2 - width)
         return f"{self._of('warning')}  {QUEUED}{self._of('muted')}{text}{padding}"
 
     def _prompt(self, typed: str) -> str:
         """The line of the prompt: the end of what was typed, or a hint; with the cursor."""
         if typed:
-            text, width = _fitting(typed.rpartition("\n")[2], self._inner - 1)
+            text, width = _fit(typed.rpartition("\n")[2], self._inner - 1)
             line = self._base + text + self._of("background", "text") + " "
             line += self._base + " " * (self._inner - width - 1)
         else:
@@ -247,7 +247,7 @@ class _Picture:
         return f"{edge}│ {line}{edge} │" if self._boxed else line
 
 
-def _fitting(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
+def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
     """As much of one end of `text` as fits, and its width in columns."""
     text = clean(text)
     if text.isascii():

@@ -145,13 +145,13 @@ class Keymap:
     """
 
     def __init__(self, changes: Mapping[str, str | Sequence[str]] | None = None) -> None:
-        self._keys = {action.name: tuple(map(_normal, action.keys)) for action in ACTIONS}
+        self._keys = {action.name: tuple(map(_normalize, action.keys)) for action in ACTIONS}
         for name, keys in (changes or {}).items():
             if name not in self._keys:
                 near = difflib.get_close_matches(name, self._keys, 1)
                 hint = f"Did you mean `{near[0]}`?" if near else f"Actions: {', '.join(sorted(self._keys))}."
                 raise ConfigError(f"tui.keys: unknown action `{name}`.", hint)
-            self._keys[name] = tuple(_checked(name, key) for key in ([keys] if isinstance(keys, str) else keys))
+            self._keys[name] = tuple(_check_key(name, key) for key in ([keys] if isinstance(keys, str) else keys))
         self._refuse_clashes(set(changes or {}))
 
     def of(self, *places: Place) -> dict[str, str]:
@@ -163,7 +163,7 @@ class Keymap:
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACES.values()}
         for action in ACTIONS:
             if (title := _PLACES.get(action.place)) and (keys := self._keys[action.name]):
-                sections[title].append((", ".join(map(shown, keys)), action.help))
+                sections[title].append((", ".join(map(format_key, keys)), action.help))
         return list(sections.items())
 
     def keys(self, name: str) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ class Keymap:
 
     def shown(self, name: str) -> str:
         """The first key of an action, written `Ctrl+G`; empty if it has none."""
-        return shown(self._keys[name][0]) if self._keys[name] else ""
+        return format_key(self._keys[name][0]) if self._keys[name] else ""
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """One key may have different actions in the prompt and in a question, but not two in one place."""
@@ -188,12 +188,12 @@ class Keymap:
                         )
 
 
-def shown(key: str) -> str:
+def format_key(key: str) -> str:
     """A key, written `Ctrl+X Ctrl+E`."""
     return " ".join("+".join(_SHOWN.get(part, part.capitalize()) for part in step.split("+")) for step in key.split())
 
 
-def _normal(key: str) -> str:
+def _normalize(key: str) -> str:
     parts = []
     for step in key.strip().split():
         *modifiers, last = step.split("+") if len(step) > 1 else [step]
@@ -203,8 +203,8 @@ def _normal(key: str) -> str:
     return " ".join(parts)
 
 
-def _checked(name: str, key: object) -> str:
-    text = _normal(key) if isinstance(key, str) else ""
+def _check_key(name: str, key: object) -> str:
+    text = _normalize(key) if isinstance(key, str) else ""
     for part in text.split() or [""]:
         *modifiers, last = part.split("+")
         if not last or (len(last) > 1 and last not in _NAMED) or not _MODIFIERS.issuperset(modifiers):

@@ -87,7 +87,7 @@ class Look:
         return tilde(self.cwd)
 
 
-def theme_on(background: str) -> str:
+def theme_for(background: str) -> str:
     """The theme for a background as terminals name it (`rgb:fbfb/fafa/f7f7`)."""
     match = _RGB.match(background)
     shares = [int(part, 16) / (16 ** len(part) - 1) for part in match.groups()] if match else [0]

@@ -68,7 +68,7 @@ class SessionStart:
                 await asyncio.wait(heads[-1:], timeout=timeout)
                 if not heads[-1].done():
                     break
-            self._turn = _continued(heads, events)
+            self._turn = _chain(heads, events)
 
     async def open(self, request: OpenRequest) -> Session:
         """As `open_session`; the first call returns the session that was begun."""
@@ -93,7 +93,7 @@ class SessionStart:
             await session.close()
 
 
-async def _continued(
+async def _chain(
     heads: Sequence[asyncio.Future[Event]], events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
     """`events`, from those on that were awaited before."""

@@ -8,7 +8,7 @@ from typing import assert_never
 from ouro import events
 from ouro.display import Display, Plain
 from ouro.events import Event
-from ouro.frontends.event_lines import compacted, notice_of, receipt
+from ouro.frontends.event_lines import compaction_receipt, describe_compaction, notice_of
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, RetryBlock, ThinkingBlock, UserMessage
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
@@ -118,7 +118,7 @@ class TranscriptWriter:
 
     def _compacted(self, event: events.Compacted) -> None:
         card = self._card(_COMPACTION, "compact the session")
-        card.finish(Display(compacted(event), Plain(receipt(event), "markdown")), False)
+        card.finish(Display(describe_compaction(event), Plain(compaction_receipt(event), "markdown")), False)
         self._transcript.update(card)
         del self._cards[_COMPACTION]
 

@@ -10,7 +10,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from select import select
 
-from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_on
+from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_for
 
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C quits."""
@@ -72,7 +72,7 @@ class LineEditor:
         while match := _TOKEN.match(self._rest):
             self._rest = self._rest[match.end() :]
             if match["background"] is not None:
-                self.theme = theme_on(match["background"])
+                self.theme = theme_for(match["background"])
                 continue
             self._keys.append((now, match[0]))
             self._press(match, now)

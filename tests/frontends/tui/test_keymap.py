@@ -1,7 +1,7 @@
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
+from ouro.frontends.tui.keymap import ACTIONS, Keymap, format_key
 
 
 def test_every_key_of_the_interface_does_what_it_says():
@@ -51,7 +51,7 @@ def test_signs_have_the_names_that_textual_gives_them():
 
 
 def test_keys_are_shown_as_people_write_them():
-    assert [shown(key) for key in ("ctrl+x ctrl+e", "question_mark", "escape", "up")] == [
+    assert [format_key(key) for key in ("ctrl+x ctrl+e", "question_mark", "escape", "up")] == [
         "Ctrl+X Ctrl+E",
         "?",
         "Esc",

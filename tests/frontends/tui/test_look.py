@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from ouro.cli import look_in
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.look import ANSI, THEMES, theme_on
+from ouro.frontends.tui.look import ANSI, THEMES, theme_for
 
 MIXED_THEMES = [name for name in THEMES if name != ANSI]
 READABLE = 4.5
@@ -77,7 +77,7 @@ async def test_messages_code_diffs_and_what_is_selected_can_be_read(name):
     [("rgb:fbfb/fafa/f7f7", "light"), ("rgb:00/2b/36", "dark"), ("rgba:ffff/ffff/dddd/8000", "light"), ("", "dark")],
 )
 def test_the_theme_fits_the_background_of_the_terminal(answer, theme):
-    assert theme_on(answer) == theme
+    assert theme_for(answer) == theme
 
 
 @pytest.mark.parametrize(

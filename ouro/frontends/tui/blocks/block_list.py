@@ -45,7 +45,7 @@ class TranscriptBlock(ABC):
         """The approximate number of lines, without drawing."""
         return self._estimate(width) + self.gap
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """Draw again when next shown."""
         self._is_drawn = False
 
@@ -56,7 +56,7 @@ class TranscriptBlock(ABC):
     def set_open(self, is_open: bool) -> None:
         if self.foldable and self.is_open != is_open:
             self.is_open = is_open
-            self.changed()
+            self.invalidate()
 
     @abstractmethod
     def as_markdown(self) -> str:
@@ -115,7 +115,7 @@ class BlockList:
         remaining = [block for block in self.blocks if block not in removed]
         if remaining != self.blocks[: len(remaining)]:
             for block in remaining:
-                block.changed()
+                block.invalidate()
         for block in removed:
             self._drawn.pop(block, None)
         self._rebuild(remaining)

@@ -13,7 +13,7 @@ from rich.style import Style
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import Code, highlight, language_of
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyled, tidy
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, restyle_spans, tidy
 from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 160
@@ -70,7 +70,7 @@ def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
 
 
 def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
-    olds, news = _colored(part, language, palette)
+    olds, news = _color_sides(part, language, palette)
     digits = _digits(part)
     for is_same, run in groupby(part, key=lambda pair: pair.is_same):
         pairs = list(run)
@@ -82,7 +82,7 @@ def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palett
 
 
 def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
-    olds, news = _colored(part, language, palette)
+    olds, news = _color_sides(part, language, palette)
     digits = _digits(part)
     half = (width - 1) // 2
     for pair in part:
@@ -110,21 +110,21 @@ def _row(sign: str, number: int, side: _Side, digits: int, width: int, palette: 
     return pad(indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim)), width, style)
 
 
-def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
+def _color_sides(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
     """Both sides in syntax colours, by line number, changed words marked."""
     olds = _side([(pair.old_number, pair.old) for pair in part], language, palette)
     news = _side([(pair.new_number, pair.new) for pair in part], language, palette)
     for pair in part:
         if pair.is_same:
             continue
-        old_spans, new_spans = changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
+        old_spans, new_spans = find_changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
         for side, number, spans, back, word in (
             (olds, pair.old_number, old_spans, palette.removed, palette.removed_word),
             (news, pair.new_number, new_spans, palette.added, palette.added_word),
         ):
             if number:
                 strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
-                side[number] = list(restyled(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
+                side[number] = list(restyle_spans(side[number], spans, strong, Style(bgcolor=back.bgcolor)))
     return olds, news
 
 
@@ -213,7 +213,7 @@ def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> 
     return pairs
 
 
-def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
+def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
     """The changed characters of each line; empty if the lines have little in common."""
     if max(len(old), len(new)) > MAX_COMPARED_LINE:
         return [], []

@@ -52,7 +52,7 @@ def tidy(text: str) -> str:
     return text.expandtabs(4) if "\t" in text else text
 
 
-def printed(text: str) -> str:
+def clean_output(text: str) -> str:
     """Command output without terminal control; only the last state of an overwritten line."""
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
@@ -78,7 +78,7 @@ def _lines(
             lines.append(StyledLine([Segment(*run) for run in paragraph]))
             continue
         for start, end, joint in split(text, width):
-            lines.append(StyledLine([Segment(*run) for run in _between(paragraph, start, end)], joint=joint))
+            lines.append(StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint))
     return lines
 
 
@@ -110,7 +110,7 @@ def crop(text: str, width: int) -> str:
     return _take(text, max(0, width - 1))[0].rstrip() + "…" if width > 0 else ""
 
 
-def copied(lines: Iterable[StyledLine]) -> str:
+def text_to_copy(lines: Iterable[StyledLine]) -> str:
     """The text of these lines for copying: unwrapped, without decoration."""
     parts: list[str] = []
     for line in lines:
@@ -136,7 +136,7 @@ def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
     yield paragraph
 
 
-def _between(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
+def _slice(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
     """The characters from `start` to before `end`."""
     for text, style in runs:
         if end > 0 and (part := text[max(0, start) : end]):
@@ -209,18 +209,18 @@ def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection)
         text = line.text[: len(line.text) - line.filling]
         text = text if last == -1 else text[:last]
         picked.append(StyledLine([Segment(text)], max(first, line.gutter), line.joint))
-    return copied(picked)
+    return text_to_copy(picked)
 
 
-def marked(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
+def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
     """`line` with the characters of `span` in another style; -1 is its end."""
     end = len(line.text) if span[1] == -1 else span[1]
     runs = [(segment.text, segment.style or Style.null()) for segment in line.segments]
-    segments = [Segment(text, style) for text, style in restyled(runs, [(span[0], end)], style)]
+    segments = [Segment(text, style) for text, style in restyle_spans(runs, [(span[0], end)], style)]
     return StyledLine(segments, line.gutter, line.joint, line.filling)
 
 
-def restyled(
+def restyle_spans(
     runs: Iterable[Run], spans: Sequence[tuple[int, int]], inside: Style, outside: Style | None = None
 ) -> Iterator[Run]:
     """`runs` with a style over the characters in `spans`, and another over the others."""
@@ -233,17 +233,17 @@ def restyled(
         offset += len(text)
 
 
-def fitting(items: Sequence[str], width: int, most: int) -> str:
+def join_fitting(items: Sequence[str], width: int, most: int) -> str:
     """The items on at most `most` lines; of those between the first and the last, what does not fit is left out."""
     shown = [*items[:1], *items[1:][-1:]]
     for item in items[1:-1]:
         longer = [*shown[:-1], item, shown[-1]]
-        if len(_filled(longer, width)) <= most:
+        if len(_fill_lines(longer, width)) <= most:
             shown = longer
-    return "\n".join(_filled(shown, width))
+    return "\n".join(_fill_lines(shown, width))
 
 
-def _filled(items: Sequence[str], width: int) -> list[str]:
+def _fill_lines(items: Sequence[str], width: int) -> list[str]:
     lines = list(items[:1])
     for item in items[1:]:
         if len(lines[-1]) + 3 + len(item) <= width:

@@ -265,12 +265,12 @@ def _row_lines(
         segments: list[Segment] = []
         for line, width, side in zip(cells, widths, aligned, strict=True):
             segments += [Segment(_BETWEEN, palette.muted)] if segments else []
-            segments += _aligned(line.segments if line else [], width, side, palette.text)
+            segments += _align(line.segments if line else [], width, side, palette.text)
         lines.append(StyledLine(segments))
     return lines
 
 
-def _aligned(segments: Sequence[Segment], width: int, side: str, base: Style) -> list[Segment]:
+def _align(segments: Sequence[Segment], width: int, side: str, base: Style) -> list[Segment]:
     missing = max(0, width - sum(cell_len(segment.text) for segment in segments))
     left = {"right": missing, "center": missing // 2}.get(side, 0)
     return [*([Segment(" " * left, base)] if left else []), *segments, Segment(" " * (missing - left), base)]

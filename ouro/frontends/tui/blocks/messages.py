@@ -114,7 +114,7 @@ class AnswerBlock(TranscriptBlock):
         if text:
             self._source.append(text)
             self._pieces.add(text)
-            self.changed()
+            self.invalidate()
 
     def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette) -> list[StyledLine]:
         if self._code is not None and piece.kind == "fence":
@@ -159,14 +159,14 @@ class ThinkingBlock(TranscriptBlock):
             self._since = self._clock()
         self.is_moving = True
         self._parts.append(self._incoming.feed(text))
-        self.changed()
+        self.invalidate()
 
     def close(self) -> None:
         if self._since is not None and self._seconds is None:
             self._parts.append(self._incoming.finish())
             self._seconds = self._clock() - self._since
         self.is_moving = False
-        self.changed()
+        self.invalidate()
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
@@ -182,8 +182,8 @@ class ThinkingBlock(TranscriptBlock):
     def _summary(self) -> str:
         size = plural(len(self.text.split()), "word")
         if self.is_moving and self._since is not None:
-            return f"Thinking… {duration(self._clock() - self._since)} · {size}"
-        took = f" for {duration(self._seconds)}" if self._seconds is not None else ""
+            return f"Thinking… {format_duration(self._clock() - self._since)} · {size}"
+        took = f" for {format_duration(self._seconds)}" if self._seconds is not None else ""
         return f"Thought{took} · {size}" + ("" if self.is_open else f" · {self._key}")
 
 
@@ -250,12 +250,12 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
     return lines
 
 
-def spinner(seconds: float) -> str:
+def spinner_sign(seconds: float) -> str:
     """What turns beside running work, so many seconds after its start."""
     return _SPINNER[int(seconds * 4) % len(_SPINNER)]
 
 
-def duration(seconds: float, *, tenths: bool = True) -> str:
+def format_duration(seconds: float, *, tenths: bool = True) -> str:
     """Seconds: `0.4 s`, `12 s`, `3 min 20 s`."""
     if tenths and seconds < 10:
         return f"{seconds:.1f} s"

@@ -16,8 +16,8 @@ from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Tod
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import diff_lines
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, printed, tidy, wrap
-from ouro.frontends.tui.blocks.messages import MARGIN, duration, spinner
+from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold, indent, tidy, wrap
+from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import byte_size, plural
 
@@ -60,7 +60,7 @@ def preview_size(body: Body, failed: bool) -> int:
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
     """The end of a command's output, and the number of lines before it."""
-    rows = printed(text).rstrip("\n").split("\n")
+    rows = clean_output(text).rstrip("\n").split("\n")
     shown: list[StyledLine] = []
     taken = 0
     for row in reversed(rows):
@@ -91,7 +91,7 @@ def body_text(body: Body) -> str:
         case Plain():
             return tidy(body.text)
         case CommandOutput():
-            return f"$ {tidy(body.command)}\n{printed(body.output)}".rstrip("\n")
+            return f"$ {tidy(body.command)}\n{clean_output(body.output)}".rstrip("\n")
         case Diff():
             return "\n".join(map(tidy, body.lines()))
         case Picture():
@@ -154,16 +154,16 @@ class ToolCard(TranscriptBlock):
 
     def append(self, text: str) -> None:
         self._output = (self._output + text)[-MAX_OUTPUT:]
-        self.changed()
+        self.invalidate()
 
     def wait(self, is_waiting: bool) -> None:
         if self._seconds is None:
             self._state = "waiting" if is_waiting else "running"
-            self.changed()
+            self.invalidate()
 
     def rename(self, title: str) -> None:
         self._title = tidy(title)
-        self.changed()
+        self.invalidate()
 
     def note(self, figures: str, activity: str, *, is_waiting: bool) -> None:
         """What a running call has used so far, in its first line, and what it does now, below."""
@@ -173,7 +173,7 @@ class ToolCard(TranscriptBlock):
                 self.append(f"{activity}\n")
             self._figures = figures
             self._state = "waiting" if is_waiting else "running"
-            self.changed()
+            self.invalidate()
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
         """The call has its result. `seconds` None: since the card was made."""
@@ -210,17 +210,17 @@ class ToolCard(TranscriptBlock):
     def _end(self, state: State) -> None:
         self._state = state
         self.is_moving = False
-        self.changed()
+        self.invalidate()
 
     def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, self._figures)
         room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
-        takes = duration(passed) if passed >= 0.1 else ""
+        takes = format_duration(passed) if passed >= 0.1 else ""
         after = "".join(f" · {part}" for part in (summary, takes) if part)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
-        sign = _SIGNS.get(self._state) or spinner(passed)
+        sign = _SIGNS.get(self._state) or spinner_sign(passed)
         return StyledLine(
             [
                 Segment(f"{MARGIN}{sign} ", getattr(palette, _COLORS[self._state])),
@@ -249,15 +249,15 @@ class ToolCard(TranscriptBlock):
         lines = list(islice(body_lines(body, width, palette), MAX_LINES))
         if len(lines) <= most + 1:  # the line that tells of one more would take its place
             return lines
-        return [*lines[:most], *self._left_out(len(lines) - most, "more", width, palette)]
+        return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
         lines, before = last_lines(output, most + 1, width, palette.muted)
         if before:
             lines, before = last_lines(output, most, width, palette.muted)
-        return [*self._left_out(before, "before", width, palette), *lines]
+        return [*self._omission_lines(before, "before", width, palette), *lines]
 
-    def _left_out(self, count: int, where: str, width: int, palette: Palette) -> list[StyledLine]:
+    def _omission_lines(self, count: int, where: str, width: int, palette: Palette) -> list[StyledLine]:
         if not count:
             return []
         words = f"… {plural(count, 'line')} {where} · {self._key}"

@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
-from ouro.frontends.tui.blocks.lines import fitting
+from ouro.frontends.tui.blocks.lines import join_fitting
 from ouro.frontends.tui.keymap import Keymap, Place
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.widgets.row_list import RowList
@@ -273,7 +273,9 @@ class Browser(Sheet[OpenRequest | None]):
         if not self._has_message:
             self._foot.remove_class("-asks", "-failed")
             width = self._foot.size.width or self.app.size.width
-            self._foot.update(fitting([key for key in self._keys() if key], width, 1 if self.has_class("-low") else 2))
+            self._foot.update(
+                join_fitting([key for key in self._keys() if key], width, 1 if self.has_class("-low") else 2)
+            )
 
     def _show_message(self, text: str, kind: str = "-asks") -> None:
         """Show a message or question (`-asks`) or an error (`-failed`) in the last line until the next key."""

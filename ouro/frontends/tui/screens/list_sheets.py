@@ -22,9 +22,9 @@ from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_l
 from ouro.commands.window import change_items, item_line, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
-from ouro.frontends.session_lines import age, now
+from ouro.frontends.session_lines import format_age, now
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.sheet import Sheet, framed
+from ouro.frontends.tui.screens.sheet import Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean
@@ -101,7 +101,7 @@ class TasksSheet(ListSheet[None]):
 
     def compose(self) -> ComposeResult:
         keys = "↑↓ · k ends it · Esc closes"
-        yield framed("Background jobs and subagents", self._list, self._preview, keys=keys, id="tasks")
+        yield make_frame("Background jobs and subagents", self._list, self._preview, keys=keys, id="tasks")
 
     def on_mount(self) -> None:
         self.set_interval(0.5, self._fill)
@@ -133,7 +133,7 @@ class ContextSheet(ListSheet[None]):
         )
 
     def compose(self) -> ComposeResult:
-        yield framed("", self._list, self._preview, keys=self._keys, id="context")
+        yield make_frame("", self._list, self._preview, keys=self._keys, id="context")
 
     def on_mount(self) -> None:
         self._fill()
@@ -184,7 +184,7 @@ class RewindSheet(ListSheet[WayBack | None]):
         fork = f"{self._fork_key} forks · " if self._fork_key else ""
         keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
         body = (self._search, self._list, *not_listed, self._preview, self._boxes)
-        yield framed("Rewind to a message", *body, keys=keys, id="rewind")
+        yield make_frame("Rewind to a message", *body, keys=keys, id="rewind")
 
     def on_mount(self) -> None:
         self._search.focus()
@@ -247,7 +247,7 @@ class RewindSheet(ListSheet[WayBack | None]):
         rows: list[Point | Branch] = [*self._past.points(), *self._past.branches()]
         for row in sorted(rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number):
             mark, label = ("b", branch_label(row)[0]) if isinstance(row, Branch) else ("m", one_line(row.text))
-            yield Choice(f"{mark}{row.number}", label, age(row.at, now())), row
+            yield Choice(f"{mark}{row.number}", label, format_age(row.at, now())), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
         """What Enter does, on one line: low terminals have two, and the message needs the other."""
@@ -275,7 +275,7 @@ class RedoSheet(Sheet[WayBack | None]):
         self._boxes.offer(offered)
 
     def compose(self) -> ComposeResult:
-        yield framed("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
+        yield make_frame("Redo what was undone", self._boxes, keys="Enter redoes · Tab Space tick · Esc closes")
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter":

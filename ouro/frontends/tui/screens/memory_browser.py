@@ -236,7 +236,7 @@ class MemoryBrowser(Browser):
         row = self._list.marked
         return await pages.row_page(self._session, row) if row is not None else Page()
 
-    def _aim(self) -> PageLink | None:
+    def _marked_link(self) -> PageLink | None:
         """What the keys work on: a hunk, the page that was followed to, or the marked row."""
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
@@ -259,7 +259,7 @@ class MemoryBrowser(Browser):
         Raises:
             UsageError: it does not apply to the marked item.
         """
-        aim = self._aim()
+        aim = self._marked_link()
         kinds = {"accept": ("proposal",), "reject": ("proposal",), "edit_note": ("note", "core")}.get(name, ("note",))
         if aim is None or aim.kind not in kinds:
             raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
@@ -272,7 +272,7 @@ class MemoryBrowser(Browser):
 
     async def _undo_change(self) -> None:
         """Undo the marked hunk or commit, else the last change made here; the same key again redoes it."""
-        aim, redo = self._aim(), self._undo_commit
+        aim, redo = self._marked_link(), self._undo_commit
         is_marked = aim is not None and aim.kind in ("commit", "hunk") and not redo
         commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (redo or self._last_commit, 0)
         if not commit:
@@ -299,7 +299,7 @@ class MemoryBrowser(Browser):
         if self._search.has_focus:
             tabs = [] if self._search.value else ["←→ tabs"]
             return ["Enter opens", *tabs, "Tab list", *self._filters(self._keymap.shown), "Esc closes"]
-        aim = self._aim()
+        aim = self._marked_link()
         is_archived = aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
         kind = "archived" if is_archived else aim.kind if aim is not None else ""
         actions = [f"{self._letter(name)} {_label(name)}" for name in KEYS.get(kind, ())]

@@ -11,7 +11,17 @@ from rich.cells import set_cell_size
 from textual import events, work
 
 from ouro.errors import OuroError
-from ouro.frontends.session_lines import ALL, SessionMatch, SessionMatches, age, alike, cost, now, preview_lines, title
+from ouro.frontends.session_lines import (
+    ALL,
+    SessionMatch,
+    SessionMatches,
+    find_similar,
+    format_age,
+    format_cost,
+    now,
+    preview_lines,
+    title_of,
+)
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
@@ -57,9 +67,14 @@ class SessionList(RowList[SessionMatch]):
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _width)
         info = row.info
-        figures = (age(info.updated_at, now()), f"{info.messages:,}", byte_size(info.size), cost(info.cost))
+        figures = (
+            format_age(info.updated_at, now()),
+            f"{info.messages:,}",
+            byte_size(info.size),
+            format_cost(info.cost),
+        )
         room = self._title_width()
-        name = title(info) + (" (copy)" if info.fork_of else "")
+        name = title_of(info) + (" (copy)" if info.fork_of else "")
         yield set_cell_size(crop(name, room), room), "marked" if is_marked else ""
         columns = list(zip(self._columns(), figures, strict=False))
         for (_name, column), text in columns[: 1 if row.snippet else None]:
@@ -124,7 +139,7 @@ class SessionPicker(Browser):
         sessions = await session_catalog.sessions(self._show_progress)
         matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._typed(self._search.value)
-        await asyncio.to_thread(alike, "", [""])  # imports rapidfuzz before a key needs it
+        await asyncio.to_thread(find_similar, "", [""])  # imports rapidfuzz before a key needs it
         matches.is_fuzzy = True
         self._show()
 
@@ -188,9 +203,9 @@ class SessionPicker(Browser):
             return page
         info = match.info
         facts = [tilde(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [f"{info.messages:,} messages", byte_size(info.size), cost(info.cost), info.short_id]
+        facts += [f"{info.messages:,} messages", byte_size(info.size), format_cost(info.cost), info.short_id]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
-        page.add(title(info), "title")
+        page.add(title_of(info), "title")
         page.add(" · ".join(filter(None, facts)), "detail")
         page.add("")
         try:
@@ -250,7 +265,7 @@ class SessionPicker(Browser):
             self.run_worker(self._rename(self._list.marked.info))
 
     async def _rename(self, info: SessionInfo) -> None:
-        text: str | None = await self.app.push_screen_wait(LineSheet("New title", secret=False, text=title(info)))
+        text: str | None = await self.app.push_screen_wait(LineSheet("New title", secret=False, text=title_of(info)))
         name = " ".join(clean(text or "").split())
         if not name or name == info.title:
             return
@@ -263,7 +278,7 @@ class SessionPicker(Browser):
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # the search field would take the answer as text
             self._to_delete = self._list.marked.info
-            self._show_message(f"Move to trash? y yes · other keys no · “{title(self._to_delete)}”")
+            self._show_message(f"Move to trash? y yes · other keys no · “{title_of(self._to_delete)}”")
 
     def _end_question(self) -> SessionInfo:
         info, self._to_delete, self._has_message = self._to_delete, None, False
@@ -278,14 +293,14 @@ class SessionPicker(Browser):
             self._deleted.append(info)
             await self._reload()
             key = self._keymap.shown("restore_session")
-            self._show_message(f"In the trash. {key} restores it. “{title(info)}”")
+            self._show_message(f"In the trash. {key} restores it. “{title_of(info)}”")
 
     async def _restore_session(self) -> None:
         if self._deleted:
             info = self._deleted.pop()
             if await self._do(self._session_catalog.store.restore_session(info.id)):
                 await self._reload()
-                self._show_message(f"Restored “{title(info)}”.")
+                self._show_message(f"Restored “{title_of(info)}”.")
         elif self._search.has_focus:
             self._search.value = ""
 

@@ -62,7 +62,7 @@ class Sheet(ModalScreen[R]):
         self.dismiss(None)
 
 
-def framed(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
+def make_frame(title: str, *body: Widget, keys: str, id: str | None = None) -> Vertical:  # noqa: A002 (Textual's own name)
     """The frame of a sheet: its title, its body, and its keys in the last line."""
     return Vertical(
         VerticalScroll(
@@ -94,7 +94,7 @@ class HelpSheet(Sheet[None]):
             self._bindings.bind(key, "close", show=False)
 
     def compose(self) -> ComposeResult:
-        yield framed("Help · /help NAME shows details and an example", self._text, keys=self._keys)
+        yield make_frame("Help · /help NAME shows details and an example", self._text, keys=self._keys)
 
     def on_mount(self) -> None:
         self._text.focus()
@@ -113,7 +113,7 @@ class LineSheet(Sheet[str | None]):
         self._field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
 
     def compose(self) -> ComposeResult:
-        yield framed(self._title, self._field, keys="Enter · Esc closes")
+        yield make_frame(self._title, self._field, keys="Enter · Esc closes")
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
@@ -164,7 +164,7 @@ class Picker(Sheet[str | None]):
     def compose(self) -> ComposeResult:
         pages = " · PageUp PageDown scroll" if self._title.count("\n") >= LONG_TITLE else ""
         search = [] if self.is_short else [self._search]
-        yield framed(self._title, *search, self._list, self._whole, keys=f"↑↓ Enter · Esc closes{pages}")
+        yield make_frame(self._title, *search, self._list, self._whole, keys=f"↑↓ Enter · Esc closes{pages}")
 
     def on_mount(self) -> None:
         self._beneath = self.app.screen_stack[0]

@@ -54,7 +54,7 @@ class Completion(PickList):
 
     def _suggest(self, typed: str) -> list[Choice]:
         if typed.startswith("/"):
-            return _fitting(self._commands(), typed[1:].lower())[:ROWS]
+            return _matching_commands(self._commands(), typed[1:].lower())[:ROWS]
         files = self._files()
         if files is None:
             return [Choice(typed, "reading the list of files …")]
@@ -70,7 +70,7 @@ def _word(before: str) -> str:
     return found[1] if found else ""
 
 
-def _fitting(commands: Sequence[Choice], wanted: str) -> list[Choice]:
+def _matching_commands(commands: Sequence[Choice], wanted: str) -> list[Choice]:
     """The command of that name, those that start so, then those that contain the letters in order."""
     scattered = re.compile(".*".join(map(re.escape, wanted)))
     named = [(command.label[1:].lower(), command) for command in commands]

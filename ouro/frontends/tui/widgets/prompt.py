@@ -17,7 +17,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
-from ouro.frontends.tui.blocks.messages import duration, spinner
+from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.external import dropped_image
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
@@ -143,7 +143,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             typed = event.character if event.is_printable and event.character else ""
             self.put("\n" if event.key in ("enter", "ctrl+j") else typed)
             return
-        key = self._with_chord(event)
+        key = self._resolve_chord(event)
         action = self._actions.get(key)
         if self._steer_completion(event.key, action):
             pass
@@ -163,7 +163,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         event.stop()
         event.prevent_default()
 
-    def _with_chord(self, event: events.Key) -> str:
+    def _resolve_chord(self, event: events.Key) -> str:
         """The chord of the previous key and this one, or this key alone where the two are no chord."""
         chord, self._chord = self._chord, ""
         both = f"{chord} {event.key}"
@@ -285,15 +285,17 @@ class PromptArea(TextArea, inherit_bindings=False):
         """A joined emoji, a flag and a placeholder are one character."""
         row, column = self.cursor_location
         return (
-            (row, max(end for end in self._ends(row) if end < column)) if column else super().get_cursor_left_location()
+            (row, max(end for end in self._character_ends(row) if end < column))
+            if column
+            else super().get_cursor_left_location()
         )
 
     def get_cursor_right_location(self) -> tuple[int, int]:
         row, column = self.cursor_location
-        after = [end for end in self._ends(row) if end > column]
+        after = [end for end in self._character_ends(row) if end > column]
         return (row, after[0]) if after else super().get_cursor_right_location()
 
-    def _ends(self, row: int) -> list[int]:
+    def _character_ends(self, row: int) -> list[int]:
         """Where the characters of a line end, as they are seen."""
         line = self.document.get_line(row)
         whole = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
@@ -366,4 +368,4 @@ class PromptBox(Horizontal):
 
     def _work_title(self) -> str:
         passed = time.monotonic() - self._began
-        return f"{spinner(passed)} working · {duration(int(passed), tenths=False)} · Esc interrupts"
+        return f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc interrupts"

@@ -23,7 +23,7 @@ from textual.widgets import Input, Static
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import Answer, PermissionAsked, Permit, QuestionAsked, Reply
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.lines import fitting, fold
+from ouro.frontends.tui.blocks.lines import fold, join_fitting
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
@@ -72,9 +72,9 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def on_mount(self) -> None:
         self._keys = str(self.query_one(".question--keys", Static).content)
-        self.call_after_refresh(self._drawn)
+        self.call_after_refresh(self._start_listening)
 
-    def _drawn(self) -> None:
+    def _start_listening(self) -> None:
         self._listens_from = time.monotonic() + self.GRACE
 
     async def _on_key(self, event: events.Key) -> None:
@@ -97,7 +97,7 @@ class QuestionPanel(Vertical, can_focus=True):
         else:
             self.press(event.key, self._actions.get(event.key, ""), event.character or "")
 
-    def means(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (subclasses use the key)
+    def is_answer(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (subclasses use the key)
         digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
         return not character.isprintable() or action == "comment" or digits
 
@@ -105,7 +105,7 @@ class QuestionPanel(Vertical, can_focus=True):
         if event.key in ("up", "down"):
             self._is_writing = False
         elif not self._is_writing:
-            self._is_writing = event.is_printable and not self.means(
+            self._is_writing = event.is_printable and not self.is_answer(
                 event.key, self._actions.get(event.key, ""), event.character or ""
             )
         elif event.key == "enter":
@@ -171,7 +171,7 @@ class QuestionPanel(Vertical, can_focus=True):
         for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
             shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
-            keys.update(fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
+            keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
         for size in self.query(".question--size").results(Static):
             shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
             title = cell_len(str(self.query_one(".question--title", Static).content))
@@ -222,7 +222,7 @@ class ChoiceList(Widget):
 
         Where there are fewer lines than the choices need, those around the marked one, and a sign of the others.
         """
-        lines = [line for lines in self._rendered(self.size.width) for line in lines]
+        lines = [line for lines in self._render_choices(self.size.width) for line in lines]
         first, last = self._first_line(), self._first_line() + self.size.height - 1
         for place, sign in ((first, "↑" if first else ""), (last, "↓" if last < len(lines) - 1 else "")):
             if sign:
@@ -231,10 +231,10 @@ class ChoiceList(Widget):
         return Text("\n").join(lines[first : last + 1])
 
     def _first_line(self) -> int:
-        counts = [len(lines) for lines in self._rendered(self.size.width)]
+        counts = [len(lines) for lines in self._render_choices(self.size.width)]
         return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
 
-    def _rendered(self, width: int) -> list[list[Text]]:
+    def _render_choices(self, width: int) -> list[list[Text]]:
         marked_style = self.get_component_rich_style("options--marked", partial=True)
         detail_style = self.get_component_rich_style("options--detail", partial=True)
         rendered = []
@@ -256,11 +256,11 @@ class ChoiceList(Widget):
         return rendered
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
-        return sum(len(lines) for lines in self._rendered(width))
+        return sum(len(lines) for lines in self._render_choices(width))
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        owners = [number for number, lines in enumerate(self._rendered(self.size.width)) for _ in lines]
+        owners = [number for number, lines in enumerate(self._render_choices(self.size.width)) for _ in lines]
         if at is not None and self._first_line() + at.y < len(owners):
             self.place = owners[self._first_line() + at.y]
             self.post_message(self.Picked())
@@ -305,14 +305,14 @@ class PermissionPanel(QuestionPanel):
     def _body(self) -> tuple[str, Widget]:
         display = self._asked.display
         if isinstance(display.body, Diff):
-            changes = tuple(map(_escaped_change, display.body.changes))
+            changes = tuple(map(_escape_change, display.body.changes))
             return plural(len(changes), "file"), _block_body(DisplayBlock(replace(display, body=Diff(changes))))
         text = _text_of(display)
         length = f"{len(text):,} characters" + (f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else "")
-        return length, _text_body(_visible(text))
+        return length, _text_body(_show_hidden(text))
 
-    def means(self, key: str, action: str, character: str) -> bool:
-        return bool(action) or super().means(key, action, character)
+    def is_answer(self, key: str, action: str, character: str) -> bool:
+        return bool(action) or super().is_answer(key, action, character)
 
     def press(self, key: str, action: str, character: str) -> None:
         if action in self._asked.choices:
@@ -335,13 +335,13 @@ def _text_of(display: Display) -> str:
             return display.summary
 
 
-def _visible(text: str) -> str:
+def _show_hidden(text: str) -> str:
     """Nothing can hide: control characters, tabs and long runs of blanks are written out."""
     shown = _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", escaped(text).replace("\t", "⇥\t"))
     return shown.replace("\n", "⏎\n")
 
 
-def _escaped_change(change: FileChange) -> FileChange:
+def _escape_change(change: FileChange) -> FileChange:
     return replace(
         change,
         path=escaped(change.path),
@@ -420,10 +420,10 @@ class AskPanel(QuestionPanel):
         hint = choices if self._question.choices else "type your answer"
         yield Static(f"{hint} · Esc: no answer", classes="question--keys", markup=False)
 
-    def means(self, key: str, action: str, character: str) -> bool:
+    def is_answer(self, key: str, action: str, character: str) -> bool:
         """Without choices, every key starts the answer."""
         chooses = key == "space" and self._question.several
-        return not self._question.choices or chooses or super().means(key, action, character)
+        return not self._question.choices or chooses or super().is_answer(key, action, character)
 
     def press(self, key: str, action: str, character: str) -> None:
         if not self._question.choices:

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widget import Widget
 
-from ouro.frontends.session_lines import card_choices, card_lines, now, title
+from ouro.frontends.session_lines import card_choices, card_lines, now, title_of
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.session.opening import Part
 
@@ -44,7 +44,7 @@ class ResumePanel(Widget):
 
     def show(self, card: ResumeCard) -> None:
         self._card, self._place = card, 0
-        self.border_title = f"resumed: {title(card.info)}"
+        self.border_title = f"resumed: {title_of(card.info)}"
         keys = "Tab next · Enter takes it · Esc closes" if len(self._choices) > 1 else "Enter · Esc closes"
         self.border_subtitle = f"{keys} · or type a message"
         self.display = True

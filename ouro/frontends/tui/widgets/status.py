@@ -112,10 +112,10 @@ class StatusLine(Widget):
             line = Content(OPENING)
         else:
             queued = f"{self.queued} queued" if self.queued else ""
-            line = self._fitting({**status_items(self.status), "queued": queued}, width)
+            line = self._fit({**status_items(self.status), "queued": queued}, width)
         return line.truncate(width, ellipsis=True)
 
-    def _fitting(self, parts: dict[str, str], width: int) -> Content:
+    def _fit(self, parts: dict[str, str], width: int) -> Content:
         items = [item for item in self._items if parts[item]]
         for dropped in ("", *_DROPPED_FIRST):
             items = [item for item in items if item != dropped]

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
-from ouro.frontends.tui.blocks.lines import StyledLine, copied, crop, marked, selected_text
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text, text_to_copy
 from ouro.frontends.tui.blocks.messages import MARGIN, UserMessage, queued_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
@@ -208,7 +208,7 @@ class TranscriptView(LineScroll):
             return []  # it need not be drawn
         lines = block.lines(self.size.width, self._palette)
         matches = [number for number, line in enumerate(lines) if self._searched in line.text.lower()]
-        return matches or ([0] if self._searched in copied(lines).lower() else [])
+        return matches or ([0] if self._searched in text_to_copy(lines).lower() else [])
 
     def _go_to(self, block: TranscriptBlock, line: int, above: int = 0) -> None:
         self._remember_end()
@@ -283,7 +283,7 @@ class TranscriptView(LineScroll):
             return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest])
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(number)) is not None:
-            line = marked(line, span, self.screen.get_component_rich_style("screen--selection"))
+            line = mark_span(line, span, self.screen.get_component_rich_style("screen--selection"))
         strip = self._strips.get((line, width, number))
         if strip is None:
             strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, number)
@@ -293,7 +293,7 @@ class TranscriptView(LineScroll):
     def _marked_matches(self, line: StyledLine) -> StyledLine:
         found = self.screen.get_component_rich_style("screen--selection")
         for match in re.finditer(re.escape(self._searched), line.text.lower()):
-            line = marked(line, match.span(), found)
+            line = mark_span(line, match.span(), found)
         return line
 
     def _draw(self, blocks: Sequence[TranscriptBlock]) -> None:
@@ -419,5 +419,5 @@ class FrameScheduler:
         for block in list(self._moving):
             if not block.is_moving:
                 del self._moving[block]
-            block.changed()
+            block.invalidate()
             self.add(block)

@@ -6,8 +6,8 @@ import pytest
 
 from ouro.commands.work import changes
 from ouro.display import Diff, Display, FileChange, Plain
-from ouro.frontends.tui.blocks.diff import changed_words, file_diffs
-from ouro.frontends.tui.blocks.lines import copied
+from ouro.frontends.tui.blocks.diff import file_diffs, find_changed_words
+from ouro.frontends.tui.blocks.lines import text_to_copy
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import body_lines
@@ -106,12 +106,12 @@ def test_a_long_line_of_a_diff_breaks_between_words_and_is_copied_whole():
     assert [line.text.rstrip() for line in lines] == [
         "1 + total = sum(prices)  * (1 -", "    discount) + shipping_costs_o", "    f_the_whole_basket",
     ]  # fmt: skip
-    assert copied(lines) == code
+    assert text_to_copy(lines) == code
 
 
 def test_copying_a_diff_gives_the_text_without_numbers():
     lines = drawn(FileChange("a.txt", "x = 1\n", "x = 2\n"), 160)[1:]
-    assert copied(lines) == "x = 2"
+    assert text_to_copy(lines) == "x = 2"
 
 
 def test_new_deleted_and_moved_files_say_so():
@@ -121,10 +121,10 @@ def test_new_deleted_and_moved_files_say_so():
 
 
 def test_the_words_that_changed_are_marked():
-    old, new = changed_words("return foo(a, b)", "return bar(a, b)")
+    old, new = find_changed_words("return foo(a, b)", "return bar(a, b)")
     assert (old, new) == ([(7, 10)], [(7, 10)])
-    assert changed_words("abc def", "something else entirely") == ([], [])
-    assert changed_words("    result = 0", "    # the sum") == ([], [])  # they share only spaces
+    assert find_changed_words("abc def", "something else entirely") == ([], [])
+    assert find_changed_words("    result = 0", "    # the sum") == ([], [])  # they share only spaces
 
 
 def test_a_change_in_a_huge_file_is_found_at_once_and_has_the_numbers_of_the_file():

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.block_list import HeightIndex
-from ouro.frontends.tui.blocks.lines import copied, crop, fitting, fold, indent, printed, tidy, wrap
+from ouro.frontends.tui.blocks.lines import clean_output, crop, fold, indent, join_fitting, text_to_copy, tidy, wrap
 from ouro.frontends.tui.blocks.markdown import StreamCleaner
 
 PLAIN = Style.null()
@@ -47,18 +47,18 @@ def test_no_line_is_wider_than_the_width_and_no_letter_is_lost(text, width):
 @given(TEXTS, st.integers(2, 20))
 def test_copying_folded_text_gives_the_text(text, width):
     rows = [row.rstrip() for row in text.split("\n")]
-    assert copied(fold([("\n".join(rows), PLAIN)], width)) == "\n".join(rows) or any("  " in row for row in rows)
+    assert text_to_copy(fold([("\n".join(rows), PLAIN)], width)) == "\n".join(rows) or any("  " in row for row in rows)
 
 
 def test_copying_leaves_decoration_out_and_joins_what_only_the_width_broke():
     lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("│ ", PLAIN), ("│ ", PLAIN))
     assert texts(lines) == ["│ some words", "│ to wrap"]
-    assert copied(lines) == "some words to wrap"
+    assert text_to_copy(lines) == "some words to wrap"
 
 
 def test_list_markers_are_text():
     lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("• ", PLAIN), ("  ", PLAIN), decoration=False)
-    assert copied(lines) == "• some words to wrap"
+    assert text_to_copy(lines) == "• some words to wrap"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_cropping_says_that_something_is_missing(text, width, shown):
 
 
 def test_progress_that_overwrites_itself_shows_its_last_state():
-    assert printed("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"
+    assert clean_output("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"
 
 
 def test_text_that_is_not_output_loses_nothing_to_a_carriage_return():
@@ -131,7 +131,7 @@ def test_heights_agree_with_a_plain_sum(heights, data):
 
 def test_of_hints_the_first_and_the_last_stay_and_of_the_others_what_fits():
     hints = ["Enter", "Ctrl+O preview", "Ctrl+A all", "Esc closes"]
-    assert fitting(hints, 80, 1) == "Enter · Ctrl+O preview · Ctrl+A all · Esc closes"
-    assert fitting(hints, 36, 1) == "Enter · Ctrl+O preview · Esc closes"
-    assert fitting(hints, 32, 1) == "Enter · Ctrl+A all · Esc closes"
-    assert fitting(hints, 10, 1) == "Enter\nEsc closes"
+    assert join_fitting(hints, 80, 1) == "Enter · Ctrl+O preview · Ctrl+A all · Esc closes"
+    assert join_fitting(hints, 36, 1) == "Enter · Ctrl+O preview · Esc closes"
+    assert join_fitting(hints, 32, 1) == "Enter · Ctrl+A all · Esc closes"
+    assert join_fitting(hints, 10, 1) == "Enter\nEsc closes"
