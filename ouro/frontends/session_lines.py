@@ -1,4 +1,4 @@
-"""Sessions as text and as a list that is searched, the same on every front end."""
+"""Sessions as text, and the search in a list of sessions; the same on every front end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionHit, SessionInfo, Status
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
-"""Seconds of a unit, up to how many of them it is used, its sign."""
+"""For each unit: its seconds, the number of units from which the next one is used, its name."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _WHO = {"user": "you", "assistant": "ouro"}
 
@@ -33,7 +33,7 @@ def format_age(at: str, now: datetime) -> str:
 
 
 def format_cost(amount: float | None) -> str:
-    """Empty if unknown."""
+    """A cost in dollars; empty if unknown."""
     return "" if amount is None else dollars(amount)
 
 
@@ -46,7 +46,7 @@ def format_tokens(number: int) -> str:
 
 
 def status_items(status: Status) -> dict[str, str]:
-    """The items of the status line by their names in `tui.status`; empty where there is nothing to tell."""
+    """The texts of the status line by their names in `tui.status`; empty if there is nothing to show."""
     usage, share = status.usage, status.context / status.window if status.window else 0.0
     cached = f" ({format_tokens(usage.cached)} cached)" if usage.cached else ""
     spent = usage.input or usage.output
@@ -208,7 +208,7 @@ class SessionMatches:
         self._words: tuple[str, ...] = ()
         self._hits: dict[str, str] = {}
         self.is_fuzzy = False
-        """Similar titles match, too; see `alike`."""
+        """Whether similar titles match, too; see `find_similar`."""
         self.scope: Scope = THESE if only else PROJECT
         self.change(sessions)
         if self.scope == PROJECT and not self.in_scope:
@@ -223,12 +223,12 @@ class SessionMatches:
         self._enter(self.scope)
 
     def next_scope(self) -> None:
-        """Show the given ones, then this project's, then all, then start over."""
+        """Switch the scope: the given sessions, this project, all projects, and again from the first."""
         scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
         self._enter(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
 
     def look_for(self, text: str) -> bool:
-        """Search these words and forget the found messages; returns False if the words did not change."""
+        """Search other words; returns False if they are the same."""
         words = tuple(text.lower().split())
         if words == self._words:
             return False

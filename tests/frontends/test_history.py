@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.history import HistoryWalk, PromptHistory, _escaped, _unescaped
+from ouro.frontends.history import HistoryWalk, PromptHistory, _escape, _unescape
 from ouro.utils import log
 from ouro.utils.log import mask_writes, writer
 
@@ -68,8 +68,8 @@ def test_a_disk_that_refuses_is_no_reason_to_stop():
 @settings(max_examples=100, deadline=None)
 @given(st.text("ab\\n\n "))
 def test_what_is_escaped_is_one_line_and_comes_back(text):
-    assert "\n" not in _escaped(text)
-    assert _unescaped(_escaped(text)) == text
+    assert "\n" not in _escape(text)
+    assert _unescape(_escape(text)) == text
 
 
 def test_a_walk_ends_at_both_ends():

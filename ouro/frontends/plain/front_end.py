@@ -74,7 +74,7 @@ class ReplFrontEnd(FrontEnd):
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Print the end of the transcript, and put the draft into the prompt. Images cannot be sent again."""
+        """Print the end of the transcript, and put the draft into the prompt. Images of the draft are lost."""
         self._replay(list(self.session.scrollback.shown()))
         self.redraw()
         if images:
@@ -125,7 +125,7 @@ class ReplFrontEnd(FrontEnd):
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         if self._turns.running:
             self.say("Runs when the turn has ended.")
-        if self._turns.busy:  # the command itself came from the queue
+        if self._turns.busy:  # the command was itself queued
             await self._turns.run(events)
         else:
             self._turns.start(events)
@@ -156,7 +156,7 @@ class ReplFrontEnd(FrontEnd):
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 
     async def _open_interactively(self, request: OpenRequest) -> Session | None:
-        # Piped input is asked nothing: the error is raised.
+        # With piped input nobody can answer: the error is raised.
         return await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
 
     async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:

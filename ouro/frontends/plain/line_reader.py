@@ -1,4 +1,4 @@
-"""LineReader: reads lines where nothing can be drawn: TERM=dumb, pipes, screen readers. The terminal itself echoes."""
+"""LineReader: reads lines where nothing can be drawn (TERM=dumb, pipes, screen readers); the terminal echoes keys."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class LineReader:
         return "\n".join(read) or None
 
     async def close(self) -> None:
-        """Nothing was drawn: nothing is removed."""
+        """Do nothing: there is no prompt to remove."""
 
     def fill(self, _text: str) -> bool:
-        """Always False: the terminal edits its line itself, so no draft can be put there."""
+        """Return False: the terminal edits its own line, so a draft cannot be put there."""
         return False
 
     def redraw(self) -> None:
-        """Print the prompt once, when a line is expected; for lines of a pipe only that of a question."""
+        """Print the prompt once when a line is expected; with piped input, only for questions."""
         label = self._repl.label()
         is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
         if not self._has_ended and label != self._shown and is_expected:

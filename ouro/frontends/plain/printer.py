@@ -19,7 +19,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 class MarkdownBlocks:
-    """Takes Markdown in pieces, and returns each block when it is complete.
+    """Splits streamed Markdown into blocks.
 
     A block ends at a blank line before a line that is not indented, and outside a code fence.
     """
@@ -84,7 +84,7 @@ class PlainOutput:
         if self.plain:
             self._write(f"{text}\n\n")
             return
-        from rich.markdown import Heading, Markdown  # a plain terminal does without rich
+        from rich.markdown import Heading, Markdown  # imported late: a plain terminal does not need rich
 
         Heading.LEVEL_ALIGN["h1"] = "left"
         rendered = self._render(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
@@ -113,7 +113,7 @@ class PlainOutput:
         self._print_runs((f"{mark} ", style), (title, ""), (after, "dim"))
 
     def body(self, body: Body | None, *, failed: bool) -> None:
-        """Print the result of a tool, cut to the lines a reader wants to see."""
+        """Print the result of a tool: its first or last lines."""
         self._body(body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
 
     def question_body(self, display: Display) -> None:
@@ -193,7 +193,7 @@ class Printer(NoticePrinter):
         self.output = output
         self._blocks = MarkdownBlocks()
         self.seen: set[str] = set()
-        """Calls whose diff was shown with the permission question."""
+        """The ids of calls whose diff was shown with the permission question."""
         self._echoed: list[str] = []
         self._thinking_since: float | None = None
 
@@ -204,7 +204,7 @@ class Printer(NoticePrinter):
         return "thinking" if self._thinking_since is not None else ""
 
     def skip_echo(self, text: str) -> None:
-        """Do not print the `Prompted` event of this text: the typed line is on the screen already."""
+        """Do not print the next `Prompted` event of this text: the user just typed it."""
         self._echoed.append(text)
 
     def echo(self, text: str) -> None:
@@ -298,7 +298,7 @@ class Printer(NoticePrinter):
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _end(self, event: Event) -> None:
-        """End what the event ends: a compaction, an answer that is repeated, the turn."""
+        """Finish or discard what an event ends: a compaction, an answer that is retried, the turn."""
         match event:
             case events.Notice() | events.Compacted():
                 self._titles.pop(_COMPACTION, None)

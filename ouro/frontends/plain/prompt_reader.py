@@ -1,4 +1,4 @@
-"""PromptReader: the prompt line, by prompt_toolkit; it stays below what is printed."""
+"""PromptReader: the prompt line, by prompt_toolkit; output is printed above it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REFRESH_SECONDS = 1.0
 
 
 class PromptReader:
-    """Reads messages: several lines, history, completion; and keys that act at once.
+    """Reads messages of several lines, with history, completion and keys that act at once.
 
     One prompt runs for the whole session, and the terminal stays in raw mode while text is printed above it:
     in line mode, typed keys would be echoed into the output, and Enter would arrive as a newline.
@@ -78,7 +78,7 @@ class PromptReader:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """While this is open, `print` of other code is shown above the prompt, too."""
+        """Show what other code prints above the prompt, too."""
         with patch_stdout(raw=True):
             yield
 
@@ -130,7 +130,7 @@ class PromptReader:
         return True
 
     def redraw(self) -> None:
-        """Draw the prompt again. While a question waits the draft is removed, so that no key of it answers."""
+        """Draw the prompt again. During a question the draft is removed, so that none of its keys answers."""
         if not self._prompt.app.is_running:
             return
         buffer, asking = self._prompt.default_buffer, self._repl.is_asking()
@@ -149,12 +149,12 @@ class PromptReader:
 
 
 class _Input(Vt100Input):
-    """The keyboard. It can stay in raw mode where prompt_toolkit would switch back to line mode."""
+    """The keyboard. It can stay in raw mode when prompt_toolkit would switch to line mode."""
 
     stays_raw = False
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """Line mode, for editors and the shell; not for what ouro itself prints."""
+        """Line mode for editors and the shell, but not while ouro itself prints."""
         return nullcontext() if self.stays_raw else super().cooked_mode()
 
 

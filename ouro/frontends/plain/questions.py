@@ -1,4 +1,4 @@
-"""Questions at the plain prompt: the next typed line answers the open one."""
+"""Questions at the plain prompt; the next typed line answers the open one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PERMIT = re.compile(r"(y|yes|s|session|a|always|n|no)(?:[\s,:;.]+(.*))?\Z", re.
 
 
 class NotUnderstood(ValueError):
-    """The line does not answer the question; the message says what does."""
+    """The line does not answer the question; the message says what to type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def parse_choice(line: str, values: Sequence[str]) -> str | None:
 
 
 class TurnQuestions:
-    """Asks the questions of a turn at the prompt and answers them to the session."""
+    """Asks the questions of a session at the prompt, and passes the answers to it."""
 
     def __init__(self, questions: LineQuestions, printer: Printer) -> None:
         self._questions = questions
@@ -198,15 +198,15 @@ class TurnQuestions:
 
 @dataclass
 class ResumeOffer:
-    """Prints the resume card in the background. A message that is typed instead of a choice resumes with everything."""
+    """Prints the resume card, without waiting for it. A message in place of a choice resumes the full session."""
 
     _printer: Printer
     _questions: LineQuestions
     _turns: TurnQueue
     _at_rest: Callable[[], Awaitable[bool]]
-    """Waits for the lines typed before, and returns whether nothing runs then."""
+    """Waits for the lines typed before, and returns whether nothing is running then."""
     _send: Callable[[str], None]
-    """Takes a line that was meant for the agent."""
+    """Handles a line that is not a choice but a message."""
     _card_task: asyncio.Task[None] | None = None
 
     def begin(self, session: Session) -> None:

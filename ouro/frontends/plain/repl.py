@@ -63,9 +63,9 @@ def is_plain() -> bool:
 
 
 class Repl(TurnObserver):
-    """Reads lines and hands each to an open question, a command, the shell or the agent.
+    """Reads lines and passes each to the open question, a command, the shell or the agent.
 
-    The readers ask it for the label, the status line and what their keys do.
+    The line readers call it for the label, the status line and the actions of their keys.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Repl(TurnObserver):
         return question is not None and question.secret
 
     def interrupt(self) -> bool:
-        """Ctrl+C: end the turn, else a question or command; at rest, twice: True, end ouro."""
+        """Ctrl+C: end the turn, else a question or command. Returns True to end ouro: the second time at rest."""
         if self.turns.interrupt() or self._cancel_work():
             return False
         now = time.monotonic()
@@ -235,7 +235,7 @@ class Repl(TurnObserver):
             self._take(line)
 
     async def _next_line(self) -> str | None:
-        """The next line; of piped input only when the one before is done, or asks a question."""
+        """The next line. Of piped input, only when the line before is done or asks a question."""
         while not sys.stdin.isatty() and self._questions.open is None and (self._work or self.turns.busy):
             await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
@@ -258,7 +258,7 @@ class Repl(TurnObserver):
             await self._front_end.send(line)
 
     def _in_background(self, work: Awaitable[None]) -> None:
-        """Run the lines one after another, in the order typed. Reading goes on: a command may ask a question."""
+        """Run lines one after another, without blocking the reader: a command may ask a question."""
 
         async def in_order() -> None:
             async with self._in_order:

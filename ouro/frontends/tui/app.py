@@ -31,9 +31,9 @@ from ouro.session.turn_queue import Draft, TurnQueue
 from ouro.utils.log import log
 
 SECOND_ESCAPE = 1.0
-"""Seconds within which Esc Esc still belongs to an interrupt."""
+"""Seconds after an interrupt in which Esc Esc is not a rewind."""
 MAX_SEARCHED = 2_000
-"""Characters of a prompt that the search of the history looks at; a paste may have a million."""
+"""Characters of each prompt that the history search compares; a paste may have a million."""
 _NO_CARDS = "There is no tool call to unfold."
 
 
@@ -55,7 +55,7 @@ class OuroApp(App[int], inherit_bindings=False):
     ) -> None:
         super().__init__(driver_class=driver_class)
         self.failure: OuroError | None = None
-        """Why no session could be opened, if that ended the program."""
+        """The error that ended the program because no session could be opened."""
         self._start = start
         keymap = Keymap(look.keys)
         # With PICK the session picker has the focus first.
@@ -71,7 +71,7 @@ class OuroApp(App[int], inherit_bindings=False):
             in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
             self._bindings.bind(key, action, show=False, priority=in_sheets)
-        for key in keymap.keys("clear"):  # for questions: with the focus, the prompt handles the key first
+        for key in keymap.keys("clear"):  # for questions; if the prompt has the focus, it handles the key first
             self.bind(key, "press('clear')", show=False)
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
@@ -79,7 +79,7 @@ class OuroApp(App[int], inherit_bindings=False):
 
     @property
     def lends_terminal(self) -> bool:
-        """Another program, such as the user's editor, has the terminal."""
+        """Whether another program, such as the user's editor, has the terminal."""
         return isinstance(self._driver, TerminalDriver) and self._driver.is_lent
 
     def get_default_screen(self) -> Screen[Any]:
@@ -87,7 +87,7 @@ class OuroApp(App[int], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.begin_capture_print(self)
-        # Textual draws only changes; after another program the screen is empty.
+        # Textual draws only changes, but another program has left the screen empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
         if self._start.message:
             self.turns.queue(Draft(self._start.message))
@@ -95,11 +95,11 @@ class OuroApp(App[int], inherit_bindings=False):
         self.call_after_refresh(lambda: self.run_worker(self._open()))
 
     def on_resize(self) -> None:
-        """Draw all: a terminal that was small for a moment has cut what it showed; for Textual nothing changed."""
+        """Draw everything: a terminal that was small for a moment has cut lines that Textual does not draw again."""
         self.refresh()
 
     def on_descendant_focus(self) -> None:
-        """Start reading keys: a widget can take them now."""
+        """Start reading keys: now a widget can receive them."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.listen()
 
@@ -198,7 +198,7 @@ class KeyActions:
         self._stopped_at = time.monotonic()
 
     def rewind(self) -> None:
-        """Esc Esc: rewind. Shortly after Esc has stopped something, the second Esc belongs to that."""
+        """Esc Esc: rewind, unless the first Esc has just stopped something."""
         if self._turns.running or time.monotonic() - self._stopped_at < SECOND_ESCAPE:
             self.interrupt()
         else:

@@ -1,4 +1,4 @@
-"""TerminalDriver: Textual's driver, which takes over from the first frame and outlives a terminal that closes."""
+"""TerminalDriver: Textual's driver, adapted to the first frame, to pastes, and to terminals that close."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import BACKGROUND_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
-"""Seconds after which an Esc is taken for the key, not for the begin of a paste."""
+"""Seconds after which an Esc is the key, not the beginning of a paste."""
 _EXIT_WAIT = 0.1
 """Seconds between two looks whether the thread has to end."""
 _ANSWER = re.compile(BACKGROUND_ANSWER)
-"""May come this late from a terminal far away."""
+"""A remote terminal may answer only now."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 """xterm's modifyOtherKeys: a terminal without the kitty protocol, and tmux, sends Shift+Enter as a key of its own."""
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with seven differences.
+    """LinuxDriver with these differences:
 
-    It leaves a first frame on the screen until the prompt has what was typed there, and holds what Textual draws; reads
-    no key before there is a prompt to take it, where Textual would lose it; knows Alt+Enter and Shift+Enter in
-    terminals without the kitty keyboard protocol; keeps a paste whole whatever it contains; drops what is drawn while
-    another program has the terminal, where its queue would fill and block the loop; and ends the program when the
-    terminal is gone, where LinuxDriver would read the end of the file for ever. Changes of the size are handled one
-    after the other; LinuxDriver's signal handler interrupts itself, and the older of two sizes came last.
+    - It keeps the first frame on the screen, and holds output, until the prompt has received what was typed there.
+    - It reads keys only when a prompt can receive them. Textual loses earlier keys.
+    - It knows Alt+Enter and Shift+Enter in terminals without the kitty keyboard protocol.
+    - It keeps a paste whole, whatever it contains.
+    - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
+    - It ends the program when the terminal is gone. LinuxDriver would read the end of the file for ever.
+    - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
@@ -51,7 +52,7 @@ class TerminalDriver(LinuxDriver):
         self._frame = frame
         self._held: list[str] | None = None if frame is None else []
         self.is_lent = False
-        """Another program has the terminal."""
+        """Whether another program has the terminal."""
         self._listens = Event()
 
     def listen(self) -> None:
@@ -66,9 +67,9 @@ class TerminalDriver(LinuxDriver):
             self._held.append(data)
 
     def take_over(self) -> None:
-        """Draw what was held, over the first frame.
+        """Write the held output over the first frame.
 
-        The terminal, too, gets Textual's modes only now: until then it sends keys that the first frame can read.
+        It includes Textual's terminal modes: before, the terminal sent keys that the first frame can read.
         """
         held, self._held = self._held, None
         for data in held or ():
@@ -85,7 +86,7 @@ class TerminalDriver(LinuxDriver):
 
     def stop_application_mode(self) -> None:
         if self._frame is not None and self._held is not None:
-            self._frame.take_keys()  # the end came before the prompt
+            self._frame.take_keys()  # ended before there was a prompt
         self.take_over()
         self.write(_PLAIN_KEYS)
         super().stop_application_mode()
@@ -95,7 +96,7 @@ class TerminalDriver(LinuxDriver):
         self.is_lent, self._writer_thread = True, None
 
     def run_input_thread(self) -> None:
-        """Read keys until the end, first those from before."""
+        """Read keys until the end, first those that the first frame has read."""
         parser, splitter = KeyParser(self._debug), PasteSplitter()
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
@@ -116,7 +117,7 @@ class TerminalDriver(LinuxDriver):
             pass
         if self._frame is not None and not self.exit_event.is_set():
             keys, rest = self._frame.take_keys()
-            if (theme := self._frame.look.theme) in THEMES:  # the terminal may have answered since the app was made
+            if (theme := self._frame.look.theme) in THEMES:  # the terminal may have answered after the app was created
                 self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
             for at, text in keys:
                 process(splitter.feed(text), at)
@@ -138,15 +139,15 @@ class TerminalDriver(LinuxDriver):
                 process(splitter.feed(decode(data)))
 
     def _take_over_after_keys(self) -> None:
-        """Draw when the keys from before, which are in the queues of the widgets, have been handled and drawn."""
+        """Take over when the widgets have handled and drawn the keys that the first frame has read."""
         screen = self._app.screen
         (self._app.focused or screen).call_later(screen.call_after_refresh, self.take_over)
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, which knows few keys with Alt as ESC and a character, and none of xterm's modifyOtherKeys.
+    """Textual's parser, with all keys with Alt (ESC and a character), and with xterm's modifyOtherKeys.
 
-    It waits 0.1 s after Alt+P as ESC p, and gives a key with a character, which the prompt would insert.
+    For ESC p, Textual's own waits 0.1 s and returns a key with a character, which the prompt would insert.
     """
 
     _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
@@ -161,7 +162,7 @@ class KeyParser(XTermParser):
 
 
 class _Outlet:
-    """The terminal; once it is gone nothing is written."""
+    """The output of the terminal; writes are dropped once it is gone."""
 
     def __init__(self, file: TextIO) -> None:
         self._file: TextIO | None = file
@@ -189,7 +190,7 @@ _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 class PasteSplitter:
     """Splits input that arrives in pieces into keys and whole pastes.
 
-    Textual's own parser takes an escape sequence inside a paste for keys, a line end after it for Enter.
+    Textual's own parser reads an escape sequence inside a paste as keys.
     """
 
     def __init__(self) -> None:
@@ -198,7 +199,7 @@ class PasteSplitter:
 
     @property
     def holds(self) -> bool:
-        """Whether input is held that may be the beginning of a paste, or just the Esc key."""
+        """Whether it holds input that may be the beginning of a paste or only the Esc key."""
         return bool(self._held) and self._pasted is None
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
@@ -224,6 +225,6 @@ class PasteSplitter:
         return pieces
 
     def release(self) -> str:
-        """The held input, as keys: nothing followed it."""
+        """Return the held input: nothing followed it, so it is keys."""
         held, self._held = self._held, ""
         return held

@@ -28,7 +28,7 @@ _IMAGE_PATH = re.compile(r"""['"]?[/~][^\n]*\.(png|jpe?g|gif|webp)['"]?""", re.I
 
 
 async def edit(app: App[Any], text: str) -> str:
-    """`text` as the user leaves it in the editor. Raises UsageError: there is no editor, or it failed."""
+    """Edit `text` in the user's editor and return it. Raises UsageError: there is no editor, or it failed."""
     return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix("\n")
 
 
@@ -41,9 +41,9 @@ async def page(app: App[Any], text: str) -> None:
 
 
 async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
-    """Give the terminal to the program that `work` runs; the session keeps running meanwhile."""
+    """Give the terminal to the program that `work` runs. The session keeps running."""
     try:
-        with app.suspend():  # Textual takes the terminal back only where nothing is raised inside
+        with app.suspend():  # Textual does not resume if something is raised inside
             outcome = (await asyncio.gather(work, return_exceptions=True))[0]
     except SuspendNotSupported as error:
         work.close()
@@ -55,7 +55,7 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
 
 
 def copy(app: App[Any], text: str) -> str:
-    """Copy to the clipboard by every way there is; returns what is known of it: `with wl-copy`."""
+    """Copy to the clipboard in every way there is; returns which way worked: `with wl-copy`."""
     app.copy_to_clipboard(text)  # OSC 52
     return copy_with_program(text) or SENT_TO_TERMINAL
 
@@ -82,7 +82,7 @@ async def clipboard_image() -> Image | None:
         with suppress(RuntimeError):  # the loop is closed: ouro has ended
             loop.call_soon_threadsafe(finish, image, error)
 
-    # A daemon: a clipboard owner that hangs must not keep ouro from ending, as a thread of the pool would.
+    # A daemon thread: a clipboard owner that hangs must not keep ouro from ending.
     threading.Thread(target=work, daemon=True).start()
     try:
         async with asyncio.timeout(CLIPBOARD_TIMEOUT):
@@ -92,7 +92,7 @@ async def clipboard_image() -> Image | None:
 
 
 def dropped_image(pasted: str) -> Image | None:
-    """The image whose path is pasted, as terminals do where a file is dropped; None for any other text."""
+    """The image whose path is pasted (terminals do this when a file is dropped); None for any other text."""
     from ouro.session import read_picture
 
     text = unquote(pasted.strip().removeprefix("file://")) if pasted.startswith("file://") else pasted.strip()
@@ -108,7 +108,7 @@ def dropped_image(pasted: str) -> Image | None:
 
 
 def _grab_png() -> Image | None:
-    from PIL import Image as Pillow  # only for this key: 40 ms
+    from PIL import Image as Pillow  # imported late: 40 ms, only for this key
     from PIL import ImageGrab
 
     from ouro.session import picture

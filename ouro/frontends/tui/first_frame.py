@@ -1,4 +1,4 @@
-"""The first frame: drawn by plain writes while Textual is imported, with what is typed meanwhile."""
+"""The first frame: drawn without Textual while that is imported; it shows what is typed meanwhile."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 _LEAVE_SCREEN = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
 )
-"""Also resets what Textual may have set by then: mouse, focus and paste reports, keyboard protocol."""
+"""Also resets what Textual may have set: mouse, focus and paste reports, keyboard protocol."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 
 class FirstFrame:
-    """A terminal that shows the first frame, and in it what is typed.
+    """The first frame in the terminal, with what is typed.
 
     Args:
         attributes: the terminal's modes before, to be restored.
@@ -58,7 +58,7 @@ class FirstFrame:
 
     @property
     def look(self) -> Look:
-        """How it is to be drawn: a theme `auto` is the terminal's, once it has answered."""
+        """The look, with the theme that fits the terminal in place of `auto`, once the terminal has answered."""
         look = self._picture.look
         is_known = look.theme == "auto" and self._editor.theme
         return dataclasses.replace(look, theme=self._editor.theme) if is_known else look
@@ -69,7 +69,7 @@ class FirstFrame:
         self._type_ahead.start()
 
     def restore(self) -> None:
-        """Leave the alternate screen and give the terminal its modes back; harmless when done twice."""
+        """Leave the alternate screen and restore the modes of the terminal. May be called twice."""
         self._type_ahead.stop()
         with contextlib.suppress(OSError):  # the terminal is gone: nothing is left to restore
             os.write(1, _LEAVE_SCREEN.encode())
@@ -139,7 +139,7 @@ def _restore_modes(attributes: list[Any]) -> None:
 def _restore_at_signals(frame: FirstFrame) -> None:
     """Restore the terminal on signals until the full screen handles them: nothing else is open yet.
 
-    Python's own handler of SIGINT does not serve: a KeyboardInterrupt in a weakref callback of an import is lost.
+    Python's own handler of SIGINT is not enough: a KeyboardInterrupt in a weakref callback of an import is lost.
     """
 
     def end(number: int, _: object) -> None:
@@ -151,9 +151,9 @@ def _restore_at_signals(frame: FirstFrame) -> None:
 
 
 def _make_raw(attributes: list[Any]) -> bytes:
-    """Read key by key, without echo and signals; returns what was typed before.
+    """Switch to single keys, without echo and signals; return what was typed before.
 
-    Until then the terminal turned Enter into a line feed.
+    Before, the terminal turned Enter into a line feed.
     """
     changed = [*attributes[:_CC], list(attributes[_CC])]
     changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
@@ -166,7 +166,7 @@ def _make_raw(attributes: list[Any]) -> bytes:
 
 
 class _Picture:
-    """The first frame, drawn as the widgets draw the same."""
+    """The first frame as text. It looks like the widgets that replace it."""
 
     def __init__(self, look: Look, width: int, height: int) -> None:
         self.look = look
@@ -194,7 +194,7 @@ class _Picture:
         return "".join(map(self._place, rows, rows.values()))
 
     def typed(self, editor: LineEditor) -> str:
-        """What has changed since the keys came that `editor` has handled."""
+        """The lines that change after the editor has handled keys."""
         rows = {}
         if self._width >= 8 and self._row >= 0:
             rows[self._row] = self._prompt(editor.text)
@@ -228,7 +228,7 @@ class _Picture:
         return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
 
     def _message(self, message: str) -> str:
-        """A message that waits, where and as the transcript shows it."""
+        """A queued message, as the transcript will show it."""
         text, width = _fit(" ".join(message.split()), max(1, self._width - len(QUEUED) - 3), from_end=False)
         padding = " " * max(0, self._width - len(QUEUED) - 2 - width)
         return f"{self._of('warning')}  {QUEUED}{self._of('muted')}{text}{padding}"
@@ -266,7 +266,7 @@ def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
 
 
 def _color_code(color: str) -> str:
-    """A colour `#rrggbb` as the terminal is told it: in full, or as one of 256."""
+    """The terminal's code for a colour `#rrggbb`: in full, or the nearest of 256."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"

@@ -55,7 +55,7 @@ class ScreenFrontEnd:
         self._save_theme = save_theme
         self._resume_card: asyncio.Task[None] | None = None
         self.typed = ""
-        """The command that runs, until it has shown something."""
+        """The running command, until it has shown something."""
 
     @property
     def session(self) -> Session:
@@ -127,9 +127,9 @@ class ScreenFrontEnd:
         return await self.result_of(RewindSheet(self.session.rewind, self.keymap, with_files=undo))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the transcript again, with a draft in the prompt; a draft that is there already is put aside."""
+        """Show the transcript again, with a draft in the prompt; a draft that is already there is stashed."""
         self._conversation.show_again()
-        self.typed = ""  # the transcript itself shows what was done
+        self.typed = ""  # the transcript shows the result
         prompt = self._conversation.prompt
         attachments = [prompt.attachments.add_image(image) for image in images]
         if text := " ".join(filter(None, [draft, *attachments])):
@@ -221,7 +221,7 @@ class ScreenFrontEnd:
         return await self.result_of(picker)
 
     def rename_open(self, session_id: str, title: str) -> bool:
-        """Rename the session on the screen, if it is that one: no other writer can."""
+        """Rename the session if it is the one on the screen: only its own writer can."""
         session = self._turns.session
         if session is None or session.id != session_id:
             return False
@@ -245,7 +245,7 @@ class ScreenFrontEnd:
             self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))
 
     async def _show_resumed(self, session: Session, resumed: Resumed) -> None:
-        """Show the resume card, unless a turn runs already."""
+        """Show the resume card, unless a turn is already running."""
         try:
             card = await resumed.card()
         except (OuroError, OSError) as error:
@@ -262,7 +262,7 @@ class ScreenFrontEnd:
 
 @dataclass
 class ScreenOpenDialog:
-    """Asks what opening a session needs to know, on sheets."""
+    """Asks the questions that opening a session may need, on sheets."""
 
     _front_end: ScreenFrontEnd
     _turns: TurnQueue

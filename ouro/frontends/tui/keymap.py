@@ -22,7 +22,7 @@ class KeyAction:
     help: str
     place: Place
     run: str = ""
-    """The Textual action, if it has another name."""
+    """The Textual action, if its name differs."""
 
     @property
     def action(self) -> str:
@@ -159,7 +159,7 @@ class Keymap:
         return {key: action.action for action in ACTIONS if action.place in places for key in self._keys[action.name]}
 
     def sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """The keys with what they do, under the title of their place."""
+        """The keys and what they do, grouped by place."""
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACES.values()}
         for action in ACTIONS:
             if (title := _PLACES.get(action.place)) and (keys := self._keys[action.name]):

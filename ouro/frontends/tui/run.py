@@ -1,4 +1,4 @@
-"""run_tui: the full screen, from the first frame to the line that says how to resume."""
+"""run_tui: runs the full screen, from the first frame to the line that says how to resume."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLOSE_TIMEOUT = 0.7
 EXIT_TIMEOUT = 1.8
 """Seconds after a signal by which the process ends, whatever hangs."""
 WARM_UP_AFTER = 0.6
-"""Seconds until the screen stands; then a thread imports what the first answer needs."""
+"""Seconds after which a thread imports what the first answer needs; by then the screen is drawn."""
 TAIL_LINES = 24
 """Lines of the transcript that stay in the terminal at the end."""
 
@@ -62,8 +62,8 @@ def run_tui(
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
 
-        gc.freeze()  # imports stay for good: the garbage collector need not look at them again
-        gc.set_threshold(50_000, 20, 20)  # a longer collection would be seen
+        gc.freeze()  # modules are never freed: the garbage collector need not visit them
+        gc.set_threshold(50_000, 20, 20)  # a long collection would be visible
         driver = partial(TerminalDriver, frame=frame, output=terminal)
         shown = look if frame is None else frame.look
         return OuroApp(start, shown, save_theme=save_theme, open_catalog=open_catalog, driver_class=driver)
@@ -98,7 +98,7 @@ async def _run(start: SessionStart, make_app: Callable[[], OuroApp], frame: Firs
         nonlocal code
         code = 0 if frame is not None and frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
-            return  # Ctrl+C reaches every process of the terminal, and is meant for the editor or the pager
+            return  # Ctrl+C reaches all processes of the terminal, but is meant for the editor or pager
         _end_by_force(frame, code)
         if app is None:
             opening.cancel()
@@ -130,8 +130,8 @@ def _warm_up() -> None:
     from ouro.frontends.tui.blocks.palette import Palette
 
     warm_up(Palette({}))
-    # What is loaded now stays: collecting it would stop the screen for 40 ms. Freeze once only: what is frozen later,
-    # such as a question panel or a closed session, would never be freed.
+    # Modules stay: visiting them in a collection would stop the screen for 40 ms. Freeze only once: objects that are
+    # frozen later, such as a question panel or a closed session, would never be freed.
     gc.freeze()
 
 

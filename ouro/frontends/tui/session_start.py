@@ -1,4 +1,4 @@
-"""SessionStart: the session of the program's start, opened before Textual is imported, with its first turn."""
+"""SessionStart: opens the first session and sends its first message before Textual is imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEND_TIMEOUT = 0.1
 
 
 class SessionStart:
-    """Opens the session, and sends what was typed already: the request leaves before there are widgets.
+    """Opens the session and sends what was already typed, so that the request does not wait for Textual.
 
     Args:
         message: a first message of the command line.
@@ -39,9 +39,9 @@ class SessionStart:
     ) -> None:
         self.request = request
         self.message = message
-        """Still to be sent."""
+        """The message that is still to be sent."""
         self.typed = ""
-        """What was typed, and is sent."""
+        """The typed message that was sent."""
         self._open_session = open_session
         self._take_message = take_message
         self._opening: asyncio.Future[Session] | None = None
@@ -63,7 +63,7 @@ class SessionStart:
             events = opening.result().send(self.message)
             self.message = ""
             heads = []
-            for timeout in (OPEN_TIMEOUT, SEND_TIMEOUT):  # the message is on disk; the first of the answer
+            for timeout in (OPEN_TIMEOUT, SEND_TIMEOUT):  # until the message is on disk; until the answer begins
                 heads.append(asyncio.ensure_future(anext(events)))
                 await asyncio.wait(heads[-1:], timeout=timeout)
                 if not heads[-1].done():
@@ -76,7 +76,7 @@ class SessionStart:
         return await (opening or self._open_session(request))
 
     def take_turn(self) -> AsyncGenerator[Event, None] | None:
-        """The events of the turn that was begun, once."""
+        """Return the events of the turn that was begun; None the second time."""
         turn, self._turn = self._turn, None
         return turn
 
@@ -96,7 +96,7 @@ class SessionStart:
 async def _chain(
     heads: Sequence[asyncio.Future[Event]], events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """`events`, from those on that were awaited before."""
+    """The events of `heads`, which were requested before, and then the rest of `events`."""
     async with aclosing(events):
         for head in heads:
             try:

@@ -20,7 +20,7 @@ _COMPACTION = "compaction"
 
 
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
-    """The blocks of these events, for a transcript with the same keys and clock."""
+    """The blocks of these events, with the keys and the clock of the transcript `like`."""
     view = TranscriptView(outputs_key=like.outputs_key, receipt_key=like.receipt_key, clock=like.clock)
     TranscriptWriter(view).replay(earlier)
     return list(view.blocks)
@@ -33,11 +33,11 @@ class TranscriptWriter:
         """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
         self._asked: dict[str, str] = {}
-        """The waiting calls, by question id."""
+        """The ids of calls that wait for an answer, by question id."""
         self._retry: NoticeBlock | None = None
 
     def replay(self, earlier: Iterable[Event]) -> None:
-        """Show earlier events; nothing is drawn before it is in sight."""
+        """Show earlier events; a block is drawn only when it is visible."""
         for event in earlier:
             self.show(event)
 

@@ -1,4 +1,4 @@
-"""TypeAhead: reads what is typed before Textual is there; LineEditor: what those keys make of the prompt."""
+"""TypeAhead: reads keys until Textual is imported; LineEditor: applies them to the text of the prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouro.frontends.tui.look import BACKGROUND_ANSWER, theme_for
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C quits."""
 PASTE_GAP = 0.05
-"""Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
+"""Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives in two parts."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TOKEN = re.compile(
     BACKGROUND_ANSWER + r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
@@ -41,9 +41,9 @@ def pasted_text(pasted: str) -> str:
 
 
 class LineEditor:
-    """The prompt before Textual: characters, backspace, Enter, pastes, Ctrl+C and Ctrl+D.
+    """The prompt before Textual: it understands characters, backspace, Enter, pastes, Ctrl+C and Ctrl+D.
 
-    After any other key it follows no longer, but keeps all: Textual handles the same keys again, from the first one.
+    After any other key it stops editing, but still collects the keys. Textual handles all keys again, from the first.
     """
 
     def __init__(self, *, follows: bool = True) -> None:
@@ -53,7 +53,7 @@ class LineEditor:
         self.leaves = False
         """The user has quit."""
         self.theme = ""
-        """The theme that fits the terminal, once it has told its background."""
+        """The theme that fits the background of the terminal; empty until it has answered."""
         self.cleared_at = float("-inf")
         """When Ctrl+C was last pressed on empty input."""
         self._keys: list[tuple[float, str]] = []
@@ -80,7 +80,7 @@ class LineEditor:
     def take_message(self) -> str:
         """Remove the keys of the first message that was entered, and return it.
 
-        Empty: there is none, or it is more than text: a command, or with a file that Enter may complete.
+        Empty if there is none, or if it needs Textual: a command, or a file name that Enter may complete.
         """
         if not self._messages or self._messages[0][0].startswith(("/", "#", "!")) or "@" in self._messages[0][0]:
             return ""
@@ -111,7 +111,7 @@ class LineEditor:
             self._enter()
         elif key == "\n":
             self.text += "\n"
-        elif key in "\x7f\x08" and not self._has_paste:  # a long paste is deleted as a whole
+        elif key in "\x7f\x08" and not self._has_paste:  # Textual deletes a long paste as a whole
             self.text = self.text[:-1]
         elif key == "\x04":
             self.leaves = not self.text
@@ -178,7 +178,7 @@ class TypeAhead:
         return self._editor.take_keys(), rest
 
     def stop(self) -> None:
-        """Draw nothing more."""
+        """Stop drawing."""
         with self._lock:
             self._is_stopped = True
 
@@ -195,7 +195,7 @@ class TypeAhead:
                 return
 
     def _handle(self, typed: bytes) -> bool:
-        """Take in what was typed; returns whether the user has quit."""
+        """Handle input; return whether the user has quit."""
         with self._lock:
             self._editor.feed(self._decoder.decode(typed), time.monotonic())
             if typed and self._editor.follows and not self._is_stopped:

@@ -34,7 +34,7 @@ async def printed(repository):
     texts: list[str] = []
     printer, questions = Printer(PlainOutput(texts.append, plain=True)), LineQuestions(lambda: None)
     turns = TurnQueue(TurnObserver())
-    repl = SimpleNamespace(redraw=lambda: None, fill=lambda _text: True, session_opened=lambda _session: None)
+    repl = SimpleNamespace(redraw=lambda: None, fill=lambda _text: True, begin_session=lambda _session: None)
     open_session = opener(Options(repository, ready_model=ScriptedModel([])))
     front_end = ReplFrontEnd(open_session, None, printer, questions, turns, repl)
 

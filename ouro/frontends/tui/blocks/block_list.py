@@ -12,25 +12,25 @@ from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.palette import Palette
 
 MAX_DRAWN = 500
-"""Blocks whose lines are kept; of older blocks only the height is."""
+"""Blocks whose lines are kept; of other blocks only the height is kept."""
 
 
 class TranscriptBlock(ABC):
-    """Draws itself for a width and a palette, and keeps its lines until it changes."""
+    """Draws itself as lines for a width and a palette, and keeps them until it changes."""
 
     foldable = False
-    """A click on its first line opens and folds it."""
+    """Whether a click opens and folds it."""
     is_open = False
     is_moving = False
-    """It changes with time (a running clock), also when nothing happens."""
+    """Whether it changes with time: it shows a clock."""
     is_compact = False
-    """No blank line stands between it and another such block."""
+    """Whether there is no blank line between it and another such block."""
     gap = False
-    """A blank line stands before it; set by the transcript."""
+    """Whether a blank line precedes it; set by the transcript."""
 
     def __init__(self) -> None:
         self.last_lines: list[StyledLine] = []
-        """The lines drawn last; the block may have changed since."""
+        """The lines that were drawn last; the block may have changed since."""
         self._is_drawn = False
         self._drawn_for: tuple[int, Palette] | None = None
 
@@ -46,7 +46,7 @@ class TranscriptBlock(ABC):
         return self._estimate(width) + self.gap
 
     def invalidate(self) -> None:
-        """Draw again when next shown."""
+        """Draw again when it is next shown."""
         self._is_drawn = False
 
     def forget(self) -> None:
@@ -92,7 +92,7 @@ class BlockList:
         return self._heights.top(len(self.blocks))
 
     def restyle(self, width: int, palette: Palette) -> None:
-        """Another width or other colours: everything is drawn again when it is shown."""
+        """Use another width or other colours; blocks are drawn again when they are shown."""
         self._width, self._palette = max(1, width), palette
         for block in self._drawn:
             block.forget()
@@ -121,7 +121,7 @@ class BlockList:
         self._rebuild(remaining)
 
     def update(self, block: TranscriptBlock) -> int | None:
-        """A block changed: draw it if it was drawn before; returns the first changed line."""
+        """Draw a changed block if it was drawn before; return the number of the first changed line."""
         place = self._places.get(block)
         if place is None:
             return None
@@ -135,7 +135,7 @@ class BlockList:
         return top + next((n for n, (old, new) in pairs if old is not new), min(len(before), len(lines)))
 
     def settle(self, top: int, height: int) -> int:
-        """Draw the `height` lines from `top`; returns by how many lines the part above `top` has grown."""
+        """Draw the `height` lines from `top`; return by how many lines the part above `top` has grown."""
         grown = 0
         place = self._heights.find(top)
         while place < len(self.blocks) and self._heights.top(place) < top + grown + height:
@@ -148,7 +148,7 @@ class BlockList:
         return grown
 
     def draw_ahead(self, top: int, height: int) -> None:
-        """Draw the page above the line `top`, which is likely to be shown next; nothing is measured or moves."""
+        """Draw the page above the line `top`, which is likely to be shown next, without moving anything."""
         place = self._heights.find(max(0, top - height))
         while place < len(self.blocks) and self._heights.top(place) < top:
             self._lines(self.blocks[place])
@@ -198,7 +198,7 @@ class BlockList:
             self.add(block)
 
     def _lines(self, block: TranscriptBlock) -> list[StyledLine]:
-        """The lines of a block, drawn if needed; the lines of the block that was shown longest ago are dropped."""
+        """The lines of a block, drawn if needed. Drops the lines of the block that was used least recently."""
         self._drawn[block] = None
         self._drawn.move_to_end(block)
         if len(self._drawn) > MAX_DRAWN:
@@ -213,7 +213,7 @@ class BlockList:
 
 
 class HeightIndex:
-    """Heights, and their sums as far as they are needed. A change near the end, as in a stream, costs no new sums."""
+    """Heights and their cumulative sums. A change near the end, as in a stream, recomputes few sums."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:
         self._heights = list(heights)
@@ -237,6 +237,6 @@ class HeightIndex:
         return self._tops[place]
 
     def find(self, line: int) -> int:
-        """The place that `line` is in; behind the last line: the number of heights."""
+        """The place that contains `line`; the number of heights if it is after the last line."""
         self.top(len(self._heights))
         return bisect_right(self._tops, line) - 1

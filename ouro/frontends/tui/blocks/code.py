@@ -1,4 +1,4 @@
-"""Code: source text as lines in syntax colours, cheap to draw again while it grows."""
+"""Code: source text as lines in syntax colours, cheap to redraw while it grows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ouro.frontends.tui.blocks.lines import Run, StyledLine, fold, indent, pad
 from ouro.frontends.tui.blocks.palette import Palette
 
 CHUNK = 40
-"""Lines that are coloured together: what has grown is coloured again from the start of the last chunk."""
+"""Lines that are coloured together: when the text grows, only its last chunk is coloured again."""
 MAX_LINE = 2_000
 MAX_CHUNKS_IN_STRING = 10
 
 
 class Code:
-    """A piece of code that may still grow; finished chunks are lexed and wrapped once."""
+    """Code that may still grow; finished chunks are lexed and wrapped once."""
 
     def __init__(self, language: str, width: int, palette: Palette, margin: str = "") -> None:
         self._margin = (margin, palette.text)
@@ -30,7 +30,7 @@ class Code:
         self._done: list[StyledLine] = []
 
     def lines(self, code: str) -> list[StyledLine]:
-        """The lines of `code`, which begins with what was given before."""
+        """The lines of `code`, which must begin with the code of the last call."""
         rest = code[self._start :]
         while (size := _chunk_size(rest, self._language)) > 0:
             self._done += self._draw(rest[: size - 1])
@@ -51,13 +51,13 @@ class Code:
 
 
 def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
-    """Each line of `code` as runs in syntax colours over `base`; plain where the language is not known."""
+    """Each line of `code` as runs in syntax colours over `base`; without colours if the language is unknown."""
     lexer = _lexer(language)
     if lexer is None or any(len(line) > MAX_LINE for line in code.split("\n")):
         return [[(line, base)] for line in code.split("\n")]
     rows: list[list[Run]] = [[]]
     styles: dict[Any, Style] = {}
-    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some, as of diffs, know only whole lines
+    for _, kind, value in lexer.get_tokens_unprocessed(f"{code}\n"):  # some lexers, as of diffs, need whole lines
         style = styles.get(kind)
         if style is None:
             style = styles[kind] = base + _style_of(kind, palette.syntax)
@@ -104,10 +104,10 @@ def _style_of(kind: Any, syntax: Mapping[str, Style]) -> Style:
 
 
 def _chunk_size(code: str, language: str) -> int:
-    """The length of the first chunk, its last newline among it; 0 where it is not complete yet.
+    """The length of the first chunk with its last newline; 0 if it is not complete yet.
 
-    A chunk ends where no string or comment is open, so that the next one can be lexed by itself. It is judged by
-    its own text alone: the same code is cut the same way however it arrives.
+    A chunk ends outside of strings and comments, so that the next one can be lexed by itself. Only its own text decides
+    where it ends, so that code is cut in the same way however it arrives.
     """
     if code.count("\n") <= CHUNK:
         return 0

@@ -1,4 +1,4 @@
-"""Diff: changes of files as lines, one column or two, the words that changed marked."""
+"""Diffs as lines, in one column or two, with changed words marked."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent,
 from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 160
-"""Cells from which on before and after stand side by side."""
+"""Width from which before and after are shown side by side."""
 _Side = dict[int, list[Run]]
 
 
 def diff_lines(rows: Iterable[str], width: int, palette: Palette) -> Iterator[StyledLine]:
-    """A unified diff of files, line by line: only what is taken is drawn. Raises ValueError if it is no such diff."""
+    """Draw a unified diff, lazily. Raises ValueError if it is not one."""
     return (line for file in file_diffs(rows) for line in _file_lines(file, width, palette))
 
 
 def git_diff_lines(text: str, width: int, palette: Palette) -> list[StyledLine]:
-    """A diff of git, file by file; what is not all hunks (binary, renamed, cut) as git wrote it."""
+    """Draw a diff of git; files with more than hunks (binary, renamed, cut) stay as git wrote them."""
     lines: list[StyledLine] = []
     for file in re.split(rf"^(?={GIT_FILE})", text.rstrip("\n"), flags=re.MULTILINE)[1:]:
         rows = file.rstrip("\n").split("\n")
@@ -111,7 +111,7 @@ def _row(sign: str, number: int, side: _Side, digits: int, width: int, palette: 
 
 
 def _color_sides(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
-    """Both sides in syntax colours, by line number, changed words marked."""
+    """Both sides by line number, in syntax colours and with changed words marked."""
     olds = _side([(pair.old_number, pair.old) for pair in part], language, palette)
     news = _side([(pair.new_number, pair.new) for pair in part], language, palette)
     for pair in part:
@@ -174,11 +174,11 @@ class FileDiff:
     after: str
     hunks: list[list[Pair]]
     names: list[str]
-    """What stands behind the second `@@` of each hunk: its function, its id."""
+    """The text after the second `@@` of each hunk: its function or its id."""
 
 
 def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
-    """The files of a unified diff. Raises ValueError if it is no such diff."""
+    """Parse a unified diff. Raises ValueError if it is not one."""
     files: list[FileDiff] = []
     reader = iter(rows)
     for row in reader:
@@ -193,7 +193,7 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
 
 
 def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> list[Pair]:
-    at, new_at = at + (not olds), new_at + (not news)  # of no lines, the number is that of the line before
+    at, new_at = at + (not olds), new_at + (not news)  # a range of no lines has the number of the line before it
     signed: list[tuple[str, str]] = []
     while olds > 0 or news > 0:
         row = next(reader, "")
@@ -214,7 +214,7 @@ def _hunk(reader: Iterator[str], at: int, olds: int, new_at: int, news: int) -> 
 
 
 def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """The changed characters of each line; empty if the lines have little in common."""
+    """The spans of changed characters in each line; empty if the lines have little in common."""
     if max(len(old), len(new)) > MAX_COMPARED_LINE:
         return [], []
     old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
@@ -229,7 +229,7 @@ def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
 
 
 def _count_words(words: Iterable[str]) -> int:
-    """Without spaces: each line has some."""
+    """The number of words, without spaces: every line has spaces."""
     return sum(not word.isspace() for word in words)
 
 

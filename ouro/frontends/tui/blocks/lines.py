@@ -1,4 +1,4 @@
-"""StyledLine: styled text, wrapped to a width, in which decoration is marked."""
+"""StyledLine: a line of styled text; functions that wrap, cut, restyle and copy such lines."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _ATOMS = re.compile(rf"( +)|([{_WIDE}])|([^ {_WIDE}]+)")
 class StyledLine:
     """One line of the screen.
 
-    `gutter` is how many of its first characters are decoration, which copying leaves out. `joint` is what stood
-    before the line in the text: a newline, or, where only the width broke it, a space or nothing. `filling` is how
-    many of its last characters only fill it up.
+    Args:
+        gutter: the number of characters at its start that are decoration; copying omits them.
+        joint: what preceded the line in the text: a newline; a space or nothing if the line was wrapped.
+        filling: the number of characters at its end that only fill the width.
     """
 
     __slots__ = ("filling", "gutter", "joint", "segments")
@@ -53,17 +54,17 @@ def tidy(text: str) -> str:
 
 
 def clean_output(text: str) -> str:
-    """Command output without terminal control; only the last state of an overwritten line."""
+    """Command output without terminal control; of a line that was overwritten, only its last state."""
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
 def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Wrap prose between words; words that are too long, Chinese and Japanese are broken anywhere."""
+    """Wrap prose between words; long words, Chinese and Japanese are broken anywhere."""
     return _lines(runs, max(1, width), _fill)
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Break text at the width, keeping its spaces; between words, but in words that are wider than that."""
+    """Wrap text and keep its spaces; words that are wider than `width` are broken."""
     return _lines(runs, max(1, width), _break)
 
 
@@ -83,7 +84,7 @@ def _lines(
 
 
 def indent(lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True) -> list[StyledLine]:
-    """`lines` with one prefix for the first and one for the others; list markers do not count as decoration."""
+    """Prefix the first line and the others; without `decoration` (list markers), copying keeps the prefix."""
     indented = []
     for number, line in enumerate(lines):
         text, style = rest if number else first
@@ -93,7 +94,7 @@ def indent(lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool 
 
 
 def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLine]:
-    """`lines`, filled up to `width` cells with the background of `style`."""
+    """Fill the lines up to `width` cells with the background of `style`."""
     padded = []
     for line in lines:
         missing = max(0, width - line.cells)
@@ -103,7 +104,7 @@ def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLin
 
 
 def crop(text: str, width: int) -> str:
-    """`text` on one line of at most `width` cells, with `…` where something is left out."""
+    """Cut `text` to one line of at most `width` cells, with `…` at the end if it is cut."""
     text = " ".join(text.split("\n"))
     if cell_len(text) <= width:
         return text
@@ -182,14 +183,14 @@ def _break(text: str, width: int) -> Iterator[tuple[int, int, str]]:
 
 
 def _cuts(text: str, start: int, end: int, width: int) -> Iterator[int]:
-    """Where `text` from `start` to before `end` is cut so that each part fits."""
+    """The places at which to cut `text[start:end]` so that each part fits."""
     while (head := _take(text[start:end], width, at_least_one=True)[0]) and start + len(head) < end:
         start += len(head)
         yield start
 
 
 def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
-    """As much of `text` as fits, and the rest; emoji of several characters are not split."""
+    """Split `text` after as much as fits; emoji of several characters are not split."""
     if text.isascii():
         cells = max(cells, 1) if at_least_one else cells
         return text[:cells], text[cells:]
@@ -202,7 +203,7 @@ def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
 
 
 def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:
-    """The selected part of these numbered lines, without the line breaks that only the width made."""
+    """The selected text of numbered lines, without line breaks that come from wrapping."""
     picked = []
     for number, line in lines:
         first, last = selection.get_span(number) or (0, 0)
@@ -213,7 +214,7 @@ def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection)
 
 
 def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
-    """`line` with the characters of `span` in another style; -1 is its end."""
+    """Draw the characters of `span` in another style; -1 is the end of the line."""
     end = len(line.text) if span[1] == -1 else span[1]
     runs = [(segment.text, segment.style or Style.null()) for segment in line.segments]
     segments = [Segment(text, style) for text, style in restyle_spans(runs, [(span[0], end)], style)]
@@ -223,7 +224,7 @@ def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLi
 def restyle_spans(
     runs: Iterable[Run], spans: Sequence[tuple[int, int]], inside: Style, outside: Style | None = None
 ) -> Iterator[Run]:
-    """`runs` with a style over the characters in `spans`, and another over the others."""
+    """Add a style to the characters in `spans`, and another one to the rest."""
     offset = 0
     for text, style in runs:
         cuts = sorted({0, len(text), *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text))})
@@ -234,7 +235,7 @@ def restyle_spans(
 
 
 def join_fitting(items: Sequence[str], width: int, most: int) -> str:
-    """The items on at most `most` lines; of those between the first and the last, what does not fit is left out."""
+    """Join items to at most `most` lines; items between the first and the last are omitted if they do not fit."""
     shown = [*items[:1], *items[1:][-1:]]
     for item in items[1:-1]:
         longer = [*shown[:-1], item, shown[-1]]

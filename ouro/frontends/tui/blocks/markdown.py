@@ -1,8 +1,7 @@
 """Markdown as lines, and growing Markdown cut into pieces that later text cannot change.
 
-Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block, or one item of a top-level list.
-CommonMark is read line by line and never opens a closed block again, so that all but the last piece of the complete
-lines are final.
+Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block or one item of a top-level list.
+CommonMark never reopens a closed block, so all pieces of the complete lines but the last are final.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def warm_up(palette: Palette) -> None:
 
 
 def markdown_lines(source: str, width: int, palette: Palette, number: int | None = None) -> list[StyledLine]:
-    """`source` as lines; where it starts with an ordered list, `number` replaces its first number."""
+    """Draw Markdown as lines; `number` replaces the first number of an ordered list at its start."""
     return _Drawing(palette, number).blocks(parser().parse(source), width)
 
 
@@ -232,7 +231,7 @@ _BETWEEN = " │ "
 def table_lines(
     rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """The rows, the first of them the heading; `aligned` says `left`, `right`, `center` or nothing a column."""
+    """Draw a table; the first row is its heading. `aligned`: `left`, `right`, `center` or empty for each column."""
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     if widths is None:
         return _as_records(rows, width, palette)
@@ -244,7 +243,7 @@ def table_lines(
 
 
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
-    """The column widths: what each needs; if that is too much, the widest columns shrink. None: they do not fit."""
+    """The width of each column; the widest shrink if needed. None if the columns do not fit."""
     widths = [
         max(1, *(sum(cell_len(text) for text, _ in cell) for cell in column)) for column in zip(*rows, strict=True)
     ]
@@ -301,9 +300,9 @@ class MarkdownPiece:
     gap: bool
     """A blank line stands before it."""
     number: int | None = None
-    """Where it is an item of an ordered list."""
+    """Its number, if it is an item of an ordered list."""
     marker: str = ""
-    """What marks the items of its list."""
+    """Identifies the list that it is an item of."""
 
 
 class MarkdownPieces:
@@ -325,7 +324,7 @@ class MarkdownPieces:
         return list(self._cut(self._open))
 
     def open_code(self) -> tuple[str, str] | None:
-        """Language and code of the last piece where it is a fence still open: it need not be parsed again."""
+        """Language and code of an open fence at the end, which need not be parsed again; None if there is none."""
         if not self._is_open_fence() or self._open.startswith(" "):
             return None
         head, _, body = self._open.partition("\n")
@@ -364,7 +363,7 @@ class MarkdownPieces:
 
 
 def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """Where pieces begin: line, first token, and the item where it is one of a list."""
+    """Where pieces begin: the line, the first token, and the token of the list item, if it is one."""
     starts: list[tuple[int, Token, Token | None]] = []
     top: Token | None = None
     for token in tokens:

@@ -20,13 +20,13 @@ from ouro.utils.text import plural
 
 MARGIN = "  "
 MAX_MESSAGE_LINES, MAX_MESSAGE_CHARACTERS = 20, 3_000
-"""Of a message that is not opened."""
+"""Limits of a message that is folded."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
 class UserMessage(TranscriptBlock):
-    """A message of the user; of a long one, such as a paste, the beginning until it is opened."""
+    """A message of the user; a long one, such as a paste, is folded to its beginning."""
 
     def __init__(self, text: str, images: Sequence[str] = (), key: str = "Ctrl+O") -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class AnswerBlock(TranscriptBlock):
 
     def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette) -> list[StyledLine]:
         if self._code is not None and piece.kind == "fence":
-            # The fence was drawn while it was open: only its end is new.
+            # The fence was already drawn while it was open: only its end is new.
             return self._code_lines(
                 "", piece.source.partition("\n")[2].rstrip("\n").rpartition("\n")[0], width, palette
             )
@@ -134,7 +134,7 @@ class AnswerBlock(TranscriptBlock):
 
 
 class ThinkingBlock(TranscriptBlock):
-    """The model's thinking: one line, and the text when it is opened."""
+    """The thinking of the model: one line, with the text below when it is open."""
 
     foldable = True
     is_compact = True
@@ -206,7 +206,7 @@ class NoticeBlock(TranscriptBlock):
 
 
 class TypedCommand(NoticeBlock):
-    """A slash command above what it has shown; it is not a message."""
+    """A slash command, above its output; it is not a message."""
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         lines = fold_or_wrap(self.text, width - 4, palette.muted)
@@ -233,7 +233,7 @@ class RetryBlock(NoticeBlock):
 
 
 def queued_lines(steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
-    """The messages that were not delivered yet: those that steer the turn, then those for the next one."""
+    """The messages that are not delivered yet: those that steer the turn, then those for the next turn."""
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
     for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED}", queued)):
         for text in texts:
@@ -243,7 +243,7 @@ def queued_lines(steering: Sequence[str], queued: Sequence[str], width: int, pal
 
 
 def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
-    """Wrap prose; lines that start with a space keep their shape."""
+    """Wrap prose, but keep the spaces of lines that begin with a space."""
     lines: list[StyledLine] = []
     for row in text.split("\n"):
         lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
@@ -251,7 +251,7 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
 
 
 def spinner_sign(seconds: float) -> str:
-    """What turns beside running work, so many seconds after its start."""
+    """The sign of the spinner, that many seconds after the start of the work."""
     return _SPINNER[int(seconds * 4) % len(_SPINNER)]
 
 

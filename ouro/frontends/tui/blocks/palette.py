@@ -1,4 +1,4 @@
-"""Palette: the theme's colours, as the styles that blocks are drawn in."""
+"""Palette: the styles of transcript blocks, from the colours of the theme."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Palette:
         self.removed = _style(_blend(base, removed, 0.16), text)
         self.removed_word = _changed_word(base, removed, text)
         self.syntax = _syntax(colors, muted)
-        """By the first words of a pygments token (`Keyword`, `Name.Function`); colour only."""
+        """Styles by the beginning of a pygments token name (`Keyword`, `Name.Function`); they set only the colour."""
 
 
 def _style(back: Color, front: Color, bold: bool | None = None, underline: bool | None = None) -> Style:
@@ -81,7 +81,7 @@ def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
 
 
 def _blend(back: Color, front: Color, share: float) -> Color:
-    """`share` of `front` over `back`; the terminal's own colours cannot be mixed and stay as they are."""
+    """Mix `share` of `front` into `back`; the 16 colours of the terminal cannot be mixed: return one."""
     if back.ansi is not None or front.ansi is not None:
         return back if share < 0.5 else front
     return back.blend(front, share, 1.0)

@@ -1,4 +1,4 @@
-"""Body: the output of a tool call, as lines; long outputs show how much is left out."""
+"""ToolCard: a tool call with its output; long outputs are folded."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import byte_size, plural
 
 MAX_LINES = 2_000
-"""Lines that are drawn of one body, however long it is."""
+"""Maximum lines that are drawn of one body."""
 
 
 def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
     match body:
         case Plain(language="diff"):
-            with suppress(ValueError):  # one that a session file keeps; or a diff of another kind
+            with suppress(ValueError):  # a diff as session files keep it; other kinds raise
                 return diff_lines(body.text.splitlines(), width, palette)
             return _plain(body, width, palette)
         case Plain():
@@ -59,7 +59,7 @@ def preview_size(body: Body, failed: bool) -> int:
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The end of a command's output, and the number of lines before it."""
+    """The last lines of a command's output, and the number of rows before them."""
     rows = clean_output(text).rstrip("\n").split("\n")
     shown: list[StyledLine] = []
     taken = 0
@@ -166,7 +166,7 @@ class ToolCard(TranscriptBlock):
         self.invalidate()
 
     def note(self, figures: str, activity: str, *, is_waiting: bool) -> None:
-        """What a running call has used so far, in its first line, and what it does now, below."""
+        """Show what a running call has used in its first line, and what it does below."""
         if self._seconds is None:
             if activity not in ("", self._activity):
                 self._activity = activity
@@ -176,7 +176,7 @@ class ToolCard(TranscriptBlock):
             self.invalidate()
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
-        """The call has its result. `seconds` None: since the card was made."""
+        """Show the result. `seconds` None: the time since the card was created."""
         self._display = display
         self._seconds = self._clock() - self._since if seconds is None else seconds
         self._end("failed" if failed else "done")
@@ -247,7 +247,7 @@ class ToolCard(TranscriptBlock):
         if not most:
             return []
         lines = list(islice(body_lines(body, width, palette), MAX_LINES))
-        if len(lines) <= most + 1:  # the line that tells of one more would take its place
+        if len(lines) <= most + 1:  # a line that says `1 more line` would take its place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
 
@@ -265,7 +265,7 @@ class ToolCard(TranscriptBlock):
 
 
 class DisplayBlock(TranscriptBlock):
-    """A display on its own, whole: for questions and commands that show something."""
+    """A display without a card and not folded, for questions and commands."""
 
     def __init__(self, display: Display) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
 
 SHOW_PAGE_AFTER = 0.06
-"""Seconds that a row has to be marked before its page is made."""
+"""Seconds for which a row is marked before its page is loaded."""
 PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 _PAGE_STYLES: Mapping[PageStyle, str] = {
     "": "",
@@ -40,7 +40,7 @@ _PAGE_STYLES: Mapping[PageStyle, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """A target that Enter follows or a key works on."""
+    """What Enter opens, and what keys such as undo work on."""
 
     kind: Literal["note", "core", "proposal", "turn", "commit", "hunk"]
     target: str
@@ -71,7 +71,7 @@ class Page:
 
 
 class PageView(VerticalScroll, can_focus=True):
-    """Shows a page. ↑↓ move between links; without links they scroll."""
+    """Shows a page. ↑↓ go from link to link; without links they scroll."""
 
     BINDINGS = [  # noqa: RUF012 (Textual's own form)
         Binding("up,k", "step(-1)", show=False),
@@ -130,9 +130,9 @@ class PageView(VerticalScroll, can_focus=True):
 
 
 class Browser(Sheet[OpenRequest | None]):
-    """Tab moves the focus between the search field and the list. Subclasses fill the list and make the pages.
+    """A list with a search field; Tab moves the focus between them. Subclasses fill the list and make the pages.
 
-    An action of the keymap calls the method of that name after an underscore.
+    An action of the keymap calls the method with its name after an underscore.
     """
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
@@ -174,11 +174,11 @@ class Browser(Sheet[OpenRequest | None]):
 
     @abstractmethod
     def _typed(self, text: str) -> None:
-        """Search other words."""
+        """Search for this text."""
 
     @abstractmethod
     async def _open(self) -> None:
-        """Enter, or a click, on the marked row."""
+        """Open the marked row: Enter or a click."""
 
     @abstractmethod
     async def _page(self) -> Page:
@@ -190,7 +190,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     @abstractmethod
     def _keys(self) -> list[str]:
-        """The keys of the last line; the last of them is always shown."""
+        """The keys in the last line; the last one is always shown."""
 
     def on_mount(self) -> None:
         (self._list if self.OPENS_IN_LIST else self._search).focus()
@@ -226,7 +226,7 @@ class Browser(Sheet[OpenRequest | None]):
         except (OuroError, OSError) as error:
             page = Page()
             page.add(" ".join(str(error).split()), "detail")
-        if self.is_attached:  # not closed while the page was made
+        if self.is_attached:  # it may have been closed while the page was loaded
             self._page_view.show(page)
             self._show_frame()
 
@@ -236,7 +236,7 @@ class Browser(Sheet[OpenRequest | None]):
             event.prevent_default()
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Whether the key does something other than typing."""
+        """Handle a key; returns False if it is text for the search field."""
         self._has_message = False
         in_search, action = self._search.has_focus, self._actions.get(event.key, "")
         if event.key == "enter":
@@ -257,7 +257,7 @@ class Browser(Sheet[OpenRequest | None]):
         await getattr(self, f"_{action}")()
 
     async def _do(self, work: Awaitable[object]) -> bool:
-        """Wait for a change; False if it fails, and the last line shows the error."""
+        """Await a change; if it fails, show the error in the last line and return False."""
         try:
             await work
         except (OuroError, OSError) as error:
@@ -285,6 +285,6 @@ class Browser(Sheet[OpenRequest | None]):
         self._foot.update(clean(text))
 
     def _letter(self, action: str) -> str:
-        """The key of an action while the list has the focus: a letter if it has one."""
+        """The key of an action while the list has the focus; a letter if there is one."""
         keys = self._keymap.keys(action)
         return next((key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(action))

@@ -1,4 +1,4 @@
-"""ConversationScreen: header, transcript, questions, prompt and status line; shows the events of a session."""
+"""ConversationScreen: header, transcript, questions, prompt and status line of a session."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from ouro.session import ResumeCard, Session
 
 MAX_BLOCKS = 1_000
-"""From this many blocks on, the screen drops blocks far above."""
+"""The number of blocks from which those far above are dropped."""
 JOBS_INTERVAL = 2.0
-"""Seconds between two looks at the background jobs."""
+"""Seconds between two checks of the background jobs."""
 UNTIL_CLOSED = 86_400.0
-"""Seconds that a notice stays which is removed with what it is about."""
+"""Seconds that a notice stays if it is removed together with its cause."""
 KEPT_PROMPTS = 3
 """User messages, with their turns, that stay when blocks are dropped."""
 
 
 class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
-    """Passes events to widgets, and rings the bell when the user is needed.
+    """Passes the events of a session to widgets, and rings the bell when the user is needed.
 
     Args:
-        run_command: runs a slash command; returns False if the text is none.
-        takes_focus: the prompt has the focus at once; else the first sheet takes it.
+        run_command: runs a slash command; returns False if the text is not one.
+        takes_focus: whether the prompt has the focus first; otherwise a sheet has it.
     """
 
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
@@ -70,7 +70,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     ) -> None:
         super().__init__()
         self._compositor = Layout()
-        self.AUTO_FOCUS = "*" if takes_focus else ""  # type: ignore[misc]  # Textual reads it of the instance
+        self.AUTO_FOCUS = "*" if takes_focus else ""  # type: ignore[misc]  # Textual reads it from the instance
         self.session: Session | None = None
         self.browser: MemoryBrowser | None = None
         """The memory browser, while it is open over the conversation."""
@@ -115,7 +115,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # The session
 
     def attach(self, session: Session, *, is_new: bool = False) -> None:
-        """Show this session; if it `is_new`, its turn is shown by its events."""
+        """Show this session. If it `is_new`, there is nothing to replay."""
         self.session = session
         if is_new:
             self.show_state()
@@ -160,7 +160,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.run_worker(self.show_earlier())
 
     async def show_earlier(self) -> bool:
-        """Read a page of earlier messages from disk and put it above; returns False if there is none."""
+        """Read a page of earlier messages from disk and show it above; returns False if there is none."""
         session = self.session
         if session is None or self._is_loading_earlier or not session.scrollback.has_more:
             return False
@@ -180,7 +180,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         return session is self.session
 
     def show_resumed(self, card: ResumeCard) -> None:
-        """Show a panel if there is something to choose, else one line."""
+        """Show the resume card: as a panel if the user should choose, else as one line."""
         if card.is_long:
             self.resume.show(card)
         else:
@@ -191,7 +191,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def show(self, event: Event) -> None:
         is_open = self.browser is not None
         if is_open and isinstance(event, events.CoreChanged) and event.origin in ("person", "undo"):
-            # The user saw the change in the browser: without its diff.
+            # The user has seen the change in the browser: show it without its diff.
             self.writer.show(replace(event, display=Display("")))
         else:
             self.writer.show(event)
@@ -233,7 +233,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._drop_old_blocks()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
-        if not self.is_attached:  # ouro ends
+        if not self.is_attached:  # ouro is ending
             return
         self.box.work_ends()
         panel = self.questions.panel
@@ -251,11 +251,11 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.status.queued = len(queued)
 
     def on_resize(self) -> None:
-        if self.questions.panel is not None:  # its own size may be the same
+        if self.questions.panel is not None:  # its own size may not have changed
             self.questions.panel.on_resize()
 
     def on_screen_resume(self) -> None:
-        self.app.clear_notifications()  # they were about the sheet, or what it hid
+        self.app.clear_notifications()  # they belonged to the sheet that was closed
 
     def on_mount(self) -> None:
         self.set_interval(JOBS_INTERVAL, self._watch_jobs)
@@ -270,9 +270,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         return await self._run_command(text)
 
     def _drop_old_blocks(self) -> None:
-        """Drop blocks far above that have left the session's memory too; scrolling up reads them again.
+        """Drop blocks far above that the session no longer has in memory; scrolling up reads them again.
 
-        Cut before a user message, and only where the screen and the session agree on the last ones.
+        Cuts before a user message, and only if the last messages of screen and session are the same.
         """
         blocks = self.transcript.blocks
         if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
@@ -315,7 +315,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.prompt.accept()
 
     def interrupt(self) -> bool:
-        """End what runs, and put all queued messages back into the prompt; returns False if nothing runs."""
+        """Interrupt the turn, and return all queued messages to the prompt; returns False if nothing is running."""
         if not self.turns.interrupt():
             return False
         drafts: list[Draft] = []
@@ -346,7 +346,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self._write(f"\x1b]2;{named}\x07")
 
     def _write(self, sequence: str) -> None:
-        if self.app._driver is not None:  # the driver's writer keeps sequences whole; the terminal itself would not
+        if self.app._driver is not None:  # through the driver, so that no other output gets into the sequence
             self.app._driver.write(sequence)
 
 

@@ -1,4 +1,4 @@
-"""Sheets with a list and a preview of its marked row: what runs, what is sent, where to rewind to."""
+"""Sheets with a list and a preview: background tasks, the context, messages to rewind to."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _UPWARD = ("up", "ctrl+p", "pageup")
 
 
 class ListSheet(Sheet[R]):
-    """A list, and below it the preview of the marked row.
+    """A list, with a preview of the marked row below.
 
     Args:
         actions: the Textual action of each key.
@@ -56,11 +56,11 @@ class ListSheet(Sheet[R]):
 
     @abstractmethod
     def _read(self) -> Iterable[tuple[Choice, Any]]:
-        """The rows as they are now, and what each stands for."""
+        """The current rows: how each is shown, and its object."""
 
     @abstractmethod
     def _preview_of(self, row: Any) -> Group | Text | str:
-        """The preview of the marked row; of None where there is no row."""
+        """The preview of the marked row; `row` is None if there is none."""
 
     @property
     def _marked(self) -> Any:
@@ -91,7 +91,7 @@ class ListSheet(Sheet[R]):
 
 
 class TasksSheet(ListSheet[None]):
-    """Background jobs and subagents; below, the end of the output of the marked one. `k` ends it."""
+    """Background jobs and subagents, with the end of the marked one's output. `k` ends it."""
 
     def __init__(self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]) -> None:
         actions = {"k": "kill", **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
@@ -123,7 +123,7 @@ class TasksSheet(ListSheet[None]):
 
 
 class ContextSheet(ListSheet[None]):
-    """What is sent to the model, the largest first; a key drops, restores or pins an item."""
+    """The items of the context, the largest first; keys drop, restore and pin them."""
 
     def __init__(self, window: ContextWindow, keymap: Keymap) -> None:
         super().__init__({**keymap.of("context"), "q": "close", "enter": "close"}, "Nothing was sent yet.")
@@ -165,10 +165,10 @@ class ContextSheet(ListSheet[None]):
 
 
 class RewindSheet(ListSheet[WayBack | None]):
-    """User messages, the newest at the bottom, and left branches; below, what a rewind would undo.
+    """User messages, the newest last, and left branches; below, what a rewind would undo.
 
     Args:
-        with_files: changes of files are ticked.
+        with_files: whether files are ticked at first.
     """
 
     def __init__(self, past: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
@@ -208,7 +208,7 @@ class RewindSheet(ListSheet[WayBack | None]):
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
-        if self._asked is not None:  # a box that is not shown yet may be ticked
+        if self._asked is not None:  # a box that is ticked may not be shown yet
             await self._asked.wait()
         match self._marked:
             case Point(number):
@@ -238,19 +238,19 @@ class RewindSheet(ListSheet[WayBack | None]):
     async def _ask_scopes(self, row: Point | Branch) -> None:
         if isinstance(row, Point):
             self._boxes.offer({"conversation": "", **await self._past.can_rewind(row.number)})
-        else:  # its messages come back in any case
+        else:  # its messages are restored in any case
             offered = await self._past.can_redo(row.number)
             self._boxes.offer({scope: what for scope, what in offered.items() if scope != "conversation"})
 
     def _read(self) -> Iterable[tuple[Choice, Point | Branch]]:
-        """Messages in order, each branch after the message whose answer it parts from."""
+        """Messages in order; a branch comes after the message from whose answer it departs."""
         rows: list[Point | Branch] = [*self._past.points(), *self._past.branches()]
         for row in sorted(rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number):
             mark, label = ("b", branch_label(row)[0]) if isinstance(row, Branch) else ("m", one_line(row.text))
             yield Choice(f"{mark}{row.number}", label, format_age(row.at, now())), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
-        """What Enter does, on one line: low terminals have two, and the message needs the other."""
+        """What Enter does, in one line, and the message: low terminals have only two lines."""
         what, text = "", Text(overflow="fold")
         match row:
             case Point():
@@ -267,7 +267,7 @@ class RewindSheet(ListSheet[WayBack | None]):
 
 
 class RedoSheet(Sheet[WayBack | None]):
-    """What can be done again; all of it is ticked at first."""
+    """What can be redone; everything is ticked at first."""
 
     def __init__(self, offered: Mapping[RewindScope, str]) -> None:
         super().__init__()

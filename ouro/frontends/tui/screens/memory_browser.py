@@ -41,7 +41,7 @@ EMPTY_TABS: Mapping[Tab, str] = {
     "receipt": "No memory was sent to the model.",
     "proposals": "No pending changes.",
 }
-"""The tabs in their order, and what they show if there is nothing."""
+"""The tabs in their order, and their texts when they are empty."""
 TABS = tuple(EMPTY_TABS)
 KEYS: Mapping[str, tuple[str, ...]] = {
     "note": ("edit_note", "confirm_note", "archive_note"),
@@ -60,7 +60,7 @@ ACTIONS: Mapping[str, Callable[[SessionContext, str], Awaitable[Answer]]] = {
     "accept": memory_notes.accept,
     "reject": memory_notes.reject,
 }
-"""The commands that do what the keys do; each takes the id of what is marked."""
+"""The commands behind the keys; each takes the id of the marked item."""
 
 
 class MemoryList(RowList[MemoryRow]):
@@ -83,7 +83,7 @@ class MemoryList(RowList[MemoryRow]):
 
 
 class MemoryBrowser(Browser):
-    """Enter moves the focus to the page of the marked row, and there follows a link."""
+    """Enter moves the focus to the page of the marked row; there, Enter follows a link."""
 
     OPENS_IN_LIST = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
@@ -97,11 +97,11 @@ class MemoryBrowser(Browser):
         self._category = ""
         self._rows: dict[Tab, list[MemoryRow]] = {}
         self._followed: list[PageLink] = []
-        """The links followed from the marked row to the shown page."""
+        """The links that were followed from the marked row to the visible page."""
         self._last_commit = ""
-        """The last change made here, which can be undone."""
+        """The commit of the last change made here, which can be undone."""
         self._undo_commit = ""
-        """The undo that the last key made: the same key undoes it."""
+        """The commit of the undo that the last key made; the same key redoes it."""
 
     @property
     def is_loaded(self) -> bool:
@@ -134,7 +134,7 @@ class MemoryBrowser(Browser):
 
     @work(group="load", exclusive=True)
     async def memory_changed(self) -> None:
-        """Load again; a page with the focus stays."""
+        """Load the rows again; a page that has the focus stays."""
         await self._load_rows()
         if not self._page_view.has_focus:
             await self._show_page()
@@ -237,7 +237,7 @@ class MemoryBrowser(Browser):
         return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _marked_link(self) -> PageLink | None:
-        """What the keys work on: a hunk, the page that was followed to, or the marked row."""
+        """What keys work on: the marked hunk, the page of a followed link, or the marked row."""
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
             return link
@@ -254,7 +254,7 @@ class MemoryBrowser(Browser):
             await super()._act(action)
 
     async def _change(self, name: str) -> None:
-        """Do what a key does to the marked item, and show the result.
+        """Run the command of a key on the marked item, and show the result.
 
         Raises:
             UsageError: it does not apply to the marked item.
@@ -271,7 +271,7 @@ class MemoryBrowser(Browser):
         self._show_message(f"{message} · {self._letter(UNDO_MEMORY)} undoes it" if commit else message)
 
     async def _undo_change(self) -> None:
-        """Undo the marked hunk or commit, else the last change made here; the same key again redoes it."""
+        """Undo the marked hunk or commit, else the last change made here; pressed again, redo it."""
         aim, redo = self._marked_link(), self._undo_commit
         is_marked = aim is not None and aim.kind in ("commit", "hunk") and not redo
         commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (redo or self._last_commit, 0)
@@ -318,7 +318,7 @@ def _label(action: str) -> str:
 
 
 def tab_line(names: Sequence[str], place: int, width: int) -> str:
-    """The tab line, scrolled so that the open tab is in sight; arrows show that there are more."""
+    """The line of tabs, scrolled to the open tab; arrows show that there are more."""
     first = 0
     while first < place and len(" ".join(names[first : place + 1])) > width - 1:
         first += 1

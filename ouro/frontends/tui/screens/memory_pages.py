@@ -1,4 +1,4 @@
-"""The rows and the pages of the memory browser."""
+"""The rows and pages of the memory browser."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MARK = re.compile(r"^([-+] )?[-*+] ")
 _REDUNDANT = re.compile(
     r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
 )
-"""Front matter that the rest of the page shows already, or that is empty."""
+"""Front matter that is empty, or that the page shows elsewhere."""
 
 
 @dataclass(slots=True)
@@ -52,11 +52,11 @@ class MemoryRow:
     about: str = ""
     """Details, shown if there is room."""
     searched: str = ""
-    """What a search matches besides what is shown; then all of it, in lower case."""
+    """More text that a search matches; then all searched text, in lower case."""
     warns: bool = True
     """The flag is a warning."""
     item: MemoryEntry | Proposal | Remembered | ReceiptLine | str | None = None
-    """What its page shows, if that is more than the page of its link."""
+    """What its page shows, if it differs from the page of its link."""
 
     def __post_init__(self) -> None:
         shown = f"{self.text} {self.category} {self.scope} {self.flag} {self.about}"
@@ -64,7 +64,7 @@ class MemoryRow:
 
 
 def note_rows(listed: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
-    """The rows of three tabs: notes in force, lines of the core, archived notes."""
+    """The rows of three tabs: current notes, lines of the core, archived notes."""
     fits: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
         "notes": lambda entry: entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges),
         "core": lambda entry: entry.kind == "core",
@@ -93,7 +93,7 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
 
 
 def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterable[Check]) -> list[MemoryRow]:
-    """The notes considered for the last message, the core in every prompt, its changes since, and what is enforced."""
+    """The notes considered for the last message, the core, its changes since, and enforced corrections."""
     rows = []
     for note in recalled.items:
         gone = f"{note.id[:12]} (deleted since)" if note.id.startswith("mem_") else note.id
@@ -118,7 +118,7 @@ def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt, checks: Iterab
 
 
 def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
-    """Pending changes: the lines that would change."""
+    """The rows of pending changes: the lines that would change."""
     rows = []
     for proposal in proposals:
         changed = "; ".join(_gist(edit) for edit in proposal.edits)
@@ -135,7 +135,7 @@ def _gist(edit: FileEdit) -> str:
 
 
 def _changed_lines(edit: FileEdit) -> list[str]:
-    """The changed lines of a file with `-` or `+`; of a note only its text, if that changed."""
+    """The changed lines of a file, with `-` or `+`; of a note only its text, if the text changed."""
     before, after = edit.before or "", edit.after or ""
     if _without_front_matter(before) != _without_front_matter(after):
         before, after = _without_front_matter(before), _without_front_matter(after)
@@ -143,7 +143,7 @@ def _changed_lines(edit: FileEdit) -> list[str]:
 
 
 def _without_front_matter(text: str) -> str:
-    """A note without its front matter; any other text as it is."""
+    """A note without its front matter; any other text unchanged."""
     front, mark, words = text.partition("\n---\n")
     return words if mark and front.startswith("---") else text
 
@@ -246,7 +246,7 @@ def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
 
 
 def commit_page(entry: TimelineEntry, found: Difference) -> Page:
-    """A commit as a diff; each hunk can be undone by itself."""
+    """A commit as a diff; each hunk can be undone alone."""
     page = Page()
     page.add(entry.commit.subject, "title")
     page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
@@ -290,7 +290,7 @@ def proposal_page(proposal: Proposal) -> Page:
 
 
 def recalled_page(note: Remembered, recalled: NotesRecalled) -> Page:
-    """Why a note was sent with the last message or not, and what was sent altogether."""
+    """Why a note was sent with the last message or not, and the total of what was sent."""
     page = Page()
     tokens = f" · {note.tokens} tokens" if note.tokens else ""
     page.add(f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}", "who")
@@ -304,7 +304,7 @@ def recalled_page(note: Remembered, recalled: NotesRecalled) -> Page:
 
 
 def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
-    """An entry of the core at the start of the session, and what the whole core takes."""
+    """An entry of the core at the start of the session, and the size of the whole core."""
     page = Page()
     page.add(line.text or f"the whole of {line.file}", "title")
     page.add(f"{line.scope}/{line.file}", "detail")
@@ -355,7 +355,7 @@ def _short_name(name: str) -> str:
 
 
 def _shown_lines(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Of a whole note its text and front matter; of other files every line."""
+    """The text and the useful front matter of a whole note; all lines of other files."""
     if not name.rpartition("/")[2].startswith("mem_") or not lines or lines[0].rstrip() != "---":
         yield from lines
         return

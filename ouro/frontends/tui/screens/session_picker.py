@@ -47,11 +47,11 @@ _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
 _TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
 """Widths from which figures are shown, then with more room, then with the project."""
 _LEAD = 8
-"""Characters shown before the found words."""
+"""Characters shown before a match."""
 
 
 class SessionList(RowList[SessionMatch]):
-    """Title and figures of each session; of a hit in its messages the found words."""
+    """The title and figures of each session, or the match in its messages."""
 
     def __init__(self) -> None:
         super().__init__("browser-list")
@@ -103,7 +103,7 @@ class SessionList(RowList[SessionMatch]):
 
 
 class SessionPicker(Browser):
-    """Typing searches titles at once, messages a moment later."""
+    """Typing searches titles at once, and messages a moment later."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
     FOCUSES_PAGE = False
@@ -130,7 +130,7 @@ class SessionPicker(Browser):
         self._matches: SessionMatches | None = None
         """None until the list is read."""
         self._to_delete: SessionInfo | None = None
-        """The session that the open question asks about."""
+        """The session that the user is asked about."""
         self._asked_in_search = False
         self._deleted: list[SessionInfo] = []
 
@@ -161,7 +161,7 @@ class SessionPicker(Browser):
 
     @work(group="words", exclusive=True)
     async def _search_messages(self, after: float = 0.0) -> None:
-        """Add hits as they are found, many with one update."""
+        """Add matches in messages as they are found, several with one update."""
         await asyncio.sleep(after)
         matches, loop, shown_at = self._matches, asyncio.get_running_loop(), 0.0
         assert matches is not None
@@ -276,7 +276,7 @@ class SessionPicker(Browser):
     async def _delete_session(self) -> None:
         if self._list.marked is not None:
             self._asked_in_search = self._search.has_focus
-            self._list.focus()  # the search field would take the answer as text
+            self._list.focus()  # in the search field the answer would be text
             self._to_delete = self._list.marked.info
             self._show_message(f"Move to trash? y yes · other keys no · “{title_of(self._to_delete)}”")
 

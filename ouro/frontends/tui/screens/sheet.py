@@ -1,4 +1,4 @@
-"""Sheet: screens over the conversation: a text to read, a line to type, the background jobs."""
+"""Sheet: screens over the conversation: a text to read, a line to type, a list to choose from."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ouro.utils.text import clean
 
 R = TypeVar("R")
 LONG_TITLE = 8
-"""Lines of a question from which on its keys are shown."""
+"""Lines of a question from which the keys that scroll it are shown."""
 
 
 class Layout(Compositor):
-    """Textual's layout, which tells each widget its size.
+    """Textual's layout, corrected so that each widget is told its size.
 
-    Where a place is asked for after a scroll, Textual's own takes the widgets that were mounted meanwhile for ones
-    that it has told already: one question in twenty-five was drawn without its choices.
+    If a place is requested after a scroll, Textual assumes that widgets mounted meanwhile know their size already: one
+    question in 25 was drawn without its choices.
     """
 
     def __init__(self) -> None:
@@ -123,9 +123,9 @@ class LineSheet(Sheet[str | None]):
 MAX_WITHOUT_SEARCH = 6
 """Up to this many choices are numbered, and a digit chooses; more have a search line."""
 PROMPT_AND_STATUS = 4
-"""Lines below the transcript, which a short list may cover."""
+"""Lines below the transcript; a short list may cover them."""
 STRAY_GRACE = 0.5
-"""Seconds after a letter in which Enter chooses nothing: the user was writing when the choices appeared."""
+"""Seconds after a letter in which Enter chooses nothing: the user may still be writing a message."""
 
 
 class Picker(Sheet[str | None]):
@@ -140,9 +140,13 @@ class Picker(Sheet[str | None]):
         grace: float = 0.0,
         preview: Callable[[str], None] = lambda _value: None,
     ) -> None:
-        """`search`: typed already; None: a short list is numbered in place of searched.
+        """Show the choices.
 
-        `grace`: seconds in which Enter is ignored: it may have been typed before the picker appeared.
+        Args:
+            current: the value that is in use.
+            search: the text to search first; None: a short list is numbered and not searched.
+            grace: seconds in which no key chooses: it may have been typed before the picker appeared.
+            preview: called with each value that is marked.
         """
         super().__init__()
         self._grace = grace
@@ -189,9 +193,9 @@ class Picker(Sheet[str | None]):
         self._beneath.styles.padding = 0
 
     def _make_room(self) -> None:
-        """The list has the lines that the rest leaves it. What was shown for a question stays in sight above it."""
+        """Give the list the remaining lines, and scroll the transcript so that its end is visible above the sheet."""
         if not (found := self.query(".sheet")):
-            return  # it is being closed
+            return  # the sheet is being closed
         sheet = found.first()
         rest = [child for child in sheet.children if child.display and child is not self._list]
         taken = sum(child.outer_size.height + child.styles.margin.height for child in rest)
@@ -202,7 +206,7 @@ class Picker(Sheet[str | None]):
             self._beneath.styles.padding = (0, 0, max(0, covered), 0)
 
     def _show_whole(self) -> None:
-        """Show the marked choice below the list where its line there is cut."""
+        """Show the whole marked choice below the list if its line is cut."""
         marked = self._list.marked
         self._whole.display = marked is not None and self._list.is_cut(marked)
         if marked is not None:

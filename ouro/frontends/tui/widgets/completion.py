@@ -17,7 +17,7 @@ _COMMAND = re.compile(r"/[\w:-]*\Z")
 class Completion(PickList):
     """The popup above the prompt. The prompt keeps the focus and handles the keys.
 
-    The value of a suggestion replaces the typed word; one of a command that takes no argument ends without a space.
+    The value of a suggestion replaces the typed word; it ends with a space unless it is a command without arguments.
     """
 
     def __init__(self, commands: Callable[[], Sequence[Choice]], files: Callable[[], FileIndex | None]) -> None:
@@ -44,11 +44,11 @@ class Completion(PickList):
         self.display = bool(suggestions)
 
     def move(self, by: int) -> None:
-        """Mark another one; round at the ends."""
+        """Mark another one; after the last comes the first."""
         self.place = (self.place + by) % len(self.rows)
 
     def close(self, before: str = "") -> None:
-        """Close; it stays closed until something else than `before` stands before the cursor."""
+        """Close; it stays closed until the text before the cursor is no longer `before`."""
         self._dismissed, self.display = _word(before), False
         self.change([])
 
@@ -71,7 +71,7 @@ def _word(before: str) -> str:
 
 
 def _matching_commands(commands: Sequence[Choice], wanted: str) -> list[Choice]:
-    """The command of that name, those that start so, then those that contain the letters in order."""
+    """The command of that name, then those that begin with it, then those that contain its letters in order."""
     scattered = re.compile(".*".join(map(re.escape, wanted)))
     named = [(command.label[1:].lower(), command) for command in commands]
     fits = [(label, command) for label, command in named if scattered.search(label)]

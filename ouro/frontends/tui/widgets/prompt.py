@@ -28,16 +28,16 @@ from ouro.session.turn_queue import Draft
 from ouro.utils.text import byte_size
 
 CHORD_GAP = 1.0
-"""Seconds between the keys of a chord whose first key does something of its own, as Esc in Esc Esc."""
+"""Seconds between the keys of a chord whose first key also has an action of its own, as Esc in Esc Esc."""
 
 _APP_ACTIONS = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help", "rewind")
-"""Actions of other parts of the screen."""
+"""Actions that the app carries out."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
-"""What some of them do if there is text."""
+"""The actions of the same keys if the prompt has text."""
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
-"""Two letters that Rich takes for two characters."""
+"""A flag emoji; Rich splits it into two characters."""
 _IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 
@@ -77,7 +77,7 @@ class Attachments:
         return text
 
     def restore(self, draft: Draft) -> str:
-        """The text of a draft that comes back to be edited; its placeholders stand for its images again."""
+        """Return the text of a withdrawn draft; its placeholders refer to its images again."""
         self._images |= zip(_IMAGE.findall(draft.text), draft.images, strict=False)
         return draft.text
 
@@ -86,10 +86,10 @@ class Attachments:
 
 
 class PromptArea(TextArea, inherit_bindings=False):
-    """A text of several lines, with history, completion, attachments for long pastes, and stashed drafts.
+    """The input of several lines, with history, completion, attachments, and stashed drafts.
 
-    Keys are handled here and not by Textual's bindings: those run after the key has bubbled up to the app, when the
-    next keys may already be in the text.
+    Keys are handled here and not by Textual's bindings. Bindings run after the key has bubbled up to the app, when
+    the next keys may already be in the text.
     """
 
     @dataclass
@@ -128,7 +128,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.replace(text, *self.selection)
 
     def _draw_at_once(self) -> None:
-        """Draw what a key has changed: Textual's next frame comes up to 17 ms later, and draws an answer, too."""
+        """Draw the change of a key now: Textual's next frame comes up to 17 ms later, and also draws the answer."""
         screen = self.screen
         if screen is self.app.screen and not screen._layout_required and not self.app._batch_count:
             screen._compositor.update_widgets({self})
@@ -164,14 +164,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         event.prevent_default()
 
     def _resolve_chord(self, event: events.Key) -> str:
-        """The chord of the previous key and this one, or this key alone where the two are no chord."""
+        """The chord of the previous key and this one, or this key if the two are not a chord."""
         chord, self._chord = self._chord, ""
         both = f"{chord} {event.key}"
         meant = event.time <= self._chord_until and any(f"{key} ".startswith(f"{both} ") for key in self._actions)
         return both if chord and meant else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
-        """Wait for the next key; False where this one does something of its own as well, which needs an empty input."""
+        """Wait for the next key of a chord; returns False if the first key also has an action of its own."""
         if key not in self._elsewhere:
             self._chord, self._chord_until = key, float("inf")
             return True
@@ -186,7 +186,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put(f"{self.attachments.add_image(image)} " if image else self.attachments.fold(event.text))
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
-        """What a key does while suggestions are shown; False: what it always does."""
+        """Handle a key for the suggestions, if they are shown; returns whether it was for them."""
         if key != "escape" and action not in ("previous", "next", "send", "queue"):
             return False
         completion = self.completion
@@ -206,7 +206,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.focus()
 
     def _accept(self, send: bool) -> bool:
-        """Take the chosen suggestion; a command that is complete is sent by the same key."""
+        """Insert the marked suggestion. Returns False if the same key should also send the complete command."""
         chosen, typed = self.completion.marked, self.completion.typed
         if chosen is None or (send and chosen.value.strip() == typed):
             return False
@@ -244,7 +244,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put("\n")
 
     def action_previous(self) -> None:
-        """Up: in the text, then through the history; on empty input first what waits to be sent."""
+        """Up: in the text, then in the history; on empty input first edit the newest queued message."""
         if not self.text and (draft := self._withdraw()) is not None:
             self.fill(self.attachments.restore(draft))
         elif self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -266,13 +266,13 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.completion.close(self.before_cursor)
 
     def put_aside(self) -> None:
-        """Make room for something else; what is there comes back when that was sent."""
+        """Stash the text; it returns after the next message is sent."""
         if self.text:
             self._stashed.append(self.text)
             self.fill("")
 
     def action_stash(self) -> None:
-        """Put the draft aside; on empty input take the last one back."""
+        """Stash the draft; on empty input restore the last stashed one."""
         if self.text:
             self.put_aside()
         elif self._stashed:
@@ -282,7 +282,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.fill("")
 
     def get_cursor_left_location(self) -> tuple[int, int]:
-        """A joined emoji, a flag and a placeholder are one character."""
+        """Treat a joined emoji, a flag and a placeholder as one character."""
         row, column = self.cursor_location
         return (
             (row, max(end for end in self._character_ends(row) if end < column))
@@ -296,14 +296,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         return (row, after[0]) if after else super().get_cursor_right_location()
 
     def _character_ends(self, row: int) -> list[int]:
-        """Where the characters of a line end, as they are seen."""
+        """The columns at which the visible characters of a line end."""
         line = self.document.get_line(row)
         whole = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
         inside = {place for found in re.finditer(whole, line) for place in range(found.start() + 1, found.end())}
         return [0, *(end for _, end, _ in split_graphemes(line)[0] if end not in inside)]
 
     def action_delete_to_start_of_line(self) -> None:
-        """As in a shell: up to the line break. Textual's ends where the width has broken the line."""
+        """Delete up to the line break, as in a shell. Textual deletes up to where the line is wrapped."""
         row, column = self.cursor_location
         if column:
             self._delete_via_keyboard((row, 0), (row, column))
@@ -319,7 +319,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
 
 class PromptBox(Horizontal):
-    """A sign and the prompt; `!` in place of the sign where a shell line is written."""
+    """The sign and the prompt; the sign is `!` while a shell line is written."""
 
     def __init__(self, prompt: PromptArea) -> None:
         super().__init__(id="prompt-box")
@@ -356,7 +356,7 @@ class PromptBox(Horizontal):
         self.border_title = ""
 
     def wait_for_answer(self, waits: bool) -> None:
-        """While a question is open nothing moves."""
+        """Show that ouro waits; the spinner stops."""
         self._waits_for_answer = waits
         if self._timer is not None:
             self._tick()

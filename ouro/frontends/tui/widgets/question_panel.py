@@ -1,4 +1,4 @@
-"""Questions above the prompt: to allow a tool call, and those of the agent."""
+"""Questions above the prompt: permissions for tool calls, and questions of the agent."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean, escaped, plural
 
 _ROWS_AROUND = ((BOX_FROM_HEIGHT, 0), (HEADER_FROM_HEIGHT, 1), (ALL_AROUND_FROM_HEIGHT, 5), (ROOMY_FROM_HEIGHT, 8))
-"""Below a height of the terminal: the lines beside a question, its frame with them."""
+"""For terminals lower than the first number: the lines around a question, including its frame."""
 
 
 class QuestionPanel(Vertical, can_focus=True):
     """A question above the prompt. Subclasses compose `options` and `field` and implement `choose`.
 
     No accidental answers: keys typed before the question was visible, or while the user was still writing, go to the
-    prompt. So does a text that starts with a letter that is no answer, up to its Enter, and what edits it (Ctrl+U).
+    prompt. So does a text that begins with a letter that is not an answer, up to its Enter, with its editing keys.
     """
 
     GRACE = 0.5
-    """Seconds without a key, after the question was drawn, until keys answer it."""
+    """Seconds without a key, after the question is drawn, until keys answer it."""
 
     @dataclass
     class Answered(Message):
@@ -90,7 +90,7 @@ class QuestionPanel(Vertical, can_focus=True):
             self._is_writing = self._is_writing and self._editing[event.key] != "delete_to_start_of_line"
             self.post_message(self.Stray(events.Key(event.key, event.character)))
             return
-        is_message = self._is_message(event)  # always evaluated: it keeps track of the text
+        is_message = self._is_message(event)  # evaluate it always: it keeps track of the text
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
@@ -142,9 +142,9 @@ class QuestionPanel(Vertical, can_focus=True):
     on_descendant_focus = on_descendant_blur = on_resize
 
     def _fit(self) -> None:
-        """Share the height: the choices first, then the texts. What does not fit is scrolled."""
+        """Divide the height: first the choices, then the texts; what does not fit can be scrolled."""
         if not self.options.size.width:
-            return  # not laid out yet; its layout is a resize, too
+            return  # no layout yet; the layout is a resize, too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
         others = [child for child in self.children if child.display and child not in (*bodies, self.options)]
@@ -167,8 +167,8 @@ class QuestionPanel(Vertical, can_focus=True):
         self._show_hint(hint, height < HEADER_FROM_HEIGHT)
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
-        """Show how to scroll below the choices; low terminals have no keys there, but beside the title."""
-        for keys in self.query(".question--keys").results(Static):  # none left where it was just answered
+        """Show the keys that scroll: below the choices, or on low terminals beside the title."""
+        for keys in self.query(".question--keys").results(Static):  # none if it was just answered
             hints = [f"{self._page_keys}: {hint}"] if hint else []
             shown = "Enter sends · Esc back" if self.field.has_focus else self._keys
             keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
@@ -204,7 +204,7 @@ class ChoiceList(Widget):
     ticked: reactive[frozenset[int]] = reactive(frozenset())
 
     class Picked(Message):
-        """The mouse took the marked choice."""
+        """A click on a choice, which is marked now."""
 
     def __init__(self, lines: Sequence[tuple[str, str]], several: bool = False) -> None:
         super().__init__()
@@ -218,9 +218,9 @@ class ChoiceList(Widget):
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
-        """The choices, folded, and a detail that does not fit below. The marked one has a sign of its own.
+        """The wrapped choices with their details; the marked one has a sign.
 
-        Where there are fewer lines than the choices need, those around the marked one, and a sign of the others.
+        If not all fit, the lines around the marked one are shown, and arrows for the others.
         """
         lines = [line for lines in self._render_choices(self.size.width) for line in lines]
         first, last = self._first_line(), self._first_line() + self.size.height - 1
@@ -268,7 +268,7 @@ class ChoiceList(Widget):
 
 def _block_body(block: TranscriptBlock) -> TranscriptView:
     view = TranscriptView(classes="question--body")
-    view.following = False  # read from its beginning
+    view.following = False  # show its beginning
     view.add(block)
     return view
 
@@ -336,7 +336,7 @@ def _text_of(display: Display) -> str:
 
 
 def _show_hidden(text: str) -> str:
-    """Nothing can hide: control characters, tabs and long runs of blanks are written out."""
+    """Write out control characters, tabs and long runs of blanks, so that nothing is hidden."""
     shown = _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", escaped(text).replace("\t", "⇥\t"))
     return shown.replace("\n", "⏎\n")
 
@@ -369,7 +369,7 @@ class QuestionStack(Vertical):
         self._show_first()
 
     def end_turn(self) -> None:
-        """Remove the questions of the turn; background questions stay."""
+        """Remove the questions of the turn, but not those of the background."""
         self._waiting = [asked for asked in self._waiting if not asked.of_turn]
         self._show_first()
 
@@ -398,7 +398,7 @@ class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = asked.question
         self._question = question
-        # Of the agent, or of an MCP server; ouro's own questions show a text as it is.
+        # The agent and MCP servers write Markdown; ouro's own questions are plain text.
         self._is_markdown = asked.of_turn or question.details.startswith("```")
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
         super().__init__(
@@ -421,7 +421,7 @@ class AskPanel(QuestionPanel):
         yield Static(f"{hint} · Esc: no answer", classes="question--keys", markup=False)
 
     def is_answer(self, key: str, action: str, character: str) -> bool:
-        """Without choices, every key starts the answer."""
+        """Every key, if there are no choices: it begins the answer."""
         chooses = key == "space" and self._question.several
         return not self._question.choices or chooses or super().is_answer(key, action, character)
 
@@ -435,7 +435,7 @@ class AskPanel(QuestionPanel):
             super().press(key, action, character)
 
     def choose(self, number: int) -> None:
-        """Choose; with several choices, tick until the last line is chosen."""
+        """Answer with a choice; if several may be chosen, tick it until the last line is chosen."""
         choices, written = self._question.choices, self.field.value.strip()
         if written and (self.field.has_focus or not choices):
             self._answer((*self._ticked(), written))

@@ -1,4 +1,4 @@
-"""ResumePanel: what the user should know before the first call after a resume, and what to resume with."""
+"""ResumePanel: what changed since the session was last used, and how much of it to resume with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BETWEEN = "   "
 
 
 class ResumePanel(Widget):
-    """Above the prompt, which keeps the focus. A message sent without a choice resumes with the full session.
+    """The panel above the prompt, which keeps the focus. A message without a choice resumes the full session.
 
     On empty input Tab marks the next choice, Enter takes it, Esc closes the panel.
     """
@@ -91,7 +91,7 @@ class ResumePanel(Widget):
         return [row.truncate(max(1, width), ellipsis=True) for row in (*rows, *self._choice_rows(width))]
 
     def _choice_rows(self, width: int) -> list[Content]:
-        """What to resume with, as many choices to a row as fit."""
+        """The choices, as many in a row as fit."""
         rows = [Content()]
         for place, (_part, words) in enumerate(self._choices):
             is_marked = place == self._place

@@ -1,4 +1,4 @@
-"""RowList: a list of lines of which only those in sight are drawn; PickList: one that typing filters."""
+"""RowList: a list of which only visible rows are drawn; PickList: choices that typing filters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGES = {"pageup": -1, "pagedown": 1}
 
 
 class LineScroll(ScrollView):
-    """Textual's scrolling without its animation: each step would be drawn many times."""
+    """Textual's ScrollView without animation, which would draw each step many times."""
 
     DEFAULT_CSS = """
     LineScroll {
@@ -85,10 +85,10 @@ class RowList(LineScroll, Generic[T], can_focus=True):
     place: reactive[int] = reactive(0, repaint=False)
 
     class Picked(Message):
-        """The mouse took the marked line."""
+        """A click on a row, which is marked now."""
 
     class Marked(Message):
-        """Another line is marked, or none."""
+        """Another row is marked, or none."""
 
     def __init__(self, id: str | None = None) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
@@ -100,7 +100,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return self.rows[self.place] if self.rows else None
 
     def key_of(self, row: T) -> object:
-        """What a row is recognized by when the rows change."""
+        """What identifies a row when the rows change."""
         return row
 
     def cells(self, row: T, is_marked: bool, width: int) -> Iterable[Cell]:
@@ -130,7 +130,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.action_move(by * max(1, self.size.height - 1))
 
     def take_key(self, key: str) -> bool:
-        """Move the mark by a key of the search field above the list; returns whether it is one that does."""
+        """Move the mark for a key of the search field above the list; returns whether the key does so."""
         if key in _STEPS:
             self.action_move(_STEPS[key])
         elif key in PAGES:

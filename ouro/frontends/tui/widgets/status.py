@@ -1,4 +1,4 @@
-"""Header, TodoPanel and StatusLine: what the screen tells about the session."""
+"""Header, TodoPanel and StatusLine: the state of the session."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _BETWEEN = " · "
 MAX_TODOS = 7
-"""Of a plan, that are shown at once."""
+"""Todos that are shown at once."""
 _DROPPED_FIRST = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
 _STYLES = {
     "ask": "$secondary", "edit": "$success", "plan": "$mark", "auto": "$warning bold",
     "info": "$foreground", "warning": "$warning", "error": "$error",
 }  # fmt: skip
-"""Of modes, and of messages."""
+"""The styles of modes and of message levels."""
 _TODO_STYLES = {"in_progress": "$foreground bold", "pending": "$muted", "done": "$faint"}
 
 
 class Header(Widget):
-    """ouro, the folder and the title of the session; left out on low terminals."""
+    """The name of ouro, the folder and the title of the session; hidden on low terminals."""
 
     session_title: reactive[str] = reactive("")
 
@@ -48,7 +48,7 @@ class Header(Widget):
 
 
 class TodoPanel(Widget):
-    """The plan above the prompt; the todo in progress stays in sight."""
+    """The plan above the prompt; the todo in progress is always visible."""
 
     todos: reactive[tuple[Todo, ...]] = reactive((), layout=True)
 
@@ -85,7 +85,7 @@ class TodoPanel(Widget):
 
 
 class StatusLine(Widget):
-    """Model, mode, branch, context, tokens, cost; it can show a message for a moment."""
+    """Model, mode, branch, context, tokens, cost; or, for some seconds, a message."""
 
     status: reactive[Status | None] = reactive(None)
     message: reactive[str] = reactive("")

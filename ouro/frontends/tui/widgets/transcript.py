@@ -1,4 +1,4 @@
-"""TranscriptView: the conversation as one scrolling column of lines, drawn once and kept."""
+"""TranscriptView: all blocks of a session as one scrolling column of lines."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
 
 MAX_STRIPS = 300
-"""Strips that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
+"""Cached strips. Each has some fifty objects, which the garbage collector visits."""
 MIN_FRAME = 1 / 25
-"""Seconds between two frames while text streams in."""
+"""Seconds between two frames while text is streamed."""
 REST_FACTOR = 6
-"""A frame that took long is followed by a rest of so many times its length."""
+"""After a frame, the next one waits at least this many times its duration."""
 _TICK = 0.25
-"""Seconds between two moves of the clocks that blocks show."""
+"""Seconds between two updates of clocks in blocks."""
 
 
 class TranscriptView(LineScroll):
@@ -55,7 +55,7 @@ class TranscriptView(LineScroll):
         """The key of the memory receipt; empty: it has none."""
         self.clock = clock
         self.following = True
-        """At the end, and staying there."""
+        """Whether it stays at the end."""
         self._palette = Palette({})
         self._blocks = BlockList(self._palette)
         self._frames = FrameScheduler(self, self._draw)
@@ -66,14 +66,14 @@ class TranscriptView(LineScroll):
         """The last block when the user left the end, and how many of its lines were there."""
         self._is_arranging = False
         self._card: TranscriptBlock | None = None
-        """The card that the keys have marked."""
+        """The card that is marked by keys."""
         self._searched = ""
-        """What is searched for, in lower case."""
+        """The searched text, in lower case."""
         self._match: tuple[TranscriptBlock, int] | None = None
-        """The block and its line that the search has found last."""
+        """The last match: a block and the number of its line."""
 
     def add(self, block: TranscriptBlock, *, start: TranscriptBlock | None = None) -> None:
-        """Add a block; what is longer than the screen from `start` on is shown from its beginning."""
+        """Add a block. If all from `start` on is longer than the screen, scroll to `start`."""
         self._blocks.add(block)
         self._frames.add(block)
         if start is None or not self.following:
@@ -84,7 +84,7 @@ class TranscriptView(LineScroll):
             self._seen = (block, 0)
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """Put blocks before all others; what the user looks at stays where it is."""
+        """Put blocks before all others, without moving what is visible."""
         place = self._blocks.block_at(self.scroll_offset.y)
         self._blocks.prepend(blocks)
         self._return_to(place)
@@ -113,12 +113,12 @@ class TranscriptView(LineScroll):
         self._frames.ask()
 
     def toggle_outputs(self) -> None:
-        """Open all tool outputs and thinking, or fold them where all are open."""
+        """Open all tool outputs and thinking, or fold them if all are open."""
         foldable = [block for block in self._blocks.blocks if block.foldable]
         self._fold(foldable, not all(block.is_open for block in foldable))
 
     def mark_card(self, by: int) -> bool:
-        """Mark the next card that can be unfolded, or (-1) the previous one; returns False where there is none."""
+        """Mark the next card, or (-1) the previous one; returns False if there is none."""
         cards = [block for block in self._blocks.blocks if block.foldable]
         place = cards.index(self._card) + by if self._card in cards else len(cards) + min(by, 0)
         self._card = cards[max(0, place)] if cards and place < len(cards) else None
@@ -130,7 +130,7 @@ class TranscriptView(LineScroll):
         return self._card is not None
 
     def toggle_card(self) -> bool:
-        """Unfold or fold the marked card, else the last one; returns False where there is none."""
+        """Unfold or fold the marked card, else the last one; returns False if there is none."""
         if self._card not in self._blocks.blocks and not self.mark_card(-1):
             return False
         if self._card is not None:
@@ -153,8 +153,8 @@ class TranscriptView(LineScroll):
         self._arrange()
 
     def go_to(self, prompts: int) -> None:
-        """Scroll to the message of the user that stands so many before the end: 1 is the last."""
-        self._frames.draw()  # what was just put in has no height yet
+        """Scroll to a message of the user, counted from the end: 1 is the last."""
+        self._frames.draw()  # new blocks have no height yet
         if 0 < prompts <= len(said := self._prompts()):
             self._go_to(said[-prompts], 0)
 
@@ -173,10 +173,10 @@ class TranscriptView(LineScroll):
             self.action_scroll_home()
 
     def find(self, text: str, by: int) -> bool:
-        """Mark `text` wherever it stands, and scroll to the next line that has it, or (-1) the previous one.
+        """Mark all matches of `text`, and scroll to the next one, or (-1) to the previous one.
 
-        Starts at the last match, else at the end of what is in sight; returns False where there is none. An empty
-        text ends the search.
+        Starts at the last match, else at the last visible line. Returns False if there is no match. An empty text
+        ends the search.
         """
         self._searched = text.lower()
         if not text:
@@ -202,10 +202,10 @@ class TranscriptView(LineScroll):
         return False
 
     def _matches(self, block: TranscriptBlock) -> list[int]:
-        """The lines of a block that hold the searched text; the first one where only the width has broken it."""
+        """The lines of a block that contain the searched text; its first line if the match is wrapped."""
         source = block.as_markdown().lower()
         if not all(word in source for word in self._searched.split()):
-            return []  # it need not be drawn
+            return []  # without drawing the block
         lines = block.lines(self.size.width, self._palette)
         matches = [number for number, line in enumerate(lines) if self._searched in line.text.lower()]
         return matches or ([0] if self._searched in text_to_copy(lines).lower() else [])
@@ -222,7 +222,7 @@ class TranscriptView(LineScroll):
         return "\n\n".join(text for block in self._blocks.blocks if (text := block.as_markdown()))
 
     def tail(self, lines: int) -> str:
-        """The end of the transcript as plain text, for the terminal after the end."""
+        """The last lines of the transcript as plain text, to print when ouro ends."""
         self._blocks.settle_end(lines)
         total = self._blocks.total
         return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
@@ -259,7 +259,7 @@ class TranscriptView(LineScroll):
             self._fold([found[0]], not found[0].is_open, keep=found[0])
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
-        """What is selected, without decoration; everything as Markdown."""
+        """The selected text without decoration; the whole transcript as Markdown."""
         if selection.start is None and selection.end is None:
             return self.as_markdown(), "\n"
         start = selection.start.y if selection.start else 0
@@ -301,7 +301,7 @@ class TranscriptView(LineScroll):
         self._arrange(min(changed, default=None))
 
     def _arrange(self, changed: int | None = None) -> None:
-        """Bring size and position in order; nothing before the line `changed` is to be drawn again."""
+        """Update size and position, and draw again from the line `changed` on."""
         height = self.size.height
         top = self.scroll_offset.y
         self._footer = queued_lines(*self._queued, self.size.width, self._palette)
@@ -333,12 +333,12 @@ class TranscriptView(LineScroll):
     def _restyle(self) -> None:
         place = self._blocks.block_at(self.scroll_offset.y)
         self._palette = Palette(self.app.theme_variables)
-        # Before the first layout the widget has no width; the screen's is near enough for a first picture.
+        # Before the first layout the widget has no width; that of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         self._return_to(place)
 
     def _return_to(self, place: tuple[TranscriptBlock, int] | None, above: int = 0) -> None:
-        """Have the same line of the same block on top as before everything moved, below `above` other lines."""
+        """Scroll so that this line of this block is on top again, below `above` other lines."""
         if place is not None and not self.following:
             block, within = place
             self._blocks.settle(self._blocks.top(block), self.size.height)
@@ -348,7 +348,7 @@ class TranscriptView(LineScroll):
         self._arrange()
 
     def _fold(self, blocks: Sequence[TranscriptBlock], is_open: bool, keep: TranscriptBlock | None = None) -> None:
-        """Open or fold; `keep` stays where it is on the screen, else what is on top does."""
+        """Open or fold blocks, without moving `keep`, or else the line on top."""
         top = self.scroll_offset.y
         place = self._blocks.block_at(top) if keep is None else (keep, top - self._blocks.top(keep))
         for block in blocks:
@@ -365,7 +365,7 @@ class TranscriptView(LineScroll):
         self._seen = (blocks[-1], self._blocks.height(blocks[-1])) if blocks else None
 
     def _hint(self) -> str:
-        """What is to be read below, where the user is not at the end."""
+        """The number of new lines below, if the user is not at the end."""
         if self.following or self._seen is None:
             return ""
         block, lines = self._seen
@@ -375,7 +375,7 @@ class TranscriptView(LineScroll):
 
 
 class FrameScheduler:
-    """Collects the blocks that changed, and has them drawn together."""
+    """Collects changed blocks, and draws them together in one frame."""
 
     def __init__(self, owner: Widget, draw: Callable[[Sequence[TranscriptBlock]], None]) -> None:
         self._owner = owner
@@ -386,7 +386,7 @@ class FrameScheduler:
         self._cost = 0.0
 
     def start(self) -> None:
-        """The owner is on the screen: draw from now on."""
+        """Begin to draw: the owner is mounted."""
         self._owner.set_interval(_TICK, self._tick)
         self.ask()
 
@@ -402,7 +402,7 @@ class FrameScheduler:
             self._moving.pop(block, None)
 
     def ask(self) -> None:
-        """Draw soon, also where no block changed."""
+        """Draw soon, even if no block changed."""
         if self._timer is None and self._owner.is_mounted:
             self._timer = self._owner.set_timer(max(MIN_FRAME, self._cost * REST_FACTOR), self.draw)
 

@@ -1,4 +1,4 @@
-"""TranscriptReader: the line below the transcript while the user reads it on the whole screen."""
+"""TranscriptReader: reads the transcript on the whole screen, with the keys of a pager."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MATCHES = {"n": -1, "N": 1}
 
 
 class TranscriptReader(Horizontal, can_focus=True):
-    """Its keys are those of `less`: scroll, search, jump from message to message.
+    """The line below the transcript. Its keys are those of `less`: scroll, search, go from message to message.
 
     Args:
         show_earlier: reads earlier messages from disk; returns False if there are none.
-        closed: called when the user reads no longer.
+        closed: called when the user has closed it.
         closing_keys: further keys that close it.
     """
 
@@ -63,7 +63,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         return self.screen.has_class("-reading")
 
     def open(self) -> None:
-        """Give the transcript the whole screen, with all outputs open, until the user closes it."""
+        """Show the transcript on the whole screen, with all outputs open."""
         self.screen.add_class("-reading")
         self._opened_before = self._transcript.open_only()
         self._words = ""
@@ -128,7 +128,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._show_hint(f"{error} · {_HINT}")
 
     async def _go_to_match(self, by: int) -> None:
-        """Search the transcript, up (-1) also what is not read from disk yet."""
+        """Search the transcript; up (-1), also messages that are not read from disk yet."""
         while not (is_there := self._transcript.find(self._words, by)):
             if by > 0 or not await self._show_earlier():
                 break
