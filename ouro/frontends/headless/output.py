@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import msgspec
 
@@ -16,8 +16,11 @@ from ouro.events import Event
 from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.frontends.headless.answer_schema import AnswerMisfit, AnswerSchema
 from ouro.messages import Message, Thinking, ToolCall, Usage
-from ouro.session import MemoryReceipt, Session
+from ouro.session import Session
 from ouro.utils.text import clean, one_line
+
+if TYPE_CHECKING:
+    from ouro.session import MemoryReceipt
 
 OutputFormat = Literal["text", "json", "stream-json"]
 EXIT_CODES: dict[events.Outcome, int] = {
