@@ -207,7 +207,7 @@ class AsyncAgent:
         return self._session is not None and self._session.interrupt()
 
     def set_mode(self, mode: Mode) -> None:
-        self.session.set_mode(_checked(mode))
+        self.session.set_mode(_check_mode(mode))
 
     async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """Use another model, or another effort, from the next request on. Raises NoModelError."""
@@ -277,7 +277,7 @@ class Agent:
             self._thread.start()
             ready.result()
         try:
-            self._wait(self._agent.open())
+            self._wait_for(self._agent.open())
         except BaseException:
             self._stop()
             raise
@@ -288,7 +288,7 @@ class Agent:
         if self._thread is None:
             return
         try:
-            self._wait(self._agent.close())
+            self._wait_for(self._agent.close())
         finally:
             self._stop()
 
@@ -300,33 +300,33 @@ class Agent:
         """
         events = self._agent.send(prompt, images)
         try:
-            while (event := self._wait(_next(events))) is not None:
+            while (event := self._wait_for(_next_event(events))) is not None:
                 yield event
         finally:
-            self._wait(events.aclose())
+            self._wait_for(events.aclose())
 
     def run(self, prompt: str, images: Sequence[Picture] = (), *, schema: Any = None) -> Result:
         """As AsyncAgent.run."""
-        return self._wait(self._agent.run(prompt, images, schema=schema))
+        return self._wait_for(self._agent.run(prompt, images, schema=schema))
 
     def ask(self, prompt: str, answer: type[T], images: Sequence[Picture] = ()) -> T:
         """As AsyncAgent.ask."""
-        return self._wait(self._agent.ask(prompt, answer, images))
+        return self._wait_for(self._agent.ask(prompt, answer, images))
 
     def steer(self, text: str) -> None:
         """As AsyncAgent.steer; from any thread, or from a callback."""
-        self._soon(self._agent.steer, text)
+        self._call_soon(self._agent.steer, text)
 
     def interrupt(self) -> None:
         """End the turn that runs; from any thread, or from a callback."""
-        self._soon(self._agent.interrupt)
+        self._call_soon(self._agent.interrupt)
 
     def set_mode(self, mode: Mode) -> None:
-        self._soon(self._agent.set_mode, _checked(mode))
+        self._call_soon(self._agent.set_mode, _check_mode(mode))
 
     def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """As AsyncAgent.set_model."""
-        self._wait(self._agent.set_model(name, effort))
+        self._wait_for(self._agent.set_model(name, effort))
 
     def __enter__(self) -> Self:
         return self.open()
@@ -344,10 +344,10 @@ class Agent:
             raise UsageError(_CLOSED, _HOW_TO_OPEN)
         return self._loop
 
-    def _soon(self, function: Callable[..., Any], *args: Any) -> None:
+    def _call_soon(self, function: Callable[..., Any], *args: Any) -> None:
         self._running_loop().call_soon_threadsafe(function, *args)
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine that runs in the thread. Ctrl+C interrupts the turn, and then raises."""
         try:
             loop = self._running_loop()
@@ -368,7 +368,7 @@ class Agent:
 
     def _stop(self) -> None:
         if self._end is not None and self._thread is not None:
-            self._soon(self._end.set)
+            self._call_soon(self._end.set)
             self._thread.join()
         self._thread = self._loop = self._end = None
 
@@ -437,13 +437,13 @@ def _session_options(cwd: Path, options: AgentOptions) -> Options:
     )
 
 
-def _checked(mode: Mode) -> Mode:
+def _check_mode(mode: Mode) -> Mode:
     if mode not in get_args(Mode):
         raise UsageError(f"There is no mode `{mode}`. There are: {', '.join(get_args(Mode))}.")
     return mode
 
 
-async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
+async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:
     return await anext(events, None)
 
 

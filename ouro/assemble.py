@@ -56,11 +56,11 @@ from ouro.session.file_undo import FileUndo
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
+from ouro.session.session import Workbench
 from ouro.session.session_hooks import SessionHooks
+from ouro.session.session_tasks import SessionTasks
 from ouro.session.titles import Titles
-from ouro.session.todo_plan import plan_of, plan_once_read
-from ouro.session.turn import SessionTasks
-from ouro.session.workbench import Workbench
+from ouro.session.todo_plan import find_plan, update_plan_when_loaded
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.memory_search import SearchMemory
@@ -204,7 +204,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.budget = Budget(self.transcript, self.session_catalog, limits, lambda: self.models.current()[0].spec)
 
     def build(self, notices: tuple[str, ...]) -> Session:
-        self.plan.change(plan_of(self.transcript))
+        self.plan.change(find_plan(self.transcript))
         if self.info is not None:  # the command line may have named another model
             self.transcript.set_model(self.models.current()[0].spec.name)
         if mode := self.ground.options.mode:
@@ -231,7 +231,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         self.memory.start()
         self.extensions.servers.start()
         if self.transcript.pager.is_loading:
-            self.tasks.start("plan", plan_once_read(self.plan, self.transcript, self.tasks.emit))
+            self.tasks.start("plan", update_plan_when_loaded(self.plan, self.transcript, self.tasks.emit))
         self.tasks.start("warm", self._warm())
 
     async def _warm(self) -> None:
@@ -392,7 +392,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         for tool in self.ground.options.tools:
             if tools.setdefault(tool.name, tool) is not tool:
                 raise UsageError(f"There are two tools with the name `{tool.name}`.", "Give yours another name.")
-        ask_user, hooks = self.hooks.asking(self.tasks.ask_user), self.hooks.tools(bench.cwd)
+        ask_user, hooks = self.hooks.with_notifications(self.tasks.ask_user), self.hooks.tools(bench.cwd)
         runner = ToolRunner(tools, self.permissions, ask_user, self.before_change, self.memory.tool_finished, hooks)
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests(self.extensions.system_prompt, runner, block)
@@ -483,7 +483,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
 
         def on_change() -> None:
-            plan.change(plan_of(transcript))
+            plan.change(find_plan(transcript))
             seen.clear()
             context.clear()
 

@@ -55,8 +55,8 @@ from ouro.memory.side_calls import ask_in_background
 from ouro.messages import assistant, system, user
 from ouro.options import Ground
 from ouro.safety import CLAUDE_SETTINGS, Confinement, SecretMask, TrustStore, acting_files, child_environment
-from ouro.session.turn import SessionTasks
-from ouro.session.workbench import SessionExtensions
+from ouro.session.session import SessionExtensions
+from ouro.session.session_tasks import SessionTasks
 from ouro.settings import Settings
 from ouro.tools.skill import SkillArgs, SkillTool
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs

@@ -52,7 +52,7 @@ def build_subagents(session: SessionBuilder) -> Subagents:
         make_store=make_store,
         memory=session.transcript,
         recall=recall,
-        ask_user=session.hooks.asking(session.tasks.ask_user),
+        ask_user=session.hooks.with_notifications(session.tasks.ask_user),
         channel=session.tasks,
         check_budget=session.budget.check,
         cwd=ground.options.cwd,
@@ -90,11 +90,11 @@ def _make_child(
         session.search,
         permissions.keeps_back,
     )
-    tools = tools_of(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
+    tools = select_tools(spec, {tool.name: tool for tool in (*found, *session.extensions.tools())})
     hooks = session.hooks.tools(cwd, child_id)
     runner = ToolRunner(tools, permissions, ask_user, session.before_change, _after_tool, hooks)
-    models, instructions = _models_of(spec, session), session.extensions.instructions_in(cwd)
-    requests = Requests(_prompt_of(spec, instructions, session, has_skills="skill" in tools), runner)
+    models, instructions = _choose_models(spec, session), session.extensions.instructions_in(cwd)
+    requests = Requests(_make_prompt(spec, instructions, session, has_skills="skill" in tools), runner)
     environment = Environment(cwd, lambda: permissions.mode)
     compactor = Compactor(
         transcript, models, models, requests, ground.settings.compaction, environment.whole, instructions.clear
@@ -112,7 +112,7 @@ def _make_child(
     return ChildAgent(agent, lambda: models()[0].spec.name, environment.whole, ended, close)
 
 
-def _models_of(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Sequence[Model]]:
+def _choose_models(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Sequence[Model]]:
     models = session.models
     if not spec.model:
         return models.current
@@ -123,7 +123,9 @@ def _models_of(spec: AgentSpec, session: SessionBuilder) -> Callable[[], Sequenc
     return lambda: models.named(name)
 
 
-def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: SessionBuilder, *, has_skills: bool) -> str:
+def _make_prompt(
+    spec: AgentSpec, instructions: ProjectInstructions, session: SessionBuilder, *, has_skills: bool
+) -> str:
     """Raises ToolError: there is no skill that the kind names."""
     skills = session.extensions.skills
     prompt = system_prompt(instructions.of_project(), instructions.of_user(), f"{spec.prompt}\n\n{_ALONE}")
@@ -133,7 +135,7 @@ def _prompt_of(spec: AgentSpec, instructions: ProjectInstructions, session: Sess
     return "\n\n".join(filter(None, (prompt, skills.prompt() if has_skills else "", *named, core)))
 
 
-def tools_of(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
+def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
     """The tools that a kind of subagent has, in their usual order."""
     without = {*_NOT_FOR_CHILDREN, *spec.without}
 

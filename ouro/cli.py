@@ -229,12 +229,12 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     if with_message:
         parser.add_argument("message", nargs="?", default="", help="a first message")
 
-    def filled(text: str) -> str:
+    def non_empty(text: str) -> str:
         if not text.strip():  # as of a variable that is not set
             raise argparse.ArgumentTypeError("the value is empty")
         return text
 
-    parser.add_argument("-m", "--model", type=filled, help="the model to use, by name or a part of it")
+    parser.add_argument("-m", "--model", type=non_empty, help="the model to use, by name or a part of it")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-r", "--resume", nargs="?", const=PICK, metavar="SESSION", type=lambda name: name or PICK,
                        help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
@@ -246,8 +246,8 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
     parser.add_argument("--allow", action="append", metavar="RULE", help="such as 'shell(pytest *)'")
     parser.add_argument("--deny", action="append", metavar="RULE", help="such as 'write(.env)'")
-    parser.add_argument("--cd", type=filled, metavar="FOLDER", help="work in this folder")
-    parser.add_argument("--add-dir", type=filled, action="append", metavar="FOLDER", help="a further folder")
+    parser.add_argument("--cd", type=non_empty, metavar="FOLDER", help="work in this folder")
+    parser.add_argument("--add-dir", type=non_empty, action="append", metavar="FOLDER", help="a further folder")
     parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
@@ -262,7 +262,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
                           help="answer PROMPT (and standard input) on standard output")  # fmt: skip
     headless.add_argument("--output", choices=("text", "json", "stream-json"))
     headless.add_argument("--input", choices=("text", "stream-json"))
-    headless.add_argument("--schema", type=filled, metavar="FILE",
+    headless.add_argument("--schema", type=non_empty, metavar="FILE",
                           help="the answer must fit this JSON schema, of a file or as text")  # fmt: skip
     headless.add_argument("--max-turns", type=int, metavar="N", help="model calls")
     headless.add_argument("--max-cost", type=float, metavar="DOLLARS")

@@ -95,7 +95,7 @@ def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | Non
     given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
     for place, found in settings_by_place(project, flags).items():
         is_project = place == "project"
-        _take(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
+        _merge(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
     return given
 
 
@@ -149,7 +149,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         line = value if isinstance(value, str) else f"[{', '.join(value)}]"
         new = with_value(text, path.split("."), line, name)
-        if {key: given.value for key, given in _leaves(parse_table(new, name), name)} != wanted:
+        if {key: given.value for key, given in _read_leaves(parse_table(new, name), name)} != wanted:
             raise ConfigError(
                 f"{name} is laid out so that it cannot be changed by itself.", f"Say `{path}: {value}` there."
             )
@@ -158,7 +158,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
         raise ConfigError(f"{name} cannot be written: {error.strerror}.") from error
 
 
-def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:
+def _merge(given: dict[str, Given], more: Mapping[str, Given]) -> None:
     for path, new in more.items():
         old = given[path]
         if path in ADD_UP:
@@ -201,26 +201,26 @@ def _from_project(root: Path) -> dict[str, Given]:
 
 def _from_file(path: Path) -> dict[str, Given]:
     name = tilde(path)
-    return dict(_leaves(read_yaml(path, name), name))
+    return dict(_read_leaves(read_yaml(path, name), name))
 
 
-def _leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, Given]]:
+def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tuple[str, Given]]:
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
         example = next((known for known in _names() if known.startswith(f"{path}.")), "")
         if path in _names():
-            yield path, Given(_checked(path, convert(node, _types()[path], name, path), where), where)
+            yield path, Given(_check_value(path, convert(node, _types()[path], name, path), where), where)
         elif not example:
             # `permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
             raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())
         elif isinstance(node, YamlTable):
-            yield from _leaves(node, name, f"{path}.")
+            yield from _read_leaves(node, name, f"{path}.")
         elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
             raise ConfigError(f"{where}: `{path}` holds keys of its own, such as `{example}`.")
 
 
-def _checked(path: str, value: Any, where: str) -> Any:
+def _check_value(path: str, value: Any, where: str) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and not (0 < value < math.inf or (value == 0 and path in MAY_BE_ZERO)):
         wanted = "finite" if value == math.inf else "0 or more" if path in MAY_BE_ZERO else "more than 0"
@@ -245,7 +245,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     for variable, path in _variables().items():
         if text := environ.get(variable, "").strip():
             value = convert(_node(text, _types()[path], variable), _types()[path], variable, path)
-            found[path] = Given(_checked(path, value, variable), variable)
+            found[path] = Given(_check_value(path, value, variable), variable)
     return found
 
 
@@ -262,7 +262,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
             converted = msgspec.convert(value, _types()[path])
         except msgspec.ValidationError as error:
             raise ConfigError(f"The options: `{path}` cannot be `{value}`: {error}.") from error
-        yield path, Given(_checked(path, converted, "The options"), "flag")
+        yield path, Given(_check_value(path, converted, "The options"), "flag")
 
 
 def _variables() -> dict[str, str]:

@@ -40,7 +40,7 @@ class ListedRule(msgspec.Struct, frozen=True):
     at: str = ""
 
 
-def listed(session: Session) -> tuple[ListedRule, ...]:
+def find_rules(session: Session) -> tuple[ListedRule, ...]:
     """The rules in force, strongest first. Raises ConfigError."""
     saved, settings = session.permissions.saved, settings_by_place(session.workbench.project)
     uses = saved.uses() if saved is not None else {}
@@ -59,7 +59,7 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
     """Set the mode; without one show the rules, and let the user choose a mode or a rule to revoke."""
     chosen: str | None = mode
     if not mode:
-        rules = listed(context.session)
+        rules = find_rules(context.session)
         context.show([Title("Rules in force"), *_view(rules)] if rules else _view(rules))
         choices = [Choice(name, name, what) for name, what in MODES.items()]
         choices += [Choice("revoke", "revoke a rule", "what it allows is asked again")] if rules else []
@@ -73,7 +73,7 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
 
 async def list_rules(context: ActionContext) -> Answer:
     async with context.open_session() as session:
-        rules = listed(session)
+        rules = find_rules(session)
     return Answer(msgspec.to_builtins(rules), _view(rules))
 
 
@@ -81,7 +81,7 @@ async def _add(kind: Kind, context: ActionContext, rule: str) -> Answer:
     demand_tools(map(str, parse_rules(rule)))  # a rule for `Bash` would do nothing
     async with context.open_session() as session:
         session.permissions.remember(rule, kind)
-        return Answer(msgspec.to_builtins(listed(session)), [line(f"Saved for this folder: {kind} {rule}")])
+        return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Saved for this folder: {kind} {rule}")])
 
 
 allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "deny")
@@ -89,7 +89,7 @@ allow, ask, deny = partial(_add, "allow"), partial(_add, "ask"), partial(_add, "
 
 async def revoke(context: ActionContext, rule: str) -> Answer | None:
     async with context.open_session() as session:
-        rules = listed(session)
+        rules = find_rules(session)
         if not rule and rules:
             names = [f"{one.kind} {one.rule}" for one in rules]
             rule = await context.choose("Which rule?", [Choice(name, name) for name in names]) or ""
@@ -100,7 +100,7 @@ async def revoke(context: ActionContext, rule: str) -> Answer | None:
             raise UsageError(f"There is no rule `{rule}`.", commands=["permissions list"])
         for one in found:
             _revoke(session, one)
-        return Answer(msgspec.to_builtins(listed(session)), [line(f"Revoked: {rule}")])
+        return Answer(msgspec.to_builtins(find_rules(session)), [line(f"Revoked: {rule}")])
 
 
 def _revoke(session: Session, rule: ListedRule) -> None:

@@ -19,7 +19,7 @@ KeySections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 Page = Literal["notes", "core", "timeline", "archive", "receipt", "proposals", "context"]
 
 
-class WayBack(msgspec.Struct, frozen=True):
+class RewindChoice(msgspec.Struct, frozen=True):
     """The user's choice: rewind to before a message, visit a branch, fork, or undo the last rewind."""
 
     kind: Literal["rewind", "visit", "fork", "redo"]
@@ -31,7 +31,7 @@ class WayBack(msgspec.Struct, frozen=True):
     """Of a rewind or its undo: whether the messages are, too."""
 
     @classmethod
-    def of(cls, kind: Literal["rewind", "redo"], number: int, ticked: Collection[RewindScope]) -> WayBack:
+    def of(cls, kind: Literal["rewind", "redo"], number: int, ticked: Collection[RewindScope]) -> RewindChoice:
         scopes = tuple(scope for scope in ticked if scope != "conversation")
         return cls(kind, number, scopes, "conversation" in ticked)
 
@@ -77,9 +77,9 @@ class FrontEnd(Protocol):
         """Let the user pick one; None if they cancel. A screen calls `preview` with each value that is marked."""
         ...
 
-    async def choose_way_back(
+    async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
-    ) -> WayBack | None:
+    ) -> RewindChoice | None:
         """Show earlier messages and branches, and let the user choose; None if they cancel.
 
         Args:
@@ -89,7 +89,7 @@ class FrontEnd(Protocol):
         from ouro.commands.rewind import choose_from_list, last_message
 
         if redo is not None:
-            return WayBack.of("redo", 0, redo)
+            return RewindChoice.of("redo", 0, redo)
         return last_message(self) if undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:

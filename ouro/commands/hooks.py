@@ -114,7 +114,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         runs = tuple(runner.runs)[before:]
     if not runs:
         return Answer([], [line(f"No hook runs at {event}{f' of {tool}' if 'tool' in event else ''}.")], 1)
-    view: list[ViewItem] = [item for run in runs for item in _described(run)]
+    view: list[ViewItem] = [item for run in runs for item in _run_details(run)]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
     return Answer([_data(run) for run in runs], view, int(any(run.failure for run in runs)))
 
@@ -186,7 +186,7 @@ def _text_of(check: Check) -> str:
 def _draft_view(session: Session, check: Check) -> View:
     view: list[ViewItem] = [line(f"From: {check.text}"), Quote(_text_of(check))]
     calls = _last_calls(session)
-    refused = [title for call in calls if (title := _refused(session, check.rule, call))] if check.rule else []
+    refused = [title for call in calls if (title := _refused_title(session, check.rule, call))] if check.rule else []
     if refused:
         some = ", ".join(one_line(title, 80) for title in refused[:5])
         view.append(line(f"It would have refused {len(refused)} of the last {len(calls)} calls: {some}"))
@@ -199,7 +199,7 @@ def _last_calls(session: Session) -> list[ToolCall]:
     return [call for message in session.transcript.messages() for call in message.tool_calls][-MAX_CALLS:]
 
 
-def _refused(session: Session, rule: str, call: ToolCall) -> str:
+def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
     """The title of the call if the rule refuses it; empty if it does not, or cannot be read any more."""
     try:
         tool, args = session.turn.commands.tools.parse(call)
@@ -229,7 +229,7 @@ def _run_row(run: HookRun) -> tuple[str, ...]:
     return at, run.hook.event, CodeSpan(run.hook.label), f"{run.seconds:.2f} s", said
 
 
-def _described(run: HookRun) -> View:
+def _run_details(run: HookRun) -> View:
     code = run.answer.exit_code
     head = f"{run.hook.place}, {run.seconds:.2f} s, {'no exit code' if code is None else f'exit code {code}'}"
     texts = [text for text in (run.answer.out, run.answer.error) if text]

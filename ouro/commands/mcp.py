@@ -58,15 +58,15 @@ async def list_servers(context: ActionContext) -> Answer:
 
 async def show(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
-        found = _named(servers, server)
+        found = _find_server(servers, server)
         if found.approved is not None or found.state not in ("waiting", "starting"):
-            return _described(context, found)
+            return _describe_server(context, found)
     return await test(context, server)  # its tools are known from the first connection on
 
 
 async def test(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
-        found = _named(servers, server)
+        found = _find_server(servers, server)
         if found.state in ("failed", "login"):
             found.failures, found.state = 0, "waiting"
         try:
@@ -74,18 +74,18 @@ async def test(context: ActionContext, server: str) -> Answer:
         except ToolError as error:
             log = list(found.log)[-10:]
             return Answer({"problem": str(error), "log": log}, [line(str(error)), *_quote(log)], 1)
-        return _described(context, found)
+        return _describe_server(context, found)
 
 
 async def log(context: ActionContext, server: str) -> Answer:
     async with context.servers() as servers:
-        found = list(_named(servers, server).log)
+        found = list(_find_server(servers, server).log)
         return Answer(found, _quote(found) or [line(f"{server} has logged nothing.")])
 
 
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
     async with context.servers() as servers:
-        found = await servers.ready(_named(servers, server).name)
+        found = await servers.ready(_find_server(servers, server).name)
         changed = found.unapproved()
         if not changed:
             return Answer([], [line(f"{server} has changed nothing since its tools were approved.")])
@@ -159,7 +159,7 @@ async def login(context: ShellContext, server: str) -> Answer:
         webbrowser.open(url)
 
     async with context.servers() as servers:
-        found = _named(servers, server)
+        found = _find_server(servers, server)
         if not found.settings.url:
             raise UsageError(f"{server} is a program, not an address: it needs no login.")
         await found.login(show_address)
@@ -170,7 +170,7 @@ async def login(context: ShellContext, server: str) -> Answer:
 
 async def logout(context: ShellContext, server: str) -> Answer:
     async with context.servers() as servers:
-        found = _named(servers, server)
+        found = _find_server(servers, server)
         had = await asyncio.to_thread(Tokens(found.settings.url).delete)
         return Answer(had, [line(f"Logged out of {server}." if had else f"There was no login to {server}.")])
 
@@ -183,7 +183,7 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
         registry["off"] = rest if on else [*rest, what]
 
     async with context.servers() as servers:
-        found = _named(servers, name)
+        found = _find_server(servers, name)
         if tool and tool not in {known.name for known in found.known_tools}:
             raise UsageError(f"{name} has no tool `{one_line(tool, 60)}`.", commands=(f"mcp show {name}",))
         change_registry(change)
@@ -196,7 +196,7 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
 turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 
-def _described(context: ActionContext, server: McpServer) -> Answer:
+def _describe_server(context: ActionContext, server: McpServer) -> Answer:
     listing, tools = server.listing, server.known_tools
     unapproved = {tool.name for tool in server.unapproved()}
     rows, value = [], []
@@ -225,7 +225,7 @@ def _described(context: ActionContext, server: McpServer) -> Answer:
     return Answer({**state, "problem": server.problem, "tools": value}, view)
 
 
-def _named(servers: McpServers, name: str) -> McpServer:
+def _find_server(servers: McpServers, name: str) -> McpServer:
     found = servers.servers.get(name)
     if found is None:
         known = f"There are: {', '.join(servers.servers)}." if servers.servers else ADD_ONE

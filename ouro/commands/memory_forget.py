@@ -34,7 +34,7 @@ async def forget(
     found = await context.memory(lambda memory: long_term.find_to_forget(memory.editor, " ".join(text)))
     if not found and context.session:
         raise UsageError("No matches.", commands=["memory list"])
-    chosen = found if yes or not found else await _chosen(context, found, pick)
+    chosen = found if yes or not found else await _choose_entries(context, found, pick)
     value: dict[str, Any] = {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
     if not chosen:
         return Answer(value, [line("Nothing was forgotten." if found else "No matches.")], 1)
@@ -45,7 +45,7 @@ async def forget(
     return Answer(value, [what, *undo])
 
 
-async def _chosen(
+async def _choose_entries(
     context: ActionContext, found: Sequence[long_term.MemoryEntry], pick: str
 ) -> Sequence[long_term.MemoryEntry]:
     """Those of --pick, else the user's choice."""
@@ -83,7 +83,7 @@ async def _forget_everywhere(
         many = f"The text is in {found.count:,} places: check that it is not a common word."
         context.show([line(many, level="warning")])
     question = f"Forget it in {plural(found.count, 'place')}? This cannot be undone."
-    target = Path(backup) if backup else _free(_BACKUP.expanduser())
+    target = Path(backup) if backup else _free_path(_BACKUP.expanduser())
     if yes or backup or no_backup:
         agreed = await confirm(context, question, "Forget it", assume_yes=yes)
     else:
@@ -134,7 +134,7 @@ def _not_searched(found: long_term.ForgetReport) -> list[TextLine]:
     return [line(f"NOT SEARCHED: {place}", level="warning") for place in found.unsearched]
 
 
-def _free(path: Path) -> Path:
+def _free_path(path: Path) -> Path:
     """A file name that is not in use."""
     number, target = 2, path
     while target.exists():

@@ -153,7 +153,7 @@ async def commands(context: ActionContext) -> Answer:
 async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
     words = sys.stdin.read() if list(text) == ["-"] and not context.session else " ".join(text)
     if scope is None and context.can_ask and list(text) != ["-"]:
-        scope = await _asked_scope(context, words)
+        scope = await _ask_scope(context, words)
     done = await context.memory(lambda memory: long_term.remember_text(memory.editor, words, scope), reports=False)
     entry = done.entry
     is_core = entry.kind == "core"
@@ -169,7 +169,7 @@ async def remember(context: ActionContext, text: Sequence[str], scope: Scope | N
     return Answer(done, [line(what[done.state], *undo), *replaced])
 
 
-async def _asked_scope(context: ActionContext, words: str) -> Scope | None:
+async def _ask_scope(context: ActionContext, words: str) -> Scope | None:
     """The scope that the user chooses; None where the words tell whether they hold elsewhere."""
     placement = await context.memory(lambda memory: long_term.place(words, memory.editor.names), reports=False)
     if placement.is_sure:

@@ -172,8 +172,10 @@ async def _hosted_model(asker: Asker, provider: Provider) -> str:
         entry = ModelEntry(api_key=key)
     known = [spec.name for spec in KNOWN.values() if spec.name.startswith(f"{provider.name}/")]
     names = dict.fromkeys([f"{provider.name}/{provider.flagship}", *known])
-    name = await asker.choose(f"Which {provider.title} model?", [Choice(name, name, _price(name)) for name in names])
-    return _written(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
+    name = await asker.choose(
+        f"Which {provider.title} model?", [Choice(name, name, _price_text(name)) for name in names]
+    )
+    return _save_model(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
 
 
 async def _other_server(asker: Asker) -> str:
@@ -209,14 +211,14 @@ async def _model_at(asker: Asker, server: ServerModels, *, key: str = "", local:
     window = server.models.get(name)
     if local and window is None:
         asker.say(f"{local.title} does not report its context window: 32k is assumed. {_WINDOW_HINT}")
-    return _written(asker, name, ModelEntry(api_base="" if local else server.url, api_key=key, window=window), name)
+    return _save_model(asker, name, ModelEntry(api_base="" if local else server.url, api_key=key, window=window), name)
 
 
 async def _ask_key(asker: Asker, title: str) -> str:
     return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may contain newlines
 
 
-def _written(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:
+def _save_model(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:
     path = write_models_file(entry_name, entry, default)
     asker.say(f"{default} is your model now; saved in {tilde(path)}, which only you can read.")
     return default
@@ -226,6 +228,6 @@ def _variable_with_key(provider: Provider) -> str:
     return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
 
 
-def _price(name: str) -> str:
+def _price_text(name: str) -> str:
     spec = KNOWN.get(name.lower())
     return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens" if spec and spec.prices else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from ouro.commands.front_end import FrontEnd, WayBack
+from ouro.commands.front_end import FrontEnd, RewindChoice
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
@@ -18,30 +18,26 @@ LISTED = 20
 
 
 async def rewind(front_end: FrontEnd, argument: str) -> None:
-    session = front_end.session
-    while session.rewind.has_earlier and len(session.rewind.points()) < (
-        int(argument) if argument.isdigit() else LISTED
-    ):
-        await session.rewind.earlier()
+    rewind = front_end.session.rewind
     if argument:
-        points = session.rewind.points()
-        if not argument.isdigit() or not 1 <= int(argument) <= len(points):
-            raise UsageError(f"Say how many messages back, from 1 to {len(points)}; /rewind alone shows them.")
-        await go(front_end, WayBack("rewind", points[-int(argument)].number))
+        back = int(argument) if argument.isdigit() else 0  # 0 is refused
+        await carry_out(front_end, RewindChoice("rewind", await rewind.number_back(back)))
         return
-    if not session.rewind.points() and not session.rewind.branches():
+    while rewind.has_earlier and len(rewind.points()) < LISTED:
+        await rewind.earlier()
+    if not rewind.points() and not rewind.branches():
         raise UsageError("There is no message yet to go back to.")
-    if way := await front_end.choose_way_back():
-        await go(front_end, way)
+    if choice := await front_end.choose_rewind():
+        await carry_out(front_end, choice)
 
 
 async def undo(front_end: FrontEnd, argument: str) -> None:
     """`/undo`, `/undo files memory`, `/undo FILE[#HUNK] [messages back]`."""
     words, rewind = argument.split(), front_end.session.rewind
     if not words:
-        await rewind.last()
-        if way := await front_end.choose_way_back(undo=True):
-            await go(front_end, way)
+        await rewind.number_back()  # raises where there is none
+        if choice := await front_end.choose_rewind(undo=True):
+            await carry_out(front_end, choice)
         return
     if not set(words) <= set(_SCOPES):
         path, _, hunk = words[0].partition("#")
@@ -60,44 +56,44 @@ async def redo(front_end: FrontEnd, argument: str) -> None:
     words = argument.split()
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
-    way: WayBack | None = WayBack.of("redo", 0, [name for name in _SCOPES if name in words])
+    choice: RewindChoice | None = RewindChoice.of("redo", 0, [name for name in _SCOPES if name in words])
     if not words and (offered := await front_end.session.rewind.can_redo()):
-        way = await front_end.choose_way_back(redo=offered)
-    if way:
-        await go(front_end, way)
+        choice = await front_end.choose_rewind(redo=offered)
+    if choice:
+        await carry_out(front_end, choice)
 
 
 async def fork(front_end: FrontEnd, argument: str) -> None:
     await _open_copy(front_end, await front_end.session.rewind.fork(title=argument))
 
 
-async def go(front_end: FrontEnd, way: WayBack) -> None:
+async def carry_out(front_end: FrontEnd, choice: RewindChoice) -> None:
     rewind = front_end.session.rewind
-    match way.kind:
+    match choice.kind:
         case "rewind":
-            rewound = await rewind.rewind(way.number, way.scopes, conversation=way.conversation)
-            _show_rewound(front_end, rewound, way.conversation)
+            rewound = await rewind.rewind(choice.number, choice.scopes, conversation=choice.conversation)
+            _show_rewound(front_end, rewound, choice.conversation)
         case "visit":
-            lines = await rewind.visit(way.number, way.scopes)
+            lines = await rewind.visit(choice.number, choice.scopes)
             front_end.show_again()
             left = "This is the branch that you left. /redo returns to where the session was."
             front_end.say(" ".join([left, *lines]))
         case "redo":
-            lines = await rewind.redo(("conversation", *way.scopes) if way.conversation else way.scopes)
-            if way.conversation:
+            lines = await rewind.redo(("conversation", *choice.scopes) if choice.conversation else choice.scopes)
+            if choice.conversation:
                 front_end.show_again()
             front_end.say(" ".join(["Redone.", *lines]))
         case "fork":
-            point = next((candidate for candidate in rewind.points() if candidate.number == way.number), None)
-            await _open_copy(front_end, await rewind.fork(way.number), point)
+            point = next((candidate for candidate in rewind.points() if candidate.number == choice.number), None)
+            await _open_copy(front_end, await rewind.fork(choice.number), point)
 
 
-def last_message(front_end: FrontEnd) -> WayBack:
+def last_message(front_end: FrontEnd) -> RewindChoice:
     """The undo of the last message with its files; where there are no tick boxes, words name anything else."""
-    return WayBack("rewind", front_end.session.rewind.points()[-1].number, ("files",))
+    return RewindChoice("rewind", front_end.session.rewind.points()[-1].number, ("files",))
 
 
-async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
+async def choose_from_list(front_end: FrontEnd) -> RewindChoice | None:
     """Let the user choose from printed lists; the plain prompt has no rewind screen."""
     rewind = front_end.session.rewind
     points = rewind.points()[-LISTED:]
@@ -110,21 +106,21 @@ async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
     if chosen is None:
         return None
     if chosen in branches:
-        return WayBack("visit", branches[chosen].number)
+        return RewindChoice("visit", branches[chosen].number)
     number = int(chosen)
-    ways = {"back": WayBack("rewind", number), "fork": WayBack("fork", number)}
+    by_value = {"back": RewindChoice("rewind", number), "fork": RewindChoice("fork", number)}
     labels = [Choice("back", "go back", "what was there is kept: /redo returns")]
     undoable = await rewind.can_rewind(number)
     for count in range(1, len(undoable) + 1):
         for scopes in combinations(undoable, count):
             scopes_text, what = " and ".join(scopes), ", ".join(undoable[scope] for scope in scopes)
-            ways[f"back, {scopes_text}"] = WayBack("rewind", number, scopes)
+            by_value[f"back, {scopes_text}"] = RewindChoice("rewind", number, scopes)
             labels.append(Choice(f"back, {scopes_text}", f"go back, and undo in {scopes_text}", what))
-            ways[scopes_text] = WayBack("rewind", number, scopes, conversation=False)
+            by_value[scopes_text] = RewindChoice("rewind", number, scopes, conversation=False)
             labels.append(Choice(scopes_text, f"only undo in {scopes_text}", what))
     labels.append(Choice("fork", "go on there in a copy", "this session stays as it is"))
-    way = await front_end.choose("How?", labels)
-    return None if way is None else ways[way]
+    choice = await front_end.choose("How?", labels)
+    return None if choice is None else by_value[choice]
 
 
 def one_line(text: str) -> str:

@@ -18,7 +18,7 @@ from ouro.messages import Image
 from ouro.session.custom_commands import CommandRunner
 from ouro.session.file_undo import FileUndo
 from ouro.session.session_hooks import SessionHooks
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 from ouro.tools.todo import Plan
 
 

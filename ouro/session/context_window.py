@@ -22,8 +22,8 @@ from ouro.memory.side_calls import ask_and_record
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
-from ouro.session.todo_plan import plan_in_words
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
+from ouro.session.todo_plan import format_plan
 from ouro.tools.shell import ShellJobs
 from ouro.tools.todo import Plan
 
@@ -96,7 +96,7 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
         running = [f"- {job.id}: {job.command}" for job in self.jobs.list() if job.running]
         background = "\n".join(["## Running in the background", *running]) if running else ""
         hint = SEARCH_HINT if self.has_search else ""
-        texts = (plan_in_words(self.plan.items), background, await self.environment.whole(), hint)
+        texts = (format_plan(self.plan.items), background, await self.environment.whole(), hint)
         return "\n\n".join(filter(None, texts))
 
 

@@ -68,7 +68,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         for insert, reply in replies.items():
             if reply.failed and reply.display and reply.display.summary == "refused":
                 raise UsageError(f"The command was not sent: `{insert.what}` was refused.")
-        body = "".join(piece if isinstance(piece, str) else _inserted(piece, replies) for piece in prompt.pieces)
+        body = "".join(piece if isinstance(piece, str) else _insert_text(piece, replies) for piece in prompt.pieces)
         opening = OPENING.format(called[0].name, called[0].place) if called else OPENING.format("", "")
         if not prompt.agent:
             self.hooks.add(prompt.hooks)
@@ -123,7 +123,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         return ToolCall(f"command_{next(self.numbers)}", name, {key: insert.what})
 
 
-def _inserted(insert: Insert, replies: dict[Insert, ToolReply]) -> str:
+def _insert_text(insert: Insert, replies: dict[Insert, ToolReply]) -> str:
     reply = replies.get(insert)
     if reply is None:
         return insert.written

@@ -14,7 +14,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import Notice
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Checkpoints, Restored, TurnFiles, clean_checkpoints
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 from ouro.utils.text import plural
 
 FIRST_TIMEOUT = 20.0
@@ -105,7 +105,7 @@ class FileUndo(msgspec.Struct, eq=False):
         changed = {found.path for turn in turns for found in await asyncio.to_thread(self.checkpoints.changes, turn)}
 
         async def carry_out() -> Sequence[str]:
-            return _lines_of(await asyncio.to_thread(change, turns), verb)
+            return _describe_restored(await asyncio.to_thread(change, turns), verb)
 
         return UndoableFiles(plural(len(changed), "file"), carry_out) if changed else None
 
@@ -117,9 +117,9 @@ class FileUndo(msgspec.Struct, eq=False):
         """Undo what the turns since message `number` did to a file, or one hunk of `diff`. Raises UsageError."""
         if hunk:
             first = await self._first_since(number)
-            return _lines_of(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), UNDONE)
+            return _describe_restored(await asyncio.to_thread(self.checkpoints.undo_hunk, first, path, hunk), UNDONE)
         turns = await self._turns(lambda turn: turn.number >= number and not turn.undone)
-        lines = _lines_of(await asyncio.to_thread(self.checkpoints.undo, turns, path), UNDONE)
+        lines = _describe_restored(await asyncio.to_thread(self.checkpoints.undo, turns, path), UNDONE)
         if not lines:
             raise UsageError(
                 f"No turn since then changed a file `{path}`.", "`/diff 1` shows what the last one changed."
@@ -156,7 +156,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._said)):
             self._said.update(skipped)
             what = "too large, not readable or a repository of its own"
-            self.tasks.emit(Notice(f"`/undo` does not restore {_listed(skipped)}: {what}."))
+            self.tasks.emit(Notice(f"`/undo` does not restore {_join_names(skipped)}: {what}."))
         return True
 
     def _clean(self) -> None:
@@ -174,13 +174,13 @@ class FileUndo(msgspec.Struct, eq=False):
             self.tasks.warn(text)
 
 
-def _lines_of(restored: Restored, verb: str) -> list[str]:
-    lines = [f"{verb}: {_listed(restored.paths)}."] if restored.paths else []
+def _describe_restored(restored: Restored, verb: str) -> list[str]:
+    lines = [f"{verb}: {_join_names(restored.paths)}."] if restored.paths else []
     if restored.merged:
-        lines.append(f"Your own changes stay in {_listed(restored.merged)}.")
+        lines.append(f"Your own changes stay in {_join_names(restored.merged)}.")
     return [*lines, *(f"{path} is left as it is: {why}." for path, why in restored.left.items())]
 
 
-def _listed(paths: Collection[str]) -> str:
+def _join_names(paths: Collection[str]) -> str:
     names = list(paths)
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -26,10 +26,12 @@ from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Usage
 from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
-from ouro.session.turn import SessionTasks
-from ouro.session.workbench import Workbench
+from ouro.session.session_tasks import SessionTasks
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
 from ouro.utils.text import local_time
+
+if TYPE_CHECKING:
+    from ouro.session.session import Workbench
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000

@@ -173,12 +173,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     async def diff(self, back: int) -> str:
         """What changed in files since before the user's message `back` messages ago, with the ids of the hunks."""
-        return await self._files().diff(await self._back(back))
+        return await self._files().diff(await self.number_back(back))
 
     async def undo_file(self, path: str, hunk: str, back: int) -> Sequence[str]:
         """Undo what the turns since then did to one file, or one hunk of `diff`; returns what to tell the user."""
         self._check()
-        return await self._files().undo_part(await self._back(back), path, hunk)
+        return await self._files().undo_part(await self.number_back(back), path, hunk)
 
     def _files(self) -> FileUndo:
         files = self.undoers.get("files")
@@ -186,10 +186,12 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("There are no checkpoints of files here.", "Set `checkpoints.enabled: true`.")
         return files
 
-    async def _back(self, back: int) -> int:
-        """The number of the user's message that many messages ago."""
+    async def number_back(self, back: int = 1) -> int:
+        """The number of the user's message that many messages ago. Raises UsageError: there are fewer."""
         while len(points := self.points()) < back and self.has_earlier:
             await self.earlier()
+        if not points:
+            raise UsageError("There is nothing to undo: the session has no messages.")
         if not 1 <= back <= len(points):
             raise UsageError(f"Give a number of messages from 1 to {len(points)}.", commands=["rewind"])
         return points[-back].number
@@ -203,18 +205,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         await self._go(number, ("conversation", *redoable))
         return await _carry_out(redoable, "done again")
 
-    async def last(self) -> Point:
-        """The last message of the user. Raises UsageError: there is none."""
-        while not (points := self.points()) and self.has_earlier:
-            await self.earlier()
-        if not points:
-            raise UsageError("There is nothing to undo: the session has no messages.")
-        return points[-1]
-
     async def undo(self, scopes: Collection[RewindScope] = _FILES, *, conversation: bool = True) -> Rewound:
         """Undo the last message of the user, all that followed it, and what it did in `scopes`."""
         self._check()
-        return await self.rewind((await self.last()).number, scopes, conversation=conversation)
+        return await self.rewind(await self.number_back(), scopes, conversation=conversation)
 
     async def redo(self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")) -> Sequence[str]:
         """Undo the last rewind, where no message was sent since; or only what was undone in files and memory.

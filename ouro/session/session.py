@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ouro.agent.loop import Prompt
+from ouro.agent.project_instructions import ProjectInstructions
+from ouro.agent.subagents import Subagents
 from ouro.display import CommandOutput, Display, Question, Todo
 from ouro.errors import SaveFailed, ToolError, UsageError
 from ouro.events import (
@@ -25,8 +28,9 @@ from ouro.events import (
     ToolStarted,
     TurnFinished,
 )
-from ouro.llm import Effort, ModelChoice
-from ouro.mcp import resource_names
+from ouro.extensions import CommandRegistry, Skills
+from ouro.llm import Effort, ModelChoice, ModelSource
+from ouro.mcp import McpServers, resource_names
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
@@ -40,14 +44,42 @@ from ouro.session.rewind import Rewind
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.turn_queue import Draft
-from ouro.session.workbench import Workbench
-from ouro.tools.shell import exit_status
+from ouro.tools.shell import Shell, ShellJobs, exit_status
+from ouro.tools.todo import Plan
 from ouro.tools.tool import ToolResult
 from ouro.utils.git import git_branch
 from ouro.utils.project_files import list_project_files
 
 _MAX_INTERRUPTED = 20_000
 """Characters of the output of an interrupted line that stay shown: its end."""
+
+
+class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
+    """What users and projects added to a session, for commands and front ends."""
+
+    commands: CommandRegistry
+    servers: McpServers
+    skills: Skills
+    instructions: ProjectInstructions
+
+
+class Workbench(msgspec.Struct, frozen=True):
+    """What the agent and the user work with in a session."""
+
+    cwd: Path
+    models: ModelSource
+    permissions: Permissions
+    shell: Shell
+    jobs: ShellJobs
+    plan: Plan
+    extensions: SessionExtensions
+    subagents: Subagents
+    is_saved: bool = True
+    """The session is on disk, and can be resumed."""
+    project: Path | None = None
+    """The root of the repository, where its settings hold: it is trusted."""
+    flags: Mapping[str, Any] = {}
+    """The settings of the command line or the program, by dotted name."""
 
 
 class Status(msgspec.Struct, frozen=True):

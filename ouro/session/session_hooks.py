@@ -16,7 +16,7 @@ from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall
 from ouro.safety import Effect, Permissions
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 from ouro.settings import HookEvent
 from ouro.tools.tool import HookOutcome, ToolResult
 from ouro.utils.text import cut
@@ -93,7 +93,7 @@ class SessionHooks:
         """For the tools of an agent, by the name of a subagent."""
         return ToolEvents(self, cwd, agent)
 
-    def asking(self, ask_user: AskUser) -> AskUser:
+    def with_notifications(self, ask_user: AskUser) -> AskUser:
         """`ask_user`, with a notification for each question."""
 
         async def ask(question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:

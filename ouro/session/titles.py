@@ -12,7 +12,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_and_record
 from ouro.memory.transcript import title_of
 from ouro.messages import Message, system, user
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 from ouro.utils.text import cut_middle
 
 INSTRUCTIONS = """\
@@ -62,7 +62,9 @@ class Titles:
         if not words:
             raise UsageError("There are no messages yet to make a title of.")
         asked = [system(INSTRUCTIONS), user(words)]
-        title = cleaned(await ask_and_record(self._models.role("compact"), self._memory, "title", asked, attempts=1))
+        title = clean_title(
+            await ask_and_record(self._models.role("compact"), self._memory, "title", asked, attempts=1)
+        )
         if not title:
             raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
         return title
@@ -73,7 +75,7 @@ class Titles:
         return bool(first) and self._memory.title == title_of(first)
 
 
-def cleaned(answer: str) -> str:
+def clean_title(answer: str) -> str:
     """The title in a model's answer: its first line with words, without quotation marks, label and full stop."""
     lines = (line.strip() for line in answer.splitlines())
     line = next((line for line in lines if any(map(str.isalnum, line))), "")

@@ -17,12 +17,12 @@ _STATES = {sign: state for state, sign in _SIGNS.items()}
 _STEP = re.compile(r"- (\[[ >x]\]) (.+)")
 
 
-def plan_in_words(todos: Sequence[Todo]) -> str:
+def format_plan(todos: Sequence[Todo]) -> str:
     """The plan as text for a summary; empty without one."""
     return "\n".join([_HEADING, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
 
 
-def plan_of(memory: MemoryManager) -> tuple[Todo, ...]:
+def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
     """The todos as the agent left them, as far as loaded; else as the summary in force has them."""
     for message in reversed(memory.messages()):
         for reply in reversed(message.parts_of(ToolReply)):
@@ -35,10 +35,10 @@ def plan_of(memory: MemoryManager) -> tuple[Todo, ...]:
     return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if heading else ()
 
 
-async def plan_once_read(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
+async def update_plan_when_loaded(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
     """Put right what was found in the part that a screen waits for, as soon as all that is sent is read."""
     await memory.pager.loaded()
-    found = plan_of(memory)
+    found = find_plan(memory)
     if found != plan.items:
         plan.change(found)
         emit(TodosChanged(found))

@@ -20,7 +20,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.short_term import sendable
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 from ouro.settings import LimitSettings
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 

@@ -3,7 +3,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_past import FakePast
 from fakes.fake_session import FakeSession
 
-from ouro.commands.front_end import WayBack
+from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import choose_from_list
 from ouro.commands.slash import dispatch
 from ouro.display import Choice
@@ -53,7 +53,7 @@ async def test_redo_shows_the_conversation_as_it_was():
     assert front_end.said[-1][0] == "error"
 
 
-@pytest.mark.parametrize(("chosen", "went"), [(WayBack.of("redo", 0, ["files"]), [("redo", "files")]), (None, [])])
+@pytest.mark.parametrize(("chosen", "went"), [(RewindChoice.of("redo", 0, ["files"]), [("redo", "files")]), (None, [])])
 async def test_redo_of_what_was_chosen(chosen, went):
     front_end = front_end_with(picks=[chosen])
     await dispatch(front_end, "/redo")
@@ -115,7 +115,7 @@ async def test_a_number_that_is_none_is_refused(number):
 
 
 async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_undone():
-    front_end = front_end_with(picks=[WayBack("rewind", 5, ("memory",))])
+    front_end = front_end_with(picks=[RewindChoice("rewind", 5, ("memory",))])
     front_end.session.rewind.told = ("Undone: api.py.", "A note was changed since: it stays.")
     await dispatch(front_end, "/rewind")
     assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
@@ -154,7 +154,7 @@ async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
 
 
 async def test_a_fork_at_a_message_has_it_in_the_prompt():
-    front_end = front_end_with(picks=[WayBack("fork", 5)])
+    front_end = front_end_with(picks=[RewindChoice("fork", 5)])
     past = front_end.session.rewind
     await dispatch(front_end, "/rewind")
     assert past.went == [("fork", 5, "")]
@@ -171,7 +171,7 @@ async def test_rename_without_a_title_lets_a_model_find_one():
 
 async def test_the_printed_list_has_the_last_message_first_then_branches():
     front_end = front_end_with(branches=[LEFT], picks=["5", "back"])
-    assert await choose_from_list(front_end) == WayBack("rewind", 5)
+    assert await choose_from_list(front_end) == RewindChoice("rewind", 5)
     assert front_end.asked[0][1] == (
         Choice("9", "and the docs", "1 message"),
         Choice("5", "now the tests", "8 messages, 1 tool call"),
@@ -184,9 +184,9 @@ async def test_the_printed_list_has_the_last_message_first_then_branches():
 @pytest.mark.parametrize(
     ("picks", "way"),
     [
-        (["branch 20"], WayBack("visit", 20)),
-        (["5", "fork"], WayBack("fork", 5)),
-        (["5", "back, memory"], WayBack("rewind", 5, ("memory",))),
+        (["branch 20"], RewindChoice("visit", 20)),
+        (["5", "fork"], RewindChoice("fork", 5)),
+        (["5", "back, memory"], RewindChoice("rewind", 5, ("memory",))),
         (["5", None], None),
         ([None], None),
     ],

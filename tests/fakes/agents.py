@@ -14,7 +14,7 @@ from ouro.llm import Model
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Permissions
 from ouro.session.budget import check_calls
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 from ouro.settings import CompactionSettings, LimitSettings
 from ouro.tools.tool import AnyTool
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes.fake_session import FakeSession
-from ouro.commands.front_end import WayBack
+from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import last_message
 
 
@@ -42,11 +42,11 @@ class FakeFrontEnd:
         self.asked.append((title, tuple(choices), current))
         return self.picks.pop(0) if self.picks else None
 
-    async def choose_way_back(self, *, undo=False, redo=None):
+    async def choose_rewind(self, *, undo=False, redo=None):
         if undo and not self.picks:
             return last_message(self)
         if redo and not self.picks:
-            return WayBack.of("redo", 0, redo)
+            return RewindChoice.of("redo", 0, redo)
         return self.picks.pop(0) if self.picks else None
 
     def show_again(self, draft="", images=()):

@@ -57,10 +57,14 @@ class FakePast:
         self.went.append(("visit", number, *scopes))
         return []
 
-    async def last(self) -> Point:
+    async def number_back(self, back: int = 1) -> int:
+        while len(self.listed) < back and self.has_earlier:
+            await self.earlier()
         if not self.listed:
             raise UsageError("There is nothing to undo: the session has no messages.")
-        return self.listed[-1]
+        if not 1 <= back <= len(self.listed):
+            raise UsageError(f"Give a number of messages from 1 to {len(self.listed)}.", commands=["rewind"])
+        return self.listed[-back].number
 
     async def undo(self, scopes=("files",), *, conversation: bool = True) -> Rewound:
         self.went.append(("undo", *scopes, *(() if conversation else ("only",))))

@@ -49,7 +49,7 @@ from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.safety import Permissions, Workspace
 from ouro.session import Draft, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
-from ouro.session.workbench import SessionExtensions
+from ouro.session.session import SessionExtensions
 from ouro.settings import SubagentSettings
 from ouro.utils.log import mask_writes
 

@@ -14,7 +14,7 @@ from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import CostRecord, TitleRecord
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest
-from ouro.session.titles import INSTRUCTIONS, cleaned, excerpt
+from ouro.session.titles import INSTRUCTIONS, clean_title, excerpt
 
 USED = Usage(input=200, output=6, cost=0.001)
 
@@ -178,8 +178,8 @@ async def test_asked_for_by_hand_it_takes_the_place_of_any_title(repository):
     ],
 )
 def test_a_title_is_cleaned(answer, title):
-    assert cleaned(answer) == title
-    assert len(cleaned(answer)) <= 60
+    assert clean_title(answer) == title
+    assert len(clean_title(answer)) <= 60
 
 
 def test_the_excerpt_is_short_and_has_beginning_and_end():

@@ -7,7 +7,7 @@ from ouro.display import Todo
 from ouro.events import TodosChanged
 from ouro.llm import ModelSpec, ScriptedModel, call
 from ouro.session import OpenRequest
-from ouro.session.todo_plan import plan_in_words
+from ouro.session.todo_plan import format_plan
 
 PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell"))
 
@@ -53,5 +53,5 @@ async def test_a_plan_from_before_a_compaction_is_found_in_its_summary(repositor
     await session.close()
     again = await opened(repository, resume="latest")
     await again.resumed.card()
-    assert plan_in_words(again.todos) == plan_in_words(PLAN)
+    assert format_plan(again.todos) == format_plan(PLAN)
     await again.close()

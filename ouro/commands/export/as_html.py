@@ -75,7 +75,7 @@ class HtmlDocument(SessionDocument):
         return f'<div class="words">\n{_parser().render(text)}</div>\n'
 
     def block(self, text: str, language: str = "") -> str:
-        return f"<pre>{highlighted(text, language)}</pre>\n"
+        return f"<pre>{highlight_code(text, language)}</pre>\n"
 
     def diff(self, lines: list[str]) -> str:
         marked: list[str] = []
@@ -118,8 +118,8 @@ class HtmlDocument(SessionDocument):
         return '<details class="back"><summary>Removed by a rewind</summary>\n' if begins else "</details>\n"
 
 
-def highlighted(text: str, language: str) -> str:
-    """Code as HTML, highlighted if the language is known."""
+def highlight_code(text: str, language: str) -> str:
+    """Code as HTML, highlight_code if the language is known."""
     text = clean(text).rstrip("\n")
     name = language.strip().split()[0].lower() if language.strip() else ""
     if not name or len(text) > _MAX_RENDERED:
@@ -150,7 +150,7 @@ def _parser() -> MarkdownIt:
 
 
 def _fence(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
-    return f"<pre>{highlighted(tokens[index].content, tokens[index].info)}</pre>\n"
+    return f"<pre>{highlight_code(tokens[index].content, tokens[index].info)}</pre>\n"
 
 
 def _picture(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:

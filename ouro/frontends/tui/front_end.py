@@ -26,7 +26,7 @@ from ouro.session.turn_queue import Draft, TurnQueue
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.commands.front_end import KeySections, WayBack
+    from ouro.commands.front_end import KeySections, RewindChoice
     from ouro.display import Choice
     from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
@@ -117,9 +117,9 @@ class ScreenFrontEnd:
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:
         return await self.result_of(LineSheet(title, secret, draft)) or ""
 
-    async def choose_way_back(
+    async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
-    ) -> WayBack | None:
+    ) -> RewindChoice | None:
         from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet  # too heavy before the first frame
 
         if redo is not None:

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import Worker
 
-from ouro.commands.front_end import WayBack
+from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
 from ouro.commands.window import change_items, item_line, largest_items
 from ouro.display import Choice
@@ -164,7 +164,7 @@ class ContextSheet(ListSheet[None]):
         return clean(row.text)[:400].strip() if row else ""
 
 
-class RewindSheet(ListSheet[WayBack | None]):
+class RewindSheet(ListSheet[RewindChoice | None]):
     """User messages, the newest last, and left branches; below, what a rewind would undo.
 
     Args:
@@ -213,18 +213,18 @@ class RewindSheet(ListSheet[WayBack | None]):
         match self._marked:
             case Point(number):
                 if ticked := self._boxes.ticked:
-                    self.dismiss(WayBack.of("rewind", number, ticked))
+                    self.dismiss(RewindChoice.of("rewind", number, ticked))
                 else:
                     self.notify(NOTHING_TICKED, timeout=3)
             case Branch(number):
-                self.dismiss(WayBack("visit", number, self._boxes.ticked))
+                self.dismiss(RewindChoice("visit", number, self._boxes.ticked))
             case None:
                 pass
 
     def action_fork_there(self) -> None:
         match self._marked:
             case Point(number):
-                self.dismiss(WayBack("fork", number))
+                self.dismiss(RewindChoice("fork", number))
             case _:
                 self.notify("Return to the branch first, then use /fork.", timeout=3)
 
@@ -266,7 +266,7 @@ class RewindSheet(ListSheet[WayBack | None]):
         return Group(Text(what, "italic", no_wrap=True, overflow="ellipsis"), text)
 
 
-class RedoSheet(Sheet[WayBack | None]):
+class RedoSheet(Sheet[RewindChoice | None]):
     """What can be redone; everything is ticked at first."""
 
     def __init__(self, offered: Mapping[RewindScope, str]) -> None:
@@ -281,7 +281,7 @@ class RedoSheet(Sheet[WayBack | None]):
         if event.key == "enter":
             event.stop()
             if ticked := self._boxes.ticked:
-                self.dismiss(WayBack.of("redo", 0, ticked))
+                self.dismiss(RewindChoice.of("redo", 0, ticked))
             else:
                 self.notify(NOTHING_TICKED, timeout=3)
 

@@ -7,7 +7,7 @@ import pytest
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.events import Notice, Permit, QuestionAsked, QuestionClosed, Reply, TurnFinished
-from ouro.session.turn import SessionTasks
+from ouro.session.session_tasks import SessionTasks
 
 
 async def collect(work):
