@@ -63,14 +63,14 @@ class Environment:
         """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node` name none."""
         return [
             name
-            for name, path in self._named(text).items()
+            for name, path in self._find_paths(text).items()
             if (_ENDING.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir())) and not os.path.lexists(path)
         ]
 
     def images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
         """The images that a message names with `@`, and why others of them cannot be sent."""
         images, problems = list[Image](), list[str]()
-        for name, path in self._named(text).items():
+        for name, path in self._find_paths(text).items():
             if not _IMAGE.fullmatch(path.suffix) or not path.is_file():
                 continue
             from ouro.tools.read import read_picture
@@ -82,7 +82,7 @@ class Environment:
                 problems.append(f"{why} The message was sent without it.")
         return tuple(images), tuple(problems)
 
-    def _named(self, text: str) -> dict[str, Path]:
+    def _find_paths(self, text: str) -> dict[str, Path]:
         named = dict.fromkeys(found[1].rstrip(".,;:!?)") for found in _NAMED_FILE.finditer(text))
         return {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
 

@@ -191,10 +191,10 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 is_done = False
                 for steered in prompts:
                     await self._add_prompt(steered, emit)
-            if is_done and not await self._continues(answer, calls_made, emit):
+            if is_done and not await self._asks_to_continue(answer, calls_made, emit):
                 return self._why_incomplete(answer)
 
-    async def _continues(self, answer: Message, calls_made: int, emit: Emit) -> bool:
+    async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
         """Whether the user wants more of an incomplete answer; then the rest is asked for.
 
         One that a filter stopped is asked for again without it: its rest would be stopped, too.
@@ -273,7 +273,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, window))
 
     async def _run_tools(self, calls: Sequence[ToolCall], repetition: Repetition, emit: Emit) -> None:
-        batch = self._batch(calls, emit)
+        batch = self._make_batch(calls, emit)
         try:
             await batch.run()
         finally:
@@ -284,13 +284,13 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)
 
-    def _batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
+    def _make_batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
         return ToolBatch(self.requests.tools, calls, emit, lambda reply: self._save(tool(reply), emit))
 
     async def _answer_open_calls(self, emit: Emit) -> None:
         """A turn that ended between an answer and its tools leaves calls without a result."""
         if calls := self.memory.transcript.entries[-1].message.tool_calls:
-            await self._save_results(self._batch(calls, emit), emit)
+            await self._save_results(self._make_batch(calls, emit), emit)
 
     async def _save_results(self, batch: ToolBatch, emit: Emit) -> None:
         """Save the results of the last answer's calls that are not saved yet: those that did not finish."""

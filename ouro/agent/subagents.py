@@ -213,7 +213,7 @@ class Subagents:
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work})
-        return self._result(child)
+        return self._make_result(child)
 
     def _running(self) -> list[_Child]:
         return [child for child in self._children.values() if child.work and not child.work.done()]
@@ -377,20 +377,20 @@ class Subagents:
     def _on_background_end(self, child: _Child) -> None:
         if child.activity and child.state == "stopped":
             return  # the user, or the end of the session, stopped it
-        result = self._result(child)
+        result = self._make_result(child)
         self._reports.append(Prompt("", context=f"{_REPORTS}\n\n{result.text}"))
         level: Level = "info" if child.state == "done" else "warning"
         words = f"{child.id} is done ({result.display.summary}): its report goes to the model with the next message."
         self._services.channel.emit(Notice(words, level))
 
-    def _result(self, child: _Child) -> ToolResult:
+    def _make_result(self, child: _Child) -> ToolResult:
         report, failed = child.report(), child.state != "done"
         parts = [report or "(it said nothing)"]
         if failed:
             last = f"The last that it said:\n{report}" if report else "It had said nothing."
             parts = [f"{child.id} was not done: {child.activity.rstrip('.')}. {last}"]
         if child.changes is not None:
-            parts.append(_described(child.changes))
+            parts.append(_describe_changes(child.changes))
         elif child.worktree is not None and not failed:
             parts.append("It changed nothing, so there is no branch.")
         figures = child.progress().figures
@@ -401,7 +401,7 @@ class Subagents:
         return ToolResult("\n\n".join(parts), Display(f"{ending}{figures}", body), failed)
 
 
-def _described(changes: WorktreeChanges) -> str:
+def _describe_changes(changes: WorktreeChanges) -> str:
     cut = "" if len(changes.diff) <= MAX_DIFF else f"\n… cut: `git diff ...{changes.branch}` shows all of it"
     return (
         f"Its work is committed to the branch `{changes.branch}` ({plural(changes.files, 'file')}), and not merged.\n"

@@ -115,7 +115,7 @@ class ToolBatch:
 
     def results(self) -> tuple[ToolReply, ...]:
         """One result a call, in the order of the calls; of a call that did not finish, what it had printed by then."""
-        return tuple(self._results.get(call.id) or self._interrupted(call) for call in self._calls)
+        return tuple(self._results.get(call.id) or self._interrupted_result(call) for call in self._calls)
 
     def touched(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
@@ -127,7 +127,7 @@ class ToolBatch:
                 paths.extend(tool.targets(parse_arguments(tool, call.arguments)))
         return tuple(paths)
 
-    def _interrupted(self, call: ToolCall) -> ToolReply:
+    def _interrupted_result(self, call: ToolCall) -> ToolReply:
         printed = self._printed.get(call.id, "").strip()
         text = f"{INTERRUPTED} Until then it had printed:\n{printed}" if printed else INTERRUPTED
         display = Display("interrupted", Plain(printed) if printed else None)

@@ -28,7 +28,7 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
 
     A file with the name of a built-in kind replaces it if it is the user's own; a project cannot.
     """
-    own = {path.stem: _built_in(path) for path in sorted(BUILT_IN.glob("*.md"))}
+    own = {path.stem: _load_built_in(path) for path in sorted(BUILT_IN.glob("*.md"))}
     found: dict[str, AgentSpec] = {}
     problems: list[str] = []
     for file in (*own.values(), *files):
@@ -36,7 +36,7 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
             problems.append(f"{tilde(file.path)} is not used: `{file.name}` is a kind of ouro's own. Rename it.")
             continue
         try:
-            found[file.name], ignored = _spec_of(file)
+            found[file.name], ignored = _parse_spec(file)
         except ValueError as error:
             problems.append(f"{tilde(file.path)} is not used: {error}")
         else:
@@ -44,12 +44,12 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
     return tuple(found.values()), tuple(problems)
 
 
-def _built_in(path: Path) -> ExtensionFile:
+def _load_built_in(path: Path) -> ExtensionFile:
     meta, body = split_front_matter(path.read_text(encoding="utf-8"))
     return ExtensionFile(path.stem, path, meta, body.strip(), "built in")
 
 
-def _spec_of(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
+def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     """The kind in a file, and what of it ouro does not use. Raises ValueError: it cannot be used."""
     meta = file.meta
     ignored = [f"ouro does not use `{key}`." for key in _NOT_USED if meta.get(key)]

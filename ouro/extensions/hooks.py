@@ -127,7 +127,7 @@ def load_hooks(
         for place, is_project, hooks in settings
         for own in hooks
     ]
-    problems += (problem for hook in found for problem in _problems_of(hook))
+    problems += (problem for hook in found for problem in _check_hook(hook))
     for path, is_project in claude_files.items():
         try:
             events = dictionary(read_json(path).get("hooks"))
@@ -146,7 +146,7 @@ def kind_of(agent: str) -> str:
     return agent.rpartition("-")[0]
 
 
-def _problems_of(hook: Hook) -> Iterator[str]:
+def _check_hook(hook: Hook) -> Iterator[str]:
     if hook.url and not is_loopback(hook.url):
         yield f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is not called."
     try:
@@ -167,21 +167,21 @@ def events_hooks(
         for group in dictionaries(groups):
             for entry in dictionaries(group.get("hooks")):
                 kind, url = entry.get("type", "command"), str(entry.get("url") or "")
-                command = _line_of(entry)
+                command = _command_line(entry)
                 if kind not in ("command", "http") or not (command or url):
                     what = f"a hook of type {kind} for {name} does not run: ouro has commands and HTTP."
                     problems.append(f"{place}: {what}")
                     continue
                 if ignored := sorted(set(entry) - _KNOWN_KEYS):
                     problems.append(f"{place}: `{', '.join(ignored)}` of a hook for {name} has no effect here.")
-                seconds = _seconds(entry.get("timeout"))
+                seconds = _parse_seconds(entry.get("timeout"))
                 matcher = str(group.get("matcher") or "")
                 hook = Hook(event, command, url, matcher, seconds, place, is_project, plugin=plugin)
-                problems += _problems_of(hook)
+                problems += _check_hook(hook)
                 yield hook
 
 
-def _seconds(value: Any) -> float:
+def _parse_seconds(value: Any) -> float:
     """In front matter numbers are text."""
     try:
         return amount(float(value)) or DEFAULT_SECONDS
@@ -189,7 +189,7 @@ def _seconds(value: Any) -> float:
         return DEFAULT_SECONDS
 
 
-def _line_of(entry: Mapping[str, Any]) -> str:
+def _command_line(entry: Mapping[str, Any]) -> str:
     """The command as a line of bash: with `args`, it is a program, and only the folder of the project is filled in."""
     command, arguments = str(entry.get("command") or ""), entry.get("args")
     if not command or not isinstance(arguments, list):
@@ -198,7 +198,7 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     return line.replace("${CLAUDE_PROJECT_DIR}", "'\"$CLAUDE_PROJECT_DIR\"'")
 
 
-def _hook_of(check: Check) -> Hook:
+def _enforce(check: Check) -> Hook:
     """The hook that enforces a check. It permits nothing."""
     place = f"check {check.number}: {check.text}"
     return Hook(check.event, check.command, "", check.matcher, DEFAULT_SECONDS, place, is_project=True, check=check)
@@ -239,7 +239,7 @@ class Hooks:
     def change_checks(self, change: Callable[[Checks], T]) -> T:
         """Change the checks, and enforce them as they are saved then. Blocks. Raises as `change`, and ConfigError."""
         changed = change(self.checks)
-        self.hooks = (*(hook for hook in self.hooks if not hook.check), *map(_hook_of, self.checks.here()))
+        self.hooks = (*(hook for hook in self.hooks if not hook.check), *map(_enforce, self.checks.here()))
         return changed
 
     def add(self, hooks: Sequence[Hook]) -> None:
@@ -347,12 +347,12 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
         return HookOutcome(context=cut(answer.out, MAX_TEXT) if adds else ""), ""
     try:
         said = json.loads(answer.out)
-        return _outcome(hook, said), ""
+        return _parse_outcome(hook, said), ""
     except (ValueError, TypeError, AttributeError) as error:
         return HookOutcome(), f"its output is not JSON that ouro understands ({error}): {one_line(answer.out, 120)}"
 
 
-def _outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
+def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
     own: Mapping[str, Any] = said.get("hookSpecificOutput") or {}
     word = str(own.get("permissionDecision") or said.get("decision") or "")
     if word and word not in _VERDICTS:
@@ -381,10 +381,10 @@ def tool_data(
 ) -> dict[str, Any]:
     """The fields about a tool call: the names of Claude Code for tool and arguments, and ouro's own."""
     names = {"tool_name": names_elsewhere(tool)[0], "tool": tool, "effect": str(effect)}
-    return {**names, "tool_input": _input(tool, arguments, targets, cwd), "targets": list(targets)}
+    return {**names, "tool_input": _claude_arguments(tool, arguments, targets, cwd), "targets": list(targets)}
 
 
-def _input(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path) -> dict[str, Any]:
+def _claude_arguments(tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path) -> dict[str, Any]:
     """The arguments with the fields of Claude Code; the texts of several edits are joined."""
     theirs: dict[str, Any] = {}
     if targets and tool in ("read", "write", "edit", "apply_patch"):
@@ -404,7 +404,7 @@ def own_arguments(
     tool: str, arguments: Mapping[str, Any], changed: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
     """The arguments of a call with what a hook changed, by the names of the tool or of Claude Code."""
-    given = _input(tool, arguments, targets, cwd)
+    given = _claude_arguments(tool, arguments, targets, cwd)
     new = {key: value for key, value in changed.items() if key not in given or value != given[key]}
     if "path" in arguments and "file_path" in new:
         new["path"] = new.pop("file_path")

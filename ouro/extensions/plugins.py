@@ -110,7 +110,7 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
     named = _json(folder / MANIFEST, folder).get(key, [])
     sources = named if isinstance(named, list) else [named]
     names = [name for name in sources if isinstance(name, str) and Path(name) != TABLES[key]]
-    tables = [_json(path, folder) for path in (folder / TABLES[key], *(_named(folder, name) for name in names))]
+    tables = [_json(path, folder) for path in (folder / TABLES[key], *(_resolve_named(folder, name) for name in names))]
     found: dict[str, Any] = {}
     for table in (*tables, *dictionaries(sources)):
         for name, value in dictionary(table.get(key, table)).items():
@@ -118,7 +118,7 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
     return found
 
 
-def _named(folder: Path, name: str) -> Path:
+def _resolve_named(folder: Path, name: str) -> Path:
     """A path of the manifest. Raises ConfigError: it is not in the plugin."""
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()) or not path.exists():
@@ -150,7 +150,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
             raise UsageError(f"There is no folder `{path}` in {source}.")
         manifest = _json(folder / MANIFEST, folder)
         if not manifest and (market := _json(folder / MARKETPLACE, folder)):
-            raise UsageError(f"{source} is a marketplace. Add one of its plugins with --path: {_offers(market)}.")
+            raise UsageError(f"{source} is a marketplace. Add one of its plugins with --path: {_list_plugins(market)}.")
         name = str(manifest.get("name") or (folder.name if path else re.split(r"[/:]", source.rstrip("/"))[-1]))
         name = name.removesuffix(".git")
         if not _NAME.fullmatch(name):
@@ -256,7 +256,7 @@ def _gather(folder: Path, manifest: Mapping[str, Any]) -> None:
     for kind in FILE_KINDS:
         named, target = manifest.get(kind, []), folder / kind
         for name in map(str, named if isinstance(named, list) else [named]):
-            path = _named(folder, name)
+            path = _resolve_named(folder, name)
             if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
                 continue  # it is looked for there
             try:
@@ -288,7 +288,7 @@ def _all_files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent) / name for name in (*links, *files))
 
 
-def _offers(market: Mapping[str, Any]) -> str:
+def _list_plugins(market: Mapping[str, Any]) -> str:
     sources = (string(item.get("source")) for item in dictionaries(market.get("plugins")))
     paths = [one_line(source.removeprefix("./"), 80) for source in sources if source]
     return ", ".join(paths[:40]) or "none of them is in this repository"

@@ -32,7 +32,7 @@ from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, 
 from ouro.utils.json_types import count, dictionary, string, text_or_json
 
 MAX_ID = 64
-MARK = {"type": "ephemeral"}
+CACHE_MARK = {"type": "ephemeral"}
 MARKED_MESSAGES = 2
 """The newest message, and the one that was newest when the last answer was written to the cache."""
 
@@ -48,7 +48,7 @@ def thinking_block(part: Thinking) -> dict[str, Any]:
 
 
 def marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [*blocks[:-1], {**blocks[-1], "cache_control": MARK}] if blocks else []
+    return [*blocks[:-1], {**blocks[-1], "cache_control": CACHE_MARK}] if blocks else []
 
 
 REASONS: dict[str, Reason] = {
@@ -120,7 +120,7 @@ class AnthropicWire(Wire):
 
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, *, effort: Effort = "off") -> None:
         super().__init__(spec, endpoint, effort=effort)
-        self._styles: list[Style] = _styles(self._model) if effort != "off" and spec.thinking else ["none"]
+        self._styles: list[Style] = _thinking_styles(self._model) if effort != "off" and spec.thinking else ["none"]
         self._sends_thinking = True
         self._contents = PerMessage(self._content)
 
@@ -152,16 +152,16 @@ class AnthropicWire(Wire):
             thinking = {"type": "adaptive", "display": "summarized"}
             return {"thinking": thinking, "output_config": {"effort": self._effort}}
         budget = min(BUDGETS.get(self._effort, 0), self.spec.max_output // 2)
-        if style == "none" or budget < MIN_BUDGET or self._is_amid_unthought_calls(messages):
+        if style == "none" or budget < MIN_BUDGET or self._has_open_calls_without_thinking(messages):
             return {}
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
-    def _is_amid_unthought_calls(self, messages: Sequence[Message]) -> bool:
+    def _has_open_calls_without_thinking(self, messages: Sequence[Message]) -> bool:
         """Whether the newest calls were made without thinking: a budget is then refused until they have results."""
         newest = next((message for message in reversed(messages) if message.role in ("assistant", "user")), None)
         if newest is None or newest.role == "user" or not newest.tool_calls:
             return False
-        return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._seals(newest))
+        return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._signed_thinking(newest))
 
     def _learn(self, refusal: str) -> bool:
         if "signature" in refusal and self._sends_thinking:
@@ -198,7 +198,7 @@ class AnthropicWire(Wire):
             sent[place] = {**sent[place], "content": marked(list(sent[place]["content"]))}
         return sent
 
-    def _seals(self, message: Message) -> list[dict[str, Any]]:
+    def _signed_thinking(self, message: Message) -> list[dict[str, Any]]:
         """The thinking of this model with its signatures; a signature of another model is not valid for it."""
         if message.cut or message.model != self.spec.name:
             return []
@@ -216,7 +216,7 @@ class AnthropicWire(Wire):
                 ]
 
     def _assistant(self, message: Message) -> list[dict[str, Any]]:
-        sealed = self._sends_thinking and bool(self._seals(message))
+        sealed = self._sends_thinking and bool(self._signed_thinking(message))
         calls = calls_of(message)
         blocks: list[dict[str, Any]] = []
         for part in message.parts:
@@ -242,7 +242,7 @@ class AnthropicWire(Wire):
         return {"type": "image", "source": source}
 
 
-def _styles(model: str) -> list[Style]:
+def _thinking_styles(model: str) -> list[Style]:
     """The ways to request thinking, likeliest first; models since Claude 4.6 choose their own budget."""
     version = re.search(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?", model)
     is_new = version is not None and (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE

@@ -69,10 +69,10 @@ class Catalog:
             NoModelError: no model is set up.
         """
         if self._file.default:
-            return self._resolved(self._file.default, "default")
-        found = next((name for name in self._written() if not self.unusable(name)), "")
-        found = found or next((provider.first_model for provider in self._with_key()), "")
-        found = found or next(iter(self._local()), "")
+            return self._resolve_in_file(self._file.default, "default")
+        found = next((name for name in self._names_in_file() if not self.unusable(name)), "")
+        found = found or next((provider.first_model for provider in self._providers_with_key()), "")
+        found = found or next(iter(self._local_models()), "")
         if found:
             return found
         raise NoModelError(
@@ -88,8 +88,8 @@ class Catalog:
 
     def choices(self) -> tuple[ModelChoice, ...]:
         """All models, usable ones first. Asks the local servers: up to 0.6 s."""
-        names = [*self._written(), *self._known_with_key(), *self._local()]
-        with_key = self._with_key()
+        names = [*self._names_in_file(), *self._known_models_with_key(), *self._local_models()]
+        with_key = self._providers_with_key()
         without = [provider.first_model for provider in HOSTED if provider not in with_key]
         listed = [
             ModelChoice(name, not (reason := self.unusable(name)), reason, self._origin(name))
@@ -114,12 +114,12 @@ class Catalog:
         Raises:
             NoModelError: no model or several match; the hint lists the nearest.
         """
-        if name in self._written() or (provider_of(name) and name.partition("/")[2] not in {"", "*"}):
+        if name in self._names_in_file() or (provider_of(name) and name.partition("/")[2] not in {"", "*"}):
             return name
-        own = [self._written(), self._known_with_key()]
+        own = [self._names_in_file(), self._known_models_with_key()]
         if found := find_model(name, own):
             return found
-        others = [[*self._local()], [spec.name for spec in KNOWN.values()]]
+        others = [[*self._local_models()], [spec.name for spec in KNOWN.values()]]
         if found := find_model(name, others):
             return found
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
@@ -129,7 +129,7 @@ class Catalog:
         meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
-    def _resolved(self, name: str, key: str) -> str:
+    def _resolve_in_file(self, name: str, key: str) -> str:
         """As `resolve`, of a name in models.yaml."""
         try:
             return self.resolve(name)
@@ -141,7 +141,9 @@ class Catalog:
         name = self.resolve(name)
         entry = self._entry(name)
         provider = provider_of(name)
-        spec = entry.applied(known_spec(name) or _guess(name, provider, self._local() if self._servers else {}))
+        spec = entry.applied(
+            known_spec(name) or _guess_spec(name, provider, self._local_models() if self._servers else {})
+        )
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
@@ -150,7 +152,7 @@ class Catalog:
         """The usable models to ask if this one does not answer, in order. Raises as `resolve`."""
         name = self.resolve(name)
         fallbacks = self._entry(name).fallbacks or self._file.fallbacks
-        named = [self._resolved(fallback, "fallbacks") for fallback in fallbacks]
+        named = [self._resolve_in_file(fallback, "fallbacks") for fallback in fallbacks]
         return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
 
     def unusable(self, name: str) -> str:
@@ -163,7 +165,7 @@ class Catalog:
         if self._wire(name) == "litellm" and find_spec("litellm") is None:
             return "needs the package litellm, which is not installed"
         is_listed = provider and provider.local and name not in self._file.models and is_for_chat(name)
-        if provider and is_listed and self._servers is not None and name not in self._local():
+        if provider and is_listed and self._servers is not None and name not in self._local_models():
             return f"{provider.title} does not offer it"
         return ""
 
@@ -216,7 +218,7 @@ class Catalog:
         """The values of all keys, for the secret mask; grows when `make` runs a key command."""
         return self._keys.values(self._file.models.values())
 
-    def _written(self) -> list[str]:
+    def _names_in_file(self) -> list[str]:
         """The models in the file, in its order; without patterns such as `anthropic/*`."""
         return [name for name in self._file.models if not name.endswith("/*")]
 
@@ -239,15 +241,15 @@ class Catalog:
         provider = provider_of(name)
         return self._entry(name).api_base or (base_url(provider, self._environ) if provider else "")
 
-    def _with_key(self) -> list[Provider]:
+    def _providers_with_key(self) -> list[Provider]:
         return [provider for provider in HOSTED if not self._keys.missing(self._entry(f"{provider.name}/*"), provider)]
 
-    def _known_with_key(self) -> list[str]:
-        usable = self._with_key()
+    def _known_models_with_key(self) -> list[str]:
+        usable = self._providers_with_key()
         known = [spec.name for provider in usable for spec in KNOWN.values() if provider_of(spec.name) == provider]
         return list(dict.fromkeys([*known, *(provider.first_model for provider in usable)]))
 
-    def _local(self) -> Mapping[str, int | None]:
+    def _local_models(self) -> Mapping[str, int | None]:
         """The models of the local servers, with their windows."""
         return {name: window for server in self.servers().values() for name, window in server.models.items()}
 
@@ -279,7 +281,7 @@ class _Keys:
             return entry.api_key, "`api_key` in models.yaml"
         if command := entry.api_key_command:
             if command not in self._fetched:
-                self._fetched[command] = _output(name, command)
+                self._fetched[command] = _run_key_command(name, command)
             return self._fetched[command], f"`{command}`"
         found = [variable for variable in _variables(entry, provider) if self._value(variable)]
         return (self._value(found[0]), found[0]) if found else ("", "")
@@ -311,7 +313,7 @@ def _variables(entry: ModelEntry, provider: Provider | None) -> tuple[str, ...]:
     return provider.key_variables if provider and not entry.api_base else ()
 
 
-def _output(name: str, command: str) -> str:
+def _run_key_command(name: str, command: str) -> str:
     """The first line that a key command prints."""
     hint = "See models.yaml."
     try:
@@ -329,7 +331,7 @@ def _output(name: str, command: str) -> str:
     return key.splitlines()[0].strip()
 
 
-def _guess(name: str, provider: Provider | None, local: Mapping[str, int | None]) -> ModelSpec:
+def _guess_spec(name: str, provider: Provider | None, local: Mapping[str, int | None]) -> ModelSpec:
     """Conservative values for an unknown model; only a local model has a known price, zero."""
     if provider is None or not provider.local:
         return ModelSpec(name)

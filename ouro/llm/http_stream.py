@@ -34,9 +34,9 @@ EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "appl
 DONE = "[DONE]"
 LAST = "message_stop"
 """The type of the last event of Anthropic's protocol."""
-AFTERWORD = 2.0
+USAGE_TIMEOUT = 2.0
 """Seconds to wait for the usage after a complete answer: some servers never close."""
-FAREWELL = 0.1
+END_TIMEOUT = 0.1
 """Seconds that the end of the body may take after the last event."""
 
 
@@ -64,14 +64,14 @@ class HttpStream:
         Raises:
             ModelError: the server does not answer, refuses, or breaks off; or an event cannot be read.
         """
-        async with aclosing(self._events(path, headers, body)) as events:
+        async with aclosing(self._read_events(path, headers, body)) as events:
             while True:
                 try:
-                    async with asyncio.timeout(AFTERWORD if is_complete() else None):
+                    async with asyncio.timeout(USAGE_TIMEOUT if is_complete() else None):
                         event = await anext(events, None)
                     if event is None or event.data.strip() == DONE:
                         break
-                    data = _object_in(event, self._endpoint)
+                    data = _parse_event(event, self._endpoint)
                 except (TimeoutError, ModelError):
                     if is_complete():
                         break
@@ -81,7 +81,7 @@ class HttpStream:
                     break
             # Only a connection that was read to its end can be reused.
             with suppress(TimeoutError, ModelError):
-                async with asyncio.timeout(FAREWELL):
+                async with asyncio.timeout(END_TIMEOUT):
                     async for _ in events:
                         pass
 
@@ -90,7 +90,7 @@ class HttpStream:
         if client is not None:
             await client.aclose()
 
-    async def _events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
+    async def _read_events(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
         await self.warm()
         assert self._client is not None
         url = self._endpoint.base_url.rstrip("/") + path
@@ -98,11 +98,11 @@ class HttpStream:
         with http_errors(self._endpoint):
             async with self._client.stream("POST", url, content=encoded(body), headers=headers) as response:
                 if not response.is_success:
-                    head = await self._head(response)
+                    head = await self._read_head(response)
                     raise error_from_status(response.status_code, head, response.headers, self._endpoint)
                 await self._check_kind(response)
                 decoder, size = EventDecoder(), 0
-                async with aclosing(self._pieces(response)) as pieces:
+                async with aclosing(self._read_pieces(response)) as pieces:
                     async for data in pieces:
                         size += len(data)
                         if size > MAX_ANSWER:
@@ -112,7 +112,7 @@ class HttpStream:
                 for event in decoder.end():
                     yield event
 
-    async def _pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async def _read_pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """The bytes of the answer; silence between two of them is an error."""
         limit = self._endpoint.timeouts.first
         pieces, decoded = response.aiter_raw(), decoder_for(response, self._endpoint)
@@ -133,7 +133,7 @@ class HttpStream:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in EXPECTED or not kind:
             return
-        body = await self._head(response)
+        body = await self._read_head(response)
         if kind == "application/json" and '"error"' in body:
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
@@ -141,13 +141,13 @@ class HttpStream:
         error = RequestRefused if body.strip() else ModelUnavailable
         raise error(f"{self._endpoint.address} answered with {kind} in place of a stream.", hint)
 
-    async def _head(self, response: httpx.Response) -> str:
+    async def _read_head(self, response: httpx.Response) -> str:
         import httpx
 
         body = b""
         # The status is enough if the body is incomplete.
         with suppress(StreamCut, httpx.HTTPError):
-            async with aclosing(self._pieces(response)) as pieces:
+            async with aclosing(self._read_pieces(response)) as pieces:
                 async for data in pieces:
                     body += data
                     if len(body) > MAX_ERROR_BODY:
@@ -230,7 +230,7 @@ class EventDecoder:
         yield from self.feed(b"\n\n")
 
 
-def _object_in(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
+def _parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
     """The object in an event. Raises ModelError if there is none, or it is an error."""
     try:
         data = json.loads(event.data)

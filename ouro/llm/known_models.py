@@ -33,7 +33,7 @@ def known_spec(name: str) -> ModelSpec | None:
     return None
 
 
-def _spec(row: str) -> ModelSpec:
+def _parse_row(row: str) -> ModelSpec:
     name, window, longest, prices, *abilities = row.split()
     return ModelSpec(
         name,
@@ -47,7 +47,7 @@ def _spec(row: str) -> ModelSpec:
 
 
 _ROWS = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
-TABLE = tuple(_spec(row) for row in _ROWS if not row.startswith("#"))
+TABLE = tuple(_parse_row(row) for row in _ROWS if not row.startswith("#"))
 KNOWN = {spec.name.lower(): spec for spec in TABLE}
 
 
@@ -63,8 +63,8 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     part = re.compile(rf"(?<![a-z0-9]){re.escape(wanted)}(?![a-z/])")
     ways: tuple[Callable[[str], object], ...] = (
         lambda name: wanted == name,
-        lambda name: wanted in {(tail := _tail(name)), tail.partition(":")[0], tail.rpartition("/")[2]},
-        lambda name: part.search(_tail(name)),
+        lambda name: wanted in {(tail := _without_provider(name)), tail.partition(":")[0], tail.rpartition("/")[2]},
+        lambda name: part.search(_without_provider(name)),
     )
     groups = [list(group) for group in groups]
     for fits in ways:
@@ -88,12 +88,12 @@ def nearest(word: str, names: Sequence[str]) -> list[str]:
     by_form: dict[str, str] = {}
     for name in names:
         by_form.setdefault(name.lower(), name)
-        by_form.setdefault(_tail(name.lower()), name)
-        for part in re.findall("[a-z]{4,}", _tail(name.lower())):
+        by_form.setdefault(_without_provider(name.lower()), name)
+        for part in re.findall("[a-z]{4,}", _without_provider(name.lower())):
             by_form.setdefault(part, name)
     near = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=0.6)
     return list(dict.fromkeys(by_form[form] for form in near))[:3]
 
 
-def _tail(name: str) -> str:
+def _without_provider(name: str) -> str:
     return name.partition("/")[2] or name

@@ -49,7 +49,7 @@ class LiteLLMModel:
         leave(self)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
-        request = _arguments(self._model, self._endpoint)
+        request = _call_arguments(self._model, self._endpoint)
         request |= {"messages": healed_all(self._messages(messages)), "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
             request["tools"] = tools_as_openai(tools)
@@ -64,7 +64,7 @@ class LiteLLMModel:
         places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
         asked = [place for place, message in enumerate(sent) if message["role"] in ("user", "tool")]
         for place in (*places, *asked[-MARKED_MESSAGES:]):
-            sent[place] = _marked(sent[place])
+            sent[place] = _mark_for_cache(sent[place])
         return sent
 
     def _with_thinking(self, message: Message) -> Iterator[Line]:
@@ -93,7 +93,7 @@ class LiteLLMEmbeddings:
         leave(self)
 
     async def _embed(self, texts: list[str]) -> Embedded:
-        request = {**_arguments(self._model, self._endpoint), "input": texts}
+        request = {**_call_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
         async for event in events_of(self, "embed", request, self._endpoint):
             answer = event
@@ -107,14 +107,14 @@ def _litellm_name(name: str) -> str:
     return f"{provider.litellm_prefix}/{name.partition('/')[2]}" if provider and provider.litellm_prefix else name
 
 
-def _arguments(model: str, endpoint: Endpoint) -> Line:
+def _call_arguments(model: str, endpoint: Endpoint) -> Line:
     """The arguments of each call of litellm; URL and key are left out where litellm knows them."""
     given = {"api_key": endpoint.api_key, "api_base": endpoint.base_url}
     known = {name: value for name, value in given.items() if value}
     return {"model": model, "first": endpoint.timeouts.first, "connect": endpoint.timeouts.connect, **known}
 
 
-def _error_of(error: Line, endpoint: Endpoint, model: str) -> ModelError:
+def _make_error(error: Line, endpoint: Endpoint, model: str) -> ModelError:
     """The ModelError for a failure that the process reported; the key is removed."""
     head, _, rest = error["message"].partition(" - ")
     message = rest.strip() if rest and "litellm." in head else error["message"]  # without litellm's class names
@@ -140,7 +140,7 @@ class _LiteLLMChunks(OpenAIChunks):
                 yield ThinkingChunk("", signature)
 
 
-def _marked(message: Line) -> Line:
+def _mark_for_cache(message: Line) -> Line:
     """The message with a cache mark."""
     if message["role"] == "tool":
         return marked([message])[0]
@@ -165,7 +165,7 @@ async def events_of(user: object, name: str, request: Line, endpoint: Endpoint) 
         async with aclosing(process_for(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
             async for line in lines:
                 if "error" in line:
-                    raise _error_of(line["error"], endpoint, request["model"])
+                    raise _make_error(line["error"], endpoint, request["model"])
                 if "event" in line:
                     yield line["event"]
     except WorkerStopped as stopped:

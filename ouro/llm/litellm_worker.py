@@ -14,7 +14,7 @@ from typing import Any
 from ouro.utils.worker import Handler, Line, run_worker
 
 ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
-OURS: dict[str, Any] = ALWAYS | {
+STREAMING: dict[str, Any] = ALWAYS | {
     "stream": True,
     "stream_options": {"include_usage": True},
     # With tools, litellm imports a package that it does not install.
@@ -30,7 +30,7 @@ def load_litellm() -> Any:
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_MODE"] = "PRODUCTION"
-    _stay_on_the_same_server()
+    _forbid_redirects()
     import litellm
 
     litellm.suppress_debug_info = True
@@ -50,27 +50,27 @@ def _handler() -> Handler:
 
 
 async def _stream(litellm: Any, ask: Line, emit: Callable[[Line], None]) -> None:
-    stream = await litellm.acompletion(**_with_timeout(ask), **OURS)
+    stream = await litellm.acompletion(**_set_timeout(ask), **STREAMING)
     async with contextlib.aclosing(stream):
         async for chunk in stream:
-            emit(_event(chunk, stream))
+            emit(_to_event(chunk, stream))
 
 
 async def _embed(litellm: Any, ask: Line, emit: Callable[[Line], None]) -> None:
-    answer = await litellm.aembedding(**_with_timeout(ask), **ALWAYS)
+    answer = await litellm.aembedding(**_set_timeout(ask), **ALWAYS)
     data = answer.model_dump(exclude_none=True)
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
     emit({"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}})
 
 
-def _with_timeout(ask: dict[str, Any]) -> dict[str, Any]:
+def _set_timeout(ask: dict[str, Any]) -> dict[str, Any]:
     import httpx
 
     timeout = httpx.Timeout(ask.pop("first"), connect=ask.pop("connect"))
     return {**ask, "timeout": timeout}
 
 
-def _event(chunk: Any, stream: Any) -> dict[str, Any]:
+def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
     """A chunk as plain data. litellm may add a "stop" that the provider did not send."""
     data = chunk.model_dump(exclude_none=True)
     ended = getattr(stream, "received_finish_reason", "stop") or getattr(stream, "intermittent_finish_reason", None)
@@ -104,7 +104,7 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     }
 
 
-def _stay_on_the_same_server() -> None:
+def _forbid_redirects() -> None:
     """Follow no redirect: a request must not reach another server."""
     import httpx
 

@@ -51,9 +51,9 @@ def redact(text: str, *keys: str) -> str:
 
 def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint) -> ModelError:
     """The error for an HTTP answer that is not a success; `headers` have names in lower case."""
-    words, code = _error_text(body)
+    words, code = _parse_error(body)
     server = endpoint.address or "The provider"
-    said = _shown(words, endpoint)
+    said = _shorten(words, endpoint)
     message = f"{server} answers {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
         return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), _key_hint(endpoint))
@@ -75,9 +75,9 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    words, code = _error_text(json.dumps({"error": error}))
+    words, code = _parse_error(json.dumps({"error": error}))
     message = (
-        f"{endpoint.address or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given.'}"
+        f"{endpoint.address or 'The provider'} broke the answer off: {_shorten(words, endpoint) or 'no reason given.'}"
     )
     if _TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(message)
@@ -136,11 +136,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
-def _error_text(body: str) -> tuple[str, str]:
+def _parse_error(body: str) -> tuple[str, str]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return _without_tags(body), ""
+        return _strip_tags(body), ""
     if isinstance(data, list) and data:
         data = data[0]
     error = data.get("error", data) if isinstance(data, dict) else data
@@ -153,14 +153,14 @@ def _error_text(body: str) -> tuple[str, str]:
     return str(words or json.dumps(error)), str(error.get("code") or error.get("type") or error.get("status") or "")
 
 
-def _without_tags(page: str) -> str:
+def _strip_tags(page: str) -> str:
     if "<" not in page:
         return page
     title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
     return title[1] if title else "a web page"
 
 
-def _shown(words: str, endpoint: Endpoint) -> str:
+def _shorten(words: str, endpoint: Endpoint) -> str:
     words = " ".join(redact(words, endpoint.api_key).split())
     if len(words) > MAX_MESSAGE:
         return words[:MAX_MESSAGE] + "…"

@@ -15,7 +15,7 @@ import msgspec
 
 TIMEOUT = 0.6
 """Seconds for all servers together: a local answer takes milliseconds."""
-FARTHER = 5.0
+REMOTE_TIMEOUT = 5.0
 """Seconds for a server that the user configured: it may be remote."""
 MAX_ANSWER = 1_000_000
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
@@ -100,7 +100,7 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> dict[Pr
     found: dict[Provider, ServerModels] = {}
 
     def ask(provider: Provider, url: str) -> None:
-        models = _models(_fetch(url + "/models", timeout)[0], provider.name)
+        models = _parse_models(_fetch(url + "/models", timeout)[0], provider.name)
         if models is not None:
             found[provider] = ServerModels(url, models)
 
@@ -121,12 +121,12 @@ def models_at(address: str, key: str = "") -> ServerModels:
 
     A missing `http://` or `https://` and a missing `/v1` are added.
     """
-    given = _with_scheme(address.strip().rstrip("/"))
+    given = _add_scheme(address.strip().rstrip("/"))
     has_path = "/" in given.partition("://")[2]
     answers = []
     for url in (given, f"{given}/v1") if has_path else (f"{given}/v1", given):
-        answer, problem = _fetch(url + "/models", FARTHER, key)
-        models = _models(answer, "openai")
+        answer, problem = _fetch(url + "/models", REMOTE_TIMEOUT, key)
+        models = _parse_models(answer, "openai")
         if models is not None:
             return ServerModels(url, models, "" if models else "it lists no models")
         needs_key = problem in ("HTTP 401", "HTTP 403")
@@ -136,7 +136,7 @@ def models_at(address: str, key: str = "") -> ServerModels:
     return next((answer for answer in answers if answer.needs_key), answers[0])
 
 
-def _with_scheme(address: str) -> str:
+def _add_scheme(address: str) -> str:
     """`http://` for this machine and the local network, else `https://`."""
     if "://" in address or not address:
         return address
@@ -186,7 +186,7 @@ def _fetch(url: str, timeout: float, key: str = "") -> tuple[Any, str]:
         return None, ""
 
 
-def _models(answer: Any, prefix: str) -> dict[str, int | None] | None:
+def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         return None
@@ -194,11 +194,11 @@ def _models(answer: Any, prefix: str) -> dict[str, int | None] | None:
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
         if isinstance(name, str) and name.isprintable() and is_for_chat(name):
-            found[f"{prefix}/{name}"] = _window(row)
+            found[f"{prefix}/{name}"] = _parse_window(row)
     return found
 
 
-def _window(row: Mapping[str, Any]) -> int | None:
+def _parse_window(row: Mapping[str, Any]) -> int | None:
     meta = row.get("meta")
     trained = meta.get("n_ctx") or meta.get("n_ctx_train") if isinstance(meta, dict) else None
     size = row.get("max_model_len") or row.get("loaded_context_length") or trained

@@ -240,11 +240,11 @@ class ModelCall:
                     return await self._answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
-                wait = _wait(failure, number)
+                wait = _wait_seconds(failure, number)
                 if wait > MAX_WAIT:
                     break
         assert failure is not None, "no model was given"
-        raise _with_attempts(failure, model.spec.name, number)
+        raise _describe_attempts(failure, model.spec.name, number)
 
     async def _answer(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
         async with aclosing(model.stream(self._messages, self._tools)) as chunks:
@@ -271,7 +271,7 @@ async def ask(
     return await ModelCall(models, messages, tools, attempts=attempts).run()
 
 
-def _wait(failure: TransientModelError, number: int) -> float:
+def _wait_seconds(failure: TransientModelError, number: int) -> float:
     """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
     if failure.retry_after is not None:
         return failure.retry_after
@@ -279,7 +279,7 @@ def _wait(failure: TransientModelError, number: int) -> float:
     return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 
-def _with_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
+def _describe_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
     """The error with the number of attempts or the requested wait."""
     wait = failure.retry_after
     if wait is not None and wait > MAX_WAIT:

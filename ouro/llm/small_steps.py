@@ -91,9 +91,9 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
         return None
     call, reply = turn.last
     if call.id.startswith(_TO_CHANGE):
-        return turn.new_text(str(call.arguments["path"]), reply)
+        return turn.ask_for_text(str(call.arguments["path"]), reply)
     if call.id.startswith(_FAULT) and not reply.failed:
-        return turn.place_of_fault(reply.text.splitlines())
+        return turn.ask_for_file(reply.text.splitlines())
     if call.id.startswith(_CHANGED) and not reply.failed and turn.failure:
         return ToolCall(_id(_AGAIN), "shell", turn.failure[0].arguments)
     if call.name == "shell" and turn.wants_repair:
@@ -106,7 +106,7 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
     remembered stands beside the question. In the whole prompt such a model overlooks both."""
     whole = "\n\n".join(message.text for message in messages if message.role == "system")
     prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(whole))])
-    talk = [replace(message, parts=_without_context(message)) for message in messages if message.role != "system"]
+    talk = [replace(message, parts=_drop_context(message)) for message in messages if message.role != "system"]
     asked = messages[-1]
     known = "\n".join([whole, *(part.text for part in asked.parts_of(Context))])
     lines = "\n".join(found[1] for found in _REMEMBERED.finditer(known))
@@ -116,7 +116,7 @@ def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
     return [system(prompt), *talk]
 
 
-def _without_context(message: Message) -> tuple[Part, ...]:
+def _drop_context(message: Message) -> tuple[Part, ...]:
     return tuple(part for part in message.parts if not isinstance(part, Context))
 
 
@@ -151,12 +151,14 @@ def hide_steps(messages: Sequence[Message]) -> list[Message]:
         ids = [part.id for part in message.tool_calls] + [part.call_id for part in message.parts_of(ToolReply)]
         if len(ids) == 1 and ids[0].startswith((_TO_CHANGE, _FAULT)):
             continue
-        parts = tuple(_renamed(part) if isinstance(part, ToolCall | ToolReply) else part for part in message.parts)
+        parts = tuple(
+            _rename_change(part) if isinstance(part, ToolCall | ToolReply) else part for part in message.parts
+        )
         shown.append(replace(message, parts=parts))
     return shown
 
 
-def _renamed(part: ToolCall | ToolReply) -> ToolCall | ToolReply:
+def _rename_change(part: ToolCall | ToolReply) -> ToolCall | ToolReply:
     if isinstance(part, ToolCall) and part.id.startswith(_CHANGED):
         return replace(part, name="change", arguments={"path": part.arguments.get("path", "")})
     return replace(part, name="change") if isinstance(part, ToolReply) and part.call_id.startswith(_CHANGED) else part
@@ -200,7 +202,7 @@ class _Turn(msgspec.Struct, frozen=True):
         failures = sum(call.name == "shell" and reply.failed for call, reply in self.done)
         return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
 
-    def place_of_fault(self, files: Sequence[str]) -> StepRequest | None:
+    def ask_for_file(self, files: Sequence[str]) -> StepRequest | None:
         """The question which file has the fault: no test that the user did not name."""
         assert self.failure is not None
         output = self.failure[1].text
@@ -217,35 +219,37 @@ class _Turn(msgspec.Struct, frozen=True):
         schema = {"type": "object", "properties": {"path": {"enum": [*shown, "none"]}}, "required": ["path"]}
         listed = "\n".join(sorted(shown))
         asked = (
-            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._failed()}\nThe files:\n{listed}\n\n"
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\nThe files:\n{listed}\n\n"
             'Which file must be changed? Answer with JSON: {"path": "…"}; "none" if it is none of them.'
         )
-        return StepRequest(asked, {**schema, "additionalProperties": False}, lambda answer: _chosen(answer, shown))
+        return StepRequest(
+            asked, {**schema, "additionalProperties": False}, lambda answer: _read_chosen_file(answer, shown)
+        )
 
-    def new_text(self, path: str, reply: ToolReply) -> StepRequest | None:
+    def ask_for_text(self, path: str, reply: ToolReply) -> StepRequest | None:
         """The request for the new text of a file, given what `read` returned; None where it must be done otherwise."""
         if reply.failed and not _MISSING.search(reply.text):
             return None  # it was refused, or cannot be read
-        old = [] if reply.failed else _lines(reply.text)
+        old = [] if reply.failed else _read_lines(reply.text)
         if old is None or len(old) > _MAX_LINES or any(line.startswith("```") for line in old):
             return None
         text = "\n".join(old)
         now = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
         verb = "Write" if reply.failed else "Mend" if self.failure else "Change"
         asked = (
-            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._failed()}\n{now}\n\n"
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n{self._quote_failure()}\n{now}\n\n"
             f"{verb} {path}. Answer with the whole new file."
         )
-        return StepRequest(asked, {}, lambda answer: _changing(path, old, answer))
+        return StepRequest(asked, {}, lambda answer: _make_change(path, old, answer))
 
-    def _failed(self) -> str:
+    def _quote_failure(self) -> str:
         if self.failure is None:
             return ""
         call, reply = self.failure
         return f"\nOutput of `{call.arguments.get('command', '')}`:\n{cut_middle(reply.text, _MAX_OUTPUT)}\n"
 
 
-def _chosen(answer: str, files: Sequence[str]) -> ToolCall | None:
+def _read_chosen_file(answer: str, files: Sequence[str]) -> ToolCall | None:
     try:
         path = json.loads(answer).get("path")
     except (ValueError, AttributeError, RecursionError):
@@ -253,7 +257,7 @@ def _chosen(answer: str, files: Sequence[str]) -> ToolCall | None:
     return ToolCall(_id(_TO_CHANGE), "read", {"path": path}) if path in files else None
 
 
-def _lines(text: str) -> list[str] | None:
+def _read_lines(text: str) -> list[str] | None:
     """The lines of a file, from the result of `read`; None if it is not whole, or no text."""
     if text == "[The file is empty.]":
         return []
@@ -261,7 +265,7 @@ def _lines(text: str) -> list[str] | None:
     return [match[1] for match in found if match] if all(found) else None
 
 
-def _changing(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
+def _make_change(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
     """The call that makes a file what the code block of an answer holds."""
     block = _FENCE.search(answer)
     if block is None:
@@ -272,7 +276,7 @@ def _changing(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
     is_elided = any(_ELIDED.match(line) for line in new if line not in old)
     if list(old) == new or len(new) < len(old) * _MIN_LEFT or is_elided:
         return None
-    start, end = _changed_lines(old, new)
+    start, end = _find_changed_lines(old, new)
     after = new[start : len(new) - (len(old) - end)]
     while not (after and _is_unique(old, old[start:end])) and (start > 0 or end < len(old)):
         start, end = max(0, start - 1), min(len(old), end + 1)
@@ -281,7 +285,7 @@ def _changing(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
     return ToolCall(_id(_CHANGED), "edit", {"path": path, "edits": [edit]})
 
 
-def _changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+def _find_changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """The lines of `old` from the first that differs to the last."""
     both = min(len(old), len(new))
     start = next((at for at in range(both) if old[at] != new[at]), both)

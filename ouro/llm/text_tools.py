@@ -192,7 +192,7 @@ def find_calls(text: str, tools: Sequence[ToolSpec], sent: Sequence[Message]) ->
     Returns no calls if one of them does not fit a tool, or is quoted from a message of the user or a tool result.
     """
     before, written = _split(text.strip())
-    calls = [call for value in written if (call := _call(value, tools))]
+    calls = [call for value in written if (call := _parse_call(value, tools))]
     if not calls or len(calls) != len(written) or any(_is_quoted(value, sent) for value in written):
         return text, []
     return before, calls
@@ -233,7 +233,9 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
 
     Without `tools` nothing is described, and answers are plain text.
     """
-    described: tuple[Text, ...] = (Text(_HOW + "\n".join(map(_described, _offered(tools)))),) if tools else ()
+    described: tuple[Text, ...] = (
+        (Text(_HOW + "\n".join(map(_describe_tool, _with_answer_tool(tools)))),) if tools else ()
+    )
     sent: list[Message] = []
     for message in messages:
         if message.role == "system":
@@ -254,7 +256,9 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
 
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """The JSON schema of an answer that is one call: of a tool, or of `answer`."""
-    return {"anyOf": [_object(name={"const": tool.name}, arguments=tool.parameters) for tool in _offered(tools)]}
+    return {
+        "anyOf": [_object(name={"const": tool.name}, arguments=tool.parameters) for tool in _with_answer_tool(tools)]
+    }
 
 
 class CallGate:
@@ -268,7 +272,7 @@ class CallGate:
         """The text that can be shown now."""
         self._held += text
         shown = ""
-        while self._held and not (self._is_line_start and _may_begin(self._held)):
+        while self._held and not (self._is_line_start and _may_begin_call(self._held)):
             line, newline, self._held = self._held.partition("\n")
             shown += line + newline
             self._is_line_start = bool(newline)
@@ -280,7 +284,7 @@ class CallGate:
         return held
 
 
-def _may_begin(text: str) -> bool:
+def _may_begin_call(text: str) -> bool:
     start = "".join(text[:200].split())
     return bool(start) and (start.startswith(_BEGINNINGS) or any(opener.startswith(start) for opener in _BEGINNINGS))
 
@@ -288,16 +292,16 @@ def _may_begin(text: str) -> bool:
 def _split(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of these."""
     if found := list(_TAGGED.finditer(text)):
-        return text[: found[0].start()].rstrip(), [value for one in found for value in _values(one[1])]
+        return text[: found[0].start()].rstrip(), [value for one in found for value in _parse_values(one[1])]
     if found := list(_FUNCTION.finditer(text)):
         return text[: found[0].start()].rstrip(), [{"name": one[1], "arguments": one[2]} for one in found]
     if marked := _MARKED.search(text):
-        return text[: marked.start()].rstrip(), _values(marked[1])
+        return text[: marked.start()].rstrip(), _parse_values(marked[1])
     if (fence := text.rfind("```", 0, len(text) - 3)) >= 0 and (fenced := _FENCE.fullmatch(text[fence:])):
-        return text[:fence].rstrip(), _values(fenced[1])
+        return text[:fence].rstrip(), _parse_values(fenced[1])
     start = 0 if text.startswith("{") else text.find("\n{") + 1
     while start > 0 or text[:1] == "{":
-        if values := _values(text[start:]):
+        if values := _parse_values(text[start:]):
             return text[:start].rstrip(), values
         following = text.find("\n{", start)
         if following < 0:
@@ -306,7 +310,7 @@ def _split(text: str) -> tuple[str, list[Any]]:
     return text, []
 
 
-def _values(text: str) -> list[Any]:
+def _parse_values(text: str) -> list[Any]:
     """The JSON values that a text consists of; none if there is anything else."""
     try:
         value = json.loads(text, strict=False)
@@ -315,7 +319,7 @@ def _values(text: str) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
+def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     """The call of a known tool with arguments that fit its schema."""
     if not isinstance(value, dict):
         return None
@@ -324,7 +328,7 @@ def _call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     name = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
     arguments: Any = next((value[key] for key in _ARGUMENTS if key in value), {})
     if isinstance(arguments, str):
-        arguments = next(iter(_values(arguments)), None)
+        arguments = next(iter(_parse_values(arguments)), None)
     tool = next((tool for tool in tools if tool.name == name), None)
     return ToolCall("", name, arguments) if tool and isinstance(arguments, dict) and _fits(arguments, tool) else None
 
@@ -333,10 +337,10 @@ def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
     known = tool.parameters.get("properties", {})
     if not known.keys() >= arguments.keys() or not arguments.keys() >= set(tool.parameters.get("required", ())):
         return False
-    return all(_is_of(value, known[name]) for name, value in arguments.items())
+    return all(_has_type(value, known[name]) for name, value in arguments.items())
 
 
-def _is_of(value: Any, schema: Mapping[str, Any]) -> bool:
+def _has_type(value: Any, schema: Mapping[str, Any]) -> bool:
     """By the outermost type; the tool itself checks the rest."""
     kinds = _kinds(schema)
     if isinstance(value, bool):
@@ -351,21 +355,21 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _is_quoted(value: Any, sent: Sequence[Message]) -> bool:
-    written = _squeezed(json.dumps(value, ensure_ascii=False))
-    return any(written in _squeezed(text) for message in sent for text in _from_outside(message))
+    written = _squeeze(json.dumps(value, ensure_ascii=False))
+    return any(written in _squeeze(text) for message in sent for text in _texts_from_outside(message))
 
 
-def _from_outside(message: Message) -> Iterator[str]:
+def _texts_from_outside(message: Message) -> Iterator[str]:
     yield from (reply.text for reply in message.parts_of(ToolReply))
     if message.role == "user":
         yield from (part.text for part in message.parts if isinstance(part, Text | Context))
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return "".join(text.replace("\\n", "").replace("\\", "").split())
 
 
-def _offered(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
+def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
     """The tools, and `answer`, with the arguments they need: small models fill in optional ones where that does harm.
 
     What these do, as `offset` of `read` for a long file, the shell does as well.
@@ -376,27 +380,27 @@ def _offered(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
         yield msgspec.structs.replace(tool, parameters={**tool.parameters, "properties": needed})
 
 
-def _described(tool: ToolSpec) -> str:
+def _describe_tool(tool: ToolSpec) -> str:
     first_sentence = tool.description.strip().partition(". ")[0].partition("\n")[0]
-    return f"- {tool.name}({_fields(tool.parameters)}): {first_sentence}"
+    return f"- {tool.name}({_describe_fields(tool.parameters)}): {first_sentence}"
 
 
-def _fields(schema: Mapping[str, Any]) -> str:
+def _describe_fields(schema: Mapping[str, Any]) -> str:
     required = set(schema.get("required", ()))
     named = schema.get("properties", {}).items()
-    return ", ".join(f"{name}{'' if name in required else '?'}: {_shape(field)}" for name, field in named)
+    return ", ".join(f"{name}{'' if name in required else '?'}: {_describe_type(field)}" for name, field in named)
 
 
-def _shape(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: Mapping[str, Any]) -> str:
     """A type as a small model reads it: `string`, `"a"|"b"`, `[{old_text: string}]`."""
     if choices := schema.get("anyOf"):
-        return "|".join(_shape(choice) for choice in choices)
+        return "|".join(_describe_type(choice) for choice in choices)
     if values := schema.get("enum"):
         return "|".join(map(json.dumps, values))
     if schema.get("type") == "array":
-        return f"[{_shape(schema.get('items', {}))}]"
+        return f"[{_describe_type(schema.get('items', {}))}]"
     if schema.get("type") == "object" and "properties" in schema:
-        return f"{{{_fields(schema)}}}"
+        return f"{{{_describe_fields(schema)}}}"
     return "|".join(_kinds(schema)) or "any"
 
 

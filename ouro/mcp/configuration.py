@@ -106,7 +106,7 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
     problems: list[str] = []
     for name, entry in entries.items():
         try:
-            server = _server(entry, f"`{name}`")
+            server = _parse_server(entry, f"`{name}`")
             check_server(name, server)
         except ConfigError as error:
             problems.append(f"An MCP server in {where} is left out. {error.message}")
@@ -115,7 +115,7 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
     return found, problems
 
 
-def _server(entry: Any, where: str) -> McpServerSettings:
+def _parse_server(entry: Any, where: str) -> McpServerSettings:
     if isinstance(entry, McpServerSettings):
         return entry
     if not isinstance(entry, dict):
@@ -203,7 +203,11 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     found: dict[str, FoundServer] = {}
     problems: list[str] = []
     project = root / PROJECT_FILE
-    for read, path in ((_claude, home / ".claude.json"), (_claude, project), (_codex, home / ".codex" / "config.toml")):
+    for read, path in (
+        (_read_claude, home / ".claude.json"),
+        (_read_claude, project),
+        (_read_codex, home / ".codex" / "config.toml"),
+    ):
         try:
             for entries in read(path, root):
                 servers, wrong = usable_servers(entries or {}, tilde(path))
@@ -215,23 +219,23 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     return found, problems
 
 
-def _claude(path: Path, root: Path) -> Iterator[Any]:
+def _read_claude(path: Path, root: Path) -> Iterator[Any]:
     table = read_json(path)
     yield table.get("mcpServers")
     yield dictionary(dictionary(table.get("projects")).get(str(root))).get("mcpServers")
 
 
-def _codex(path: Path, _root: Path) -> Iterator[Any]:
+def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
         raise ConfigError(f"{tilde(path)} cannot be read: {error}.") from error
-    yield {name: _from_codex(entry) for name, entry in dictionary(table.get("mcp_servers")).items()}
+    yield {name: _convert_codex_entry(entry) for name, entry in dictionary(table.get("mcp_servers")).items()}
 
 
-def _from_codex(entry: Any) -> Any:
+def _convert_codex_entry(entry: Any) -> Any:
     """A Codex entry with the names of `mcpServers`."""
     if not isinstance(entry, dict):
         return entry

@@ -85,7 +85,7 @@ class Connection:
     async def run(self) -> None:
         """Connect, and send what happens until it ends or is cancelled, which disconnects. Raises why it ended."""
         try:
-            async with self._connected() as client:
+            async with self._connect() as client:
                 self._client = client
                 await self._serve(client)
         except Exception:
@@ -121,23 +121,21 @@ class Connection:
                 emit(withheld.pop())
 
         try:
-            result = await self._answer_to(
-                lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress)
-            )
+            result = await self._send(lambda: self.client.call_tool(tool, arguments, progress_callback=on_progress))
         finally:
             for event in withheld:
                 emit(event)
         emit({"result": call_result(result)})
 
     async def read(self, uri: str) -> Line:
-        return contents((await self._answer_to(lambda: self.client.read_resource(uri))).contents)
+        return contents((await self._send(lambda: self.client.read_resource(uri))).contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Line:
-        result = await self._answer_to(lambda: self.client.get_prompt(name, arguments))
+        result = await self._send(lambda: self.client.get_prompt(name, arguments))
         texts = [block_text(message.content) for message in result.messages]
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
-    async def _answer_to(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
         """What the server answers to a request; one that hangs is noticed first, so that nothing waits behind it.
 
         Raises:
@@ -165,7 +163,7 @@ class Connection:
             raise
         finally:
             self._requests -= 1
-            await _cancelled(task)
+            await _cancel(task)
 
     async def _probe(self) -> None:
         try:
@@ -187,16 +185,16 @@ class Connection:
         try:
             while not self._end_reason:
                 self._changed.clear()
-                self._emit({"ready": await self._listing(client)})
+                self._emit({"ready": await self._list_offers(client)})
                 await self._changed.wait()
                 if not self._end_reason:
                     await asyncio.sleep(LIST_PAUSE)
             raise ServerEnded(self._end_reason)
         finally:
-            await _cancelled(listening)
+            await _cancel(listening)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Client]:
+    async def _connect(self) -> AsyncIterator[Client]:
         request = self._request
         asks = request["asks"]
         async with asyncio.timeout(request["timeout"]) as limit:
@@ -242,9 +240,9 @@ class Connection:
     @asynccontextmanager
     async def _with_valid_lists(self, transport: Any) -> AsyncIterator[tuple[_ValidLists, Any]]:
         async with transport as (incoming, outgoing):
-            yield _ValidLists(incoming, self._only_valid), outgoing
+            yield _ValidLists(incoming, self._drop_invalid), outgoing
 
-    def _only_valid(self, result: Line) -> None:
+    def _drop_invalid(self, result: Line) -> None:
         """Remove from a list what the protocol does not allow: the SDK would refuse all of it."""
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
@@ -280,18 +278,18 @@ class Connection:
                 await asyncio.sleep(5)
                 self._changed.set()
 
-    async def _listing(self, client: Client) -> Line:
+    async def _list_offers(self, client: Client) -> Line:
         self._left_out.clear()
         began = time.monotonic()
         can = client.server_capabilities
-        tools = await _pages(client.list_tools, "tools") if can.tools else []
+        tools = await _list_all(client.list_tools, "tools") if can.tools else []
         latency = time.monotonic() - began
-        resources = await _pages(client.list_resources, "resources") if can.resources else []
+        resources = await _list_all(client.list_resources, "resources") if can.resources else []
         templates: Sequence[Any] = ()
         if can.resources:
             with suppress(MCPError):  # optional, and not every server answers
-                templates = await _pages(client.list_resource_templates, "resource_templates")
-        prompts = await _pages(client.list_prompts, "prompts") if can.prompts else []
+                templates = await _list_all(client.list_resource_templates, "resource_templates")
+        prompts = await _list_all(client.list_prompts, "prompts") if can.prompts else []
         info = client.server_info
         return {
             "version": f"{info.name} {info.version}" if info else "",
@@ -299,7 +297,7 @@ class Connection:
             "instructions": client.instructions or "",
             "latency": latency,
             "left_out": list(self._left_out),
-            "tools": [_tool(tool) for tool in tools],
+            "tools": [_describe_tool(tool) for tool in tools],
             "resources": [{"uri": str(item.uri), "name": item.name} for item in resources]
             + [{"uri": item.uri_template, "name": item.name, "is_template": True} for item in templates],
             "prompts": [prompt.model_dump(include=_PROMPT_FIELDS, exclude_none=True) for prompt in prompts],
@@ -380,12 +378,12 @@ class _ValidLists(ObjectReceiveStream[Any]):
         await self._incoming.aclose()
 
 
-async def _cancelled(task: asyncio.Future[Any]) -> None:
+async def _cancel(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _pages(list_page: Any, field: str) -> list[Any]:
+async def _list_all(list_page: Any, field: str) -> list[Any]:
     """All items of a paged list, up to a limit."""
     items: list[Any] = []
     cursor = None
@@ -398,7 +396,7 @@ async def _pages(list_page: Any, field: str) -> list[Any]:
     return items[:MAX_TOOLS]
 
 
-def _tool(tool: types.Tool) -> Line:
+def _describe_tool(tool: types.Tool) -> Line:
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator
 

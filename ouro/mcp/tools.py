@@ -98,7 +98,7 @@ class McpTool(Tool[McpArguments]):
     async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
         server = self._server
         await server.ready()
-        definition = _definition(server, self._tool)
+        definition = _find_definition(server, self._tool)
         if definition in server.unapproved() and not await ask_approval(server, definition, ctx):
             raise ToolError(f"{server.name} has changed {self._tool} since the user approved it. Do not use it.")
         try:
@@ -122,14 +122,14 @@ class Outputs(msgspec.Struct, frozen=True):
             capture.close()
             await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
             text = capture.text()
-        images = await asyncio.to_thread(_usable, outcome.images)
+        images = await asyncio.to_thread(_load_images, outcome.images)
         if left_out := len(outcome.images) - len(images):
             text += f"\n[{plural(left_out, 'image')} could not be read]"
         summary = one_line(outcome.text, 80) or plural(len(images), "image") if outcome.text or images else "no output"
         return ToolResult(text or "(no text)", Display(summary, Plain(text) if text else None), outcome.failed, images)
 
 
-def _usable(images: Sequence[Image]) -> tuple[Image, ...]:
+def _load_images(images: Sequence[Image]) -> tuple[Image, ...]:
     found = []
     for image in images:
         with suppress(ToolError):
@@ -166,7 +166,7 @@ class McpCall(Tool[McpCallArgs]):
             known = ", ".join(self._servers.servers)
             raise ToolError(f"There is no MCP tool `{args.tool}`. Find tools with tool_search. The servers: {known}.")
         if server.state == "ready":
-            _definition(server, tool)
+            _find_definition(server, tool)
         spec = ToolDefinition(tool, "", {}).spec(name)
         return McpTool(server, tool, spec, self._outputs), McpArguments(args.arguments)
 
@@ -175,7 +175,7 @@ class McpCall(Tool[McpCallArgs]):
         return await tool.run(arguments, ctx)
 
 
-def _definition(server: McpServer, tool: str) -> ToolDefinition:
+def _find_definition(server: McpServer, tool: str) -> ToolDefinition:
     """The tool of a connected server. Raises ToolError: there is none, or it is off."""
     if server.is_off(tool):
         raise ToolError(f"The user has switched {server.name}.{tool} off.")
@@ -214,9 +214,9 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f'tools "{one_line(args.query, 80)}"'
 
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
-        await self._wait(ctx)
-        ranked = [tool for _score, tool in sorted(self._scored(args.query), key=lambda pair: -pair[0])]
-        hits = [await self._approved(server, tool, ctx) for server, tool in ranked[: args.max_results]]
+        await self._wait_for_servers(ctx)
+        ranked = [tool for _score, tool in sorted(self._score_tools(args.query), key=lambda pair: -pair[0])]
+        hits = [await self._describe_approved(server, tool, ctx) for server, tool in ranked[: args.max_results]]
         texts = [*filter(None, hits)]
         more = [f"{server.name}.{one_line(tool.name, 80)}" for server, tool in ranked[args.max_results :]]
         if more:
@@ -234,13 +234,13 @@ class ToolSearch(Tool[ToolSearchArgs]):
         shown = "\n".join(f"{server.name}.{tool.name}" for server, tool in ranked[:found])
         return ToolResult(clean("\n\n".join(texts)), Display(f"{plural(found, 'tool')} found", Plain(clean(shown))))
 
-    async def _wait(self, ctx: ToolContext) -> None:
+    async def _wait_for_servers(self, ctx: ToolContext) -> None:
         starting = [server.name for server in self._servers.servers.values() if server.state in ("waiting", "starting")]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
             await self._servers.settle()
 
-    def _scored(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
+    def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
         """Every usable tool with a word of the query: words of its name count five times those of its description."""
         wanted = set(_WORD.findall(query.lower()))
         for server in self._servers.servers.values():
@@ -254,7 +254,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
                 if score:
                     yield score, (server, tool)
 
-    async def _approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
+    async def _describe_approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
         """The tool for the model; a definition that is not approved is asked about first."""
         if tool in server.unapproved() and not await ask_approval(server, tool, ctx):
             return f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
@@ -363,10 +363,10 @@ async def attached_resources(servers: McpServers, text: str) -> str:
     named = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS)) for name, uri in _NAMED.findall(text) if name in servers.servers
     )
-    return "\n\n".join([await _attached(servers, name, uri) for name, uri in list(named)[:MAX_ATTACHED]])
+    return "\n\n".join([await _read_resource(servers, name, uri) for name, uri in list(named)[:MAX_ATTACHED]])
 
 
-async def _attached(servers: McpServers, name: str, uri: str) -> str:
+async def _read_resource(servers: McpServers, name: str, uri: str) -> str:
     try:
         found = (await (await servers.ready(name)).read(uri)).text
     except OuroError as error:

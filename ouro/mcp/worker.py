@@ -53,13 +53,13 @@ class _Requests:
             case "open":
                 await self._open(request, emit)
             case "answer":
-                self._opened(request).answer(request["number"], request["value"])
+                self._find_connection(request).answer(request["number"], request["value"])
             case "call":
-                await self._opened(request).call(request["tool"], request["arguments"], emit)
+                await self._find_connection(request).call(request["tool"], request["arguments"], emit)
             case "read":
-                emit({"result": await self._opened(request).read(request["uri"])})
+                emit({"result": await self._find_connection(request).read(request["uri"])})
             case "prompt":
-                emit({"result": await self._opened(request).prompt(request["name"], request["arguments"])})
+                emit({"result": await self._find_connection(request).prompt(request["name"], request["arguments"])})
 
     async def _open(self, request: Line, emit: Callable[[Line], None]) -> None:
         name = request["name"]
@@ -70,7 +70,7 @@ class _Requests:
             if self._connections.get(name) is connection:
                 del self._connections[name]
 
-    def _opened(self, request: Line) -> Connection:
+    def _find_connection(self, request: Line) -> Connection:
         connection = self._connections.get(request["server"])
         if connection is None:
             raise LookupError("The server is not connected.")
