@@ -41,7 +41,7 @@ def main() -> None:
     async def ask(messages, schema) -> str:
         if model is None:
             return json.dumps({"kind": "fact", "same": False})
-        chunks = [chunk async for chunk in model.constrained(schema).stream(messages)]
+        chunks = [chunk async for chunk in model.with_schema(schema).stream(messages)]
         return "".join(getattr(chunk, "text", "") for chunk in chunks)
 
     for name, cases in (("tuned on", capture_cases.WORK), ("held out", capture_cases.HELD_OUT)):

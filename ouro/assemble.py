@@ -25,7 +25,7 @@ from ouro.config import load_settings, settings_by_place, stricter_mode
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
-from ouro.mcp import attached_resources
+from ouro.mcp import read_named_resources
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
@@ -473,7 +473,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
             tasks=self.tasks,
             files=self.files,
             after_turn=after_turn,
-            attached=partial(attached_resources, self.extensions.servers),
+            attached=partial(read_named_resources, self.extensions.servers),
             commands=CommandRunner(self.extensions.commands, tools, permissions, models, self.extensions.hooks),
             reports=subagents.take_reports,
             hooks=self.hooks,

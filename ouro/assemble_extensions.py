@@ -45,10 +45,10 @@ from ouro.mcp import (
     Outputs,
     Registry,
     ServerPrompt,
-    elicitation,
+    answer_elicitation,
     find_servers,
     mcp_tools,
-    prompt_arguments,
+    parse_prompt_arguments,
 )
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import ask_in_background
@@ -242,7 +242,9 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
     async def _answer(self, server: str, kind: str, about: Line) -> Line:
         """The answer to what an MCP server asks: of the user, or of the model if the user agrees."""
         try:
-            return await (self._sample(server, about) if kind == "sample" else elicitation(server, about, self._ask))
+            return await (
+                self._sample(server, about) if kind == "sample" else answer_elicitation(server, about, self._ask)
+            )
         except OuroError as error:
             return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
 
@@ -295,7 +297,7 @@ def prompt_commands(servers: McpServers) -> list[CustomCommand]:
 
 def _prompt_command(server: McpServer, prompt: ServerPrompt) -> CustomCommand:
     async def text(typed: str) -> CommandPrompt:
-        outcome = await server.prompt(prompt.name, prompt_arguments(prompt, typed))
+        outcome = await server.prompt(prompt.name, parse_prompt_arguments(prompt, typed))
         return CommandPrompt((outcome.text,), is_own=False)
 
     hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)

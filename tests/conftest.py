@@ -298,9 +298,9 @@ def litellm_kept():
     """litellm takes seconds to import: its process is started once for the whole run."""
     from ouro.llm import litellm_model
 
-    litellm_model.process_for("tests")
+    litellm_model.share_process("tests")
     yield
-    litellm_model.leave("tests")
+    litellm_model.leave_process("tests")
 
 
 @pytest.fixture(params=["openai", "anthropic", "litellm-openai", "litellm-anthropic"])

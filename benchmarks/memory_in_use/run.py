@@ -79,10 +79,10 @@ class Recording:
         self.spec = model.spec
         self._requests: list[Sequence[Message]] = []
 
-    def constrained(self, schema: Any) -> Any:
+    def with_schema(self, schema: Any) -> Any:
         made = copy.copy(self)  # with the same list
         if hasattr(self._model, "constrained"):
-            made._model = self._model.constrained(schema)
+            made._model = self._model.with_schema(schema)
         return made
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> AsyncGenerator[Chunk, None]:

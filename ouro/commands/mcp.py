@@ -16,12 +16,12 @@ from ouro.mcp import (
     McpServer,
     McpServers,
     Tokens,
-    as_entry,
     change_registry,
     check_server,
-    difference,
+    describe_change,
     foreign_servers,
     read_registry,
+    to_entry,
     tokens_of,
 )
 from ouro.settings import McpServerSettings
@@ -93,7 +93,7 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
         for tool in changed:
             word = "changed" if tool.name in known else "new"
             context.show(
-                [Title(f"{one_line(tool.name)} ({word})"), Quote(difference(known.get(tool.name), tool), "diff")]
+                [Title(f"{one_line(tool.name)} ({word})"), Quote(describe_change(known.get(tool.name), tool), "diff")]
             )
         question = f"Use {plural(len(changed), 'tool')} of {server} as shown?"
         if not await confirm(context, question, "Yes, use them", assume_yes=yes):
@@ -122,7 +122,7 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
     known, _off = read_registry()
     if name in known and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
-    change_registry(lambda registry: registry["mcpServers"].update({name: as_entry(server)}))
+    change_registry(lambda registry: registry["mcpServers"].update({name: to_entry(server)}))
     return Answer(name, [line(f"Added {name}: {_where(server)}. Try it: ", CommandText(f"mcp test {name}"))])
 
 
@@ -148,7 +148,7 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
     if not every:
         choices = [Choice(name, f"{name}: {_where(server)}", source) for name, (server, source) in new.items()]
         chosen = list(await context.choose_many("Which servers?", choices))
-    entries = {name: as_entry(new[name][0]) for name in chosen}
+    entries = {name: to_entry(new[name][0]) for name in chosen}
     change_registry(lambda registry: registry["mcpServers"].update(entries))
     return Answer(chosen, [line(f"Imported {plural(len(chosen), 'server')}: {', '.join(chosen) or 'none'}.")])
 

@@ -21,7 +21,7 @@ from ouro.llm import (
     ModelEntry,
     Provider,
     ServerModels,
-    models_at,
+    list_models_at,
     write_models_file,
 )
 from ouro.utils.runtime import tilde
@@ -183,13 +183,13 @@ async def _other_server(asker: Asker) -> str:
     problem = address = key = ""
     title = "Its address, such as https://models.example.com/v1"
     while address := (await asker.ask(f"{problem}{title}", draft=address)).strip():
-        answer = await asyncio.to_thread(models_at, address, key)
+        answer = await asyncio.to_thread(list_models_at, address, key)
         while answer.needs_key:
             refused = "The server refused this key. " if key else ""
             key = await _ask_key(asker, f"{refused}The key for {answer.url} (it is not shown)")
             if not key:
                 return ""
-            answer = await asyncio.to_thread(models_at, address, key)
+            answer = await asyncio.to_thread(list_models_at, address, key)
         if not answer.problem or await asker.choose(f"{answer.url}: {answer.problem}.", _UNANSWERED) == "keep":
             return await _model_at(asker, answer, key=key)
         problem = f"{answer.url}: {answer.problem}.\n"

@@ -117,7 +117,7 @@ class CommandRegistry:
         command = self.find(typed[1]) if typed else None
         return (command, (typed[2] or "").strip()) if typed and command else None
 
-    async def once_connected(self, text: str) -> tuple[CustomCommand, str] | None:
+    async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
         """As `called_by`; waits for a server that is not connected yet. Raises OuroError: it cannot be used."""
         called, typed = self.called_by(text), _TYPED.match(text)
         if called is None and typed and ":" in typed[1] and self._connect:

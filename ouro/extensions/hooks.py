@@ -274,7 +274,7 @@ class Hooks:
         if not wanted:
             return HookOutcome()
         given = {**data, "hook_event_name": _NAMES[event], "event": event}
-        return merged(await asyncio.gather(*(self._run_one(hook, given, most) for hook in wanted)))
+        return merge_outcomes(await asyncio.gather(*(self._run_one(hook, given, most) for hook in wanted)))
 
     async def _run_one(self, hook: Hook, given: Mapping[str, Any], most: float | None) -> HookOutcome:
         at, began = time.time(), time.monotonic()
@@ -318,7 +318,7 @@ class Hooks:
         return HookAnswer(None, "", "its address is not on this machine")
 
 
-def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
+def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     """One outcome of all: the strictest verdict with its reasons, all that they add, the last change of the input."""
     found: list[Verdict] = [outcome.verdict for outcome in outcomes]
     verdict = max(found, key=_STRENGTH.index)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ouro.llm.model_source import ModelSource
     from ouro.llm.models_file import HEADER, ModelEntry, ModelsFile, read_models_file, write_models_file
     from ouro.llm.provider_errors import reason_of
-    from ouro.llm.providers import HOSTED, PROVIDERS, Provider, ServerModels, models_at
+    from ouro.llm.providers import HOSTED, PROVIDERS, Provider, ServerModels, list_models_at
     from ouro.llm.reply import CUT_SHORT, PATIENT_ATTEMPTS, ModelCall, ReplyBuilder, Retry, ask
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.small_steps import is_step

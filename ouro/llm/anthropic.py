@@ -21,13 +21,13 @@ from ouro.llm.portable import (
     arguments_of,
     base64_of,
     calls_of,
+    describe_hidden,
     portable_id,
     portable_name,
     reply_text,
-    unseen,
-    words_of,
+    texts_of,
 )
-from ouro.llm.wire import ChunkReader, Wire, usage_of
+from ouro.llm.wire import ChunkReader, Wire, make_usage
 from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.json_types import count, dictionary, string, text_or_json
 
@@ -47,7 +47,7 @@ def thinking_block(part: Thinking) -> dict[str, Any]:
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
-def marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def mark_for_cache(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*blocks[:-1], {**blocks[-1], "cache_control": CACHE_MARK}] if blocks else []
 
 
@@ -103,7 +103,7 @@ class AnthropicChunks(ChunkReader):
         found = [count(self._counts.get(name, 0)) for name in COUNTS]
         plain, cached, written, output = found
         tokens = None if None in found else (plain or 0) + (cached or 0) + (written or 0)
-        yield UsageChunk(None if tokens is None else usage_of(self._spec, tokens, cached, written, output))
+        yield UsageChunk(None if tokens is None else make_usage(self._spec, tokens, cached, written, output))
 
 
 VERSION = "2023-06-01"
@@ -174,11 +174,11 @@ class AnthropicWire(Wire):
         return True
 
     def _system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        blocks = [_text(text) for message in messages if message.role == "system" for text in words_of(message)]
-        return marked(blocks)
+        blocks = [_text(text) for message in messages if message.role == "system" for text in texts_of(message)]
+        return mark_for_cache(blocks)
 
     def _tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        return marked(
+        return mark_for_cache(
             [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
                 for tool in tools
@@ -195,7 +195,7 @@ class AnthropicWire(Wire):
         ]
         asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
         for place in asked[-MARKED_MESSAGES:]:
-            sent[place] = {**sent[place], "content": marked(list(sent[place]["content"]))}
+            sent[place] = {**sent[place], "content": mark_for_cache(list(sent[place]["content"]))}
         return sent
 
     def _signed_thinking(self, message: Message) -> list[dict[str, Any]]:
@@ -211,7 +211,7 @@ class AnthropicWire(Wire):
             case "tool":
                 return [self._result(reply) for reply in message.parts_of(ToolReply)]
             case _:
-                return [_text(text) for text in words_of(message)] + [
+                return [_text(text) for text in texts_of(message)] + [
                     self._image(image) for image in message.parts_of(Image)
                 ]
 
@@ -237,7 +237,7 @@ class AnthropicWire(Wire):
 
     def _image(self, image: Image) -> dict[str, Any]:
         if not self.spec.images:
-            return _text(unseen(image))
+            return _text(describe_hidden(image))
         source = {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}
         return {"type": "image", "source": source}
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.known_models import KNOWN, NEEDS_LITELLM, OUTPUT_SHARE, find_model, known_spec, nearest
+from ouro.llm.known_models import KNOWN, NEEDS_LITELLM, OUTPUT_SHARE, find_known_spec, find_model, find_nearest
 from ouro.llm.model import Effort, Endpoint, Model, ModelChoice, ModelSpec, Prices
-from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
+from ouro.llm.models_file import ModelEntry, ModelsFile, make_private, read_models_file
 from ouro.llm.providers import (
     HOSTED,
     LOCAL,
@@ -23,10 +23,10 @@ from ouro.llm.providers import (
     ServerModels,
     WireName,
     base_url,
+    find_local_servers,
     is_address,
     is_for_chat,
     is_litellm_provider,
-    look_around,
     provider_of,
 )
 from ouro.utils.runtime import get_models_path, tilde
@@ -57,7 +57,7 @@ class Catalog:
         """The models of ~/.ouro/models.yaml and of the environment. Raises as `read_models_file`."""
         path = get_models_path()
         catalog = cls(read_models_file(path))
-        catalog.notices = tuple(filter(None, [close_to_others(path)]))
+        catalog.notices = tuple(filter(None, [make_private(path)]))
         return catalog
 
     def default(self) -> str:
@@ -100,7 +100,7 @@ class Catalog:
     def servers(self) -> Mapping[Provider, ServerModels]:
         """The local model servers that answer; asked once."""
         if self._servers is None:
-            self._servers = look_around(self._environ)
+            self._servers = find_local_servers(self._environ)
         return self._servers
 
     def silent(self) -> tuple[tuple[str, str], ...]:
@@ -125,7 +125,7 @@ class Catalog:
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
             return name
         every = [known for group in (*own, *others) for known in group]
-        near = nearest(name, every)
+        near = find_nearest(name, every)
         meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
@@ -141,8 +141,8 @@ class Catalog:
         name = self.resolve(name)
         entry = self._entry(name)
         provider = provider_of(name)
-        spec = entry.applied(
-            known_spec(name) or _guess_spec(name, provider, self._local_models() if self._servers else {})
+        spec = entry.apply_to(
+            find_known_spec(name) or _guess_spec(name, provider, self._local_models() if self._servers else {})
         )
         if entry.window and not entry.max_output:
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
@@ -225,7 +225,7 @@ class Catalog:
     def _entry(self, name: str) -> ModelEntry:
         """The entry of a model in the file, merged over the entry of its provider (`anthropic/*`)."""
         common = self._file.models.get(f"{name.partition('/')[0]}/*", ModelEntry())
-        return self._file.models.get(name, ModelEntry()).over(common)
+        return self._file.models.get(name, ModelEntry()).merge_over(common)
 
     def _wire(self, name: str) -> WireName:
         entry, provider = self._entry(name), provider_of(name)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.llm.http_stream import decoder_for, http_errors, new_client
+from ouro.llm.http_stream import make_decoder, new_client, translate_http_errors
 from ouro.llm.model import Endpoint, ModelSpec
-from ouro.llm.openai import usage_from_openai
+from ouro.llm.openai import parse_usage
 from ouro.llm.provider_errors import error_from_status
 from ouro.messages import Usage
 
@@ -48,7 +48,7 @@ class _Answer(msgspec.Struct, frozen=True):
     usage: dict[str, Any] | None = None
 
 
-def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
+def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
     """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds something else."""
     try:
         parsed = msgspec.convert(answer, _Answer)
@@ -58,7 +58,7 @@ def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
     sizes = {len(item.embedding) for item in found}
     if len(found) != count or len(sizes) > 1 or 0 in sizes:
         raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
-    return Embedded([item.embedding for item in found], usage_from_openai(parsed.usage or {}, spec) or Usage())
+    return Embedded([item.embedding for item in found], parse_usage(parsed.usage or {}, spec) or Usage())
 
 
 class EmbeddingWire:
@@ -79,7 +79,7 @@ class EmbeddingWire:
             answer = msgspec.json.decode(body)
         except msgspec.MsgspecError as error:
             raise ModelError(f"{self._endpoint.address} gave no vectors: {error}.") from error
-        return embedded(answer, len(texts), self._spec, self._endpoint.address)
+        return parse_vectors(answer, len(texts), self._spec, self._endpoint.address)
 
     def close(self) -> None:
         with self._making:
@@ -95,10 +95,10 @@ class EmbeddingWire:
         with self._making:
             self._client = self._client or new_client("Client", endpoint)
         with (
-            http_errors(endpoint),
+            translate_http_errors(endpoint),
             self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response,
         ):
-            answer, decoded = bytearray(), decoder_for(response, endpoint)
+            answer, decoded = bytearray(), make_decoder(response, endpoint)
             for piece in (piece for data in response.iter_raw() for piece in decoded(data)):
                 answer += piece
                 if len(answer) > MAX_ANSWER:

@@ -17,7 +17,7 @@ import msgspec
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.model import TOO_LARGE, Endpoint
-from ouro.llm.portable import encoded
+from ouro.llm.portable import encode_json
 from ouro.llm.provider_errors import causes_of, error_from_status, error_from_stream, reason_of
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class HttpStream:
         assert self._client is not None
         url = self._endpoint.base_url.rstrip("/") + path
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
-        with http_errors(self._endpoint):
-            async with self._client.stream("POST", url, content=encoded(body), headers=headers) as response:
+        with translate_http_errors(self._endpoint):
+            async with self._client.stream("POST", url, content=encode_json(body), headers=headers) as response:
                 if not response.is_success:
                     head = await self._read_head(response)
                     raise error_from_status(response.status_code, head, response.headers, self._endpoint)
@@ -115,7 +115,7 @@ class HttpStream:
     async def _read_pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """The bytes of the answer; silence between two of them is an error."""
         limit = self._endpoint.timeouts.first
-        pieces, decoded = response.aiter_raw(), decoder_for(response, self._endpoint)
+        pieces, decoded = response.aiter_raw(), make_decoder(response, self._endpoint)
         while True:
             try:
                 async with asyncio.timeout(limit):
@@ -155,7 +155,7 @@ class HttpStream:
         return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
 
 
-def decoder_for(response: httpx.Response, endpoint: Endpoint) -> Callable[[bytes], Iterator[bytes]]:
+def make_decoder(response: httpx.Response, endpoint: Endpoint) -> Callable[[bytes], Iterator[bytes]]:
     """Decodes the bytes of an answer, piece by piece: httpx would decode 60 KB of gzip to 60 MB at once.
 
     Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for damaged bytes.
@@ -244,7 +244,7 @@ def _parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
 
 
 @contextmanager
-def http_errors(endpoint: Endpoint) -> Iterator[None]:
+def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
     """Raise the errors of httpx as ModelErrors, without keys."""
     httpx, timeouts = load_httpx(), endpoint.timeouts
     host = endpoint.address or endpoint.base_url

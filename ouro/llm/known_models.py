@@ -24,7 +24,7 @@ NEEDS_LITELLM = late_pattern(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-r
 """OpenAI's models that are not served as chat completions: litellm translates."""
 
 
-def known_spec(name: str) -> ModelSpec | None:
+def find_known_spec(name: str) -> ModelSpec | None:
     """The entry of a model with exactly this name, ignoring dates and `openrouter/`."""
     tail = name.removeprefix("openrouter/")
     for candidate in (tail, VERSION_TAIL.sub("", tail), VERSION_TAIL.sub("", tail).replace(".", "-")):
@@ -78,7 +78,7 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
     return None
 
 
-def nearest(word: str, names: Sequence[str]) -> list[str]:
+def find_nearest(word: str, names: Sequence[str]) -> list[str]:
     """Up to three of the names: of the provider that the word names, else those that look like it."""
     import difflib
 

@@ -9,14 +9,14 @@ from contextlib import aclosing
 from typing import Any
 
 from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
-from ouro.llm.anthropic import MARKED_MESSAGES, marked, thinking_block
-from ouro.llm.embeddings import Embedded, embedded
+from ouro.llm.anthropic import MARKED_MESSAGES, mark_for_cache, thinking_block
+from ouro.llm.embeddings import Embedded, parse_vectors
 from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, ThinkingChunk, ToolSpec
-from ouro.llm.openai import OpenAIChunks, OpenAIFormat, tools_as_openai
-from ouro.llm.portable import healed_all
+from ouro.llm.openai import OpenAIChunks, OpenAIFormat, format_tools
+from ouro.llm.portable import join_all_surrogates
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.llm.providers import provider_of
-from ouro.llm.wire import chunks_from
+from ouro.llm.wire import read_chunks
 from ouro.messages import Message, Thinking
 from ouro.utils.json_types import dictionaries, string
 from ouro.utils.worker import Line, WorkerProcess, WorkerStopped
@@ -36,23 +36,23 @@ class LiteLLMModel:
 
     async def warm(self) -> None:
         """Start litellm in the background, so that the first request waits less for it."""
-        process_for(self)
+        share_process(self)
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         reader = _LiteLLMChunks(self.spec)
-        events = events_of(self, "ask", self._request(messages, tools), self._endpoint)
-        async with aclosing(chunks_from(events, reader, self._endpoint.timeouts.content)) as chunks:
+        events = stream_events(self, "ask", self._request(messages, tools), self._endpoint)
+        async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def close(self) -> None:
-        leave(self)
+        leave_process(self)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Line:
         request = _call_arguments(self._model, self._endpoint)
-        request |= {"messages": healed_all(self._messages(messages)), "max_tokens": self.spec.max_output}
+        request |= {"messages": join_all_surrogates(self._messages(messages)), "max_tokens": self.spec.max_output}
         if tools and self.spec.tools:
-            request["tools"] = tools_as_openai(tools)
+            request["tools"] = format_tools(tools)
         if self._effort != "off" and self.spec.thinking:
             request["reasoning_effort"] = self._effort
         return request
@@ -90,16 +90,16 @@ class LiteLLMEmbeddings:
         return asyncio.run(self._embed(list(texts)))
 
     def close(self) -> None:
-        leave(self)
+        leave_process(self)
 
     async def _embed(self, texts: list[str]) -> Embedded:
         request = {**_call_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
-        async for event in events_of(self, "embed", request, self._endpoint):
+        async for event in stream_events(self, "embed", request, self._endpoint):
             answer = event
         if answer is None:
             raise ModelError(f"{self._model} gave no vectors.")
-        return embedded(answer, len(texts), self._spec, self._model)
+        return parse_vectors(answer, len(texts), self._spec, self._model)
 
 
 def _litellm_name(name: str) -> str:
@@ -143,12 +143,15 @@ class _LiteLLMChunks(OpenAIChunks):
 def _mark_for_cache(message: Line) -> Line:
     """The message with a cache mark."""
     if message["role"] == "tool":
-        return marked([message])[0]
+        return mark_for_cache([message])[0]
     content = message["content"]
-    return {**message, "content": marked([{"type": "text", "text": content}] if isinstance(content, str) else content)}
+    return {
+        **message,
+        "content": mark_for_cache([{"type": "text", "text": content}] if isinstance(content, str) else content),
+    }
 
 
-async def events_of(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
+async def stream_events(user: object, name: str, request: Line, endpoint: Endpoint) -> AsyncGenerator[Any, None]:
     """What the process of litellm streams in answer to a request; closing the generator cancels the request.
 
     Args:
@@ -162,7 +165,7 @@ async def events_of(user: object, name: str, request: Line, endpoint: Endpoint) 
     """
     timeouts = endpoint.timeouts
     try:
-        async with aclosing(process_for(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
+        async with aclosing(share_process(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)) as lines:
             async for line in lines:
                 if "error" in line:
                     raise _make_error(line["error"], endpoint, request["model"])
@@ -183,7 +186,7 @@ _sharing = threading.Lock()
 """Text is requested on the event loop, vectors in threads."""
 
 
-def process_for(user: object) -> WorkerProcess:
+def share_process(user: object) -> WorkerProcess:
     """The shared process, replaced if it died. It runs until each of its users has called `leave`."""
     global _process
     with _sharing:
@@ -193,7 +196,7 @@ def process_for(user: object) -> WorkerProcess:
         return _process
 
 
-def leave(user: object) -> None:
+def leave_process(user: object) -> None:
     global _process
     with _sharing:
         _users.discard(user)

@@ -170,7 +170,7 @@ class Warmable(Protocol):
 class Constrainable(Protocol):
     """A model that can be held to a JSON schema."""
 
-    def constrained(self, schema: Mapping[str, Any]) -> Model:
+    def with_schema(self, schema: Mapping[str, Any]) -> Model:
         """The same model, on the same connection, at temperature 0, whose answers follow `schema` where the server can
         do that.
 
@@ -182,7 +182,7 @@ class Constrainable(Protocol):
 
 def constrain(model: Model, schema: Mapping[str, Any]) -> Model:
     """The model held to a schema where it can be; see `Constrainable`."""
-    return model.constrained(schema) if isinstance(model, Constrainable) else model
+    return model.with_schema(schema) if isinstance(model, Constrainable) else model
 
 
 class Timeouts(msgspec.Struct, frozen=True):

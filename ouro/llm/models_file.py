@@ -45,14 +45,14 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
     __repr__ = object.__repr__  # a traceback may be logged: it shows no key
 
-    def over(self, common: ModelEntry) -> ModelEntry:
+    def merge_over(self, common: ModelEntry) -> ModelEntry:
         """This entry, completed from `common`. A key of `common` never goes to an `api_base` of this entry."""
         said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) not in (None, "", ())}
         if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
             common = replace(common, api_key="", api_key_env="", api_key_command="")
         return replace(common, **said)
 
-    def applied(self, spec: ModelSpec) -> ModelSpec:
+    def apply_to(self, spec: ModelSpec) -> ModelSpec:
         """`spec` with the values of this entry."""
         names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches", "text_tools")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
@@ -92,7 +92,7 @@ def read_models_file(path: Path) -> ModelsFile:
     return found
 
 
-def close_to_others(path: Path) -> str:
+def make_private(path: Path) -> str:
     """Make models.yaml private (0600), since it holds keys; returns a notice if other users could read it."""
     try:
         if not path.stat().st_mode & 0o077:

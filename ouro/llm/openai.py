@@ -13,13 +13,13 @@ from ouro.llm.portable import (
     arguments_of,
     base64_of,
     calls_of,
+    describe_hidden,
     portable_id,
     portable_name,
     reply_text,
-    unseen,
-    words_of,
+    texts_of,
 )
-from ouro.llm.wire import ChunkReader, Wire, usage_of
+from ouro.llm.wire import ChunkReader, Wire, make_usage
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.json_types import count, dictionaries, dictionary, string, text_or_json
 
@@ -50,14 +50,14 @@ class OpenAIFormat:
 
     def _content(self, message: Message) -> str | list[dict[str, Any]]:
         images = message.parts_of(Image)
-        words = words_of(message)
+        words = texts_of(message)
         if not images or not self._spec.images:
-            return "\n\n".join([*words, *map(unseen, images)])
+            return "\n\n".join([*words, *map(describe_hidden, images)])
         return [{"type": "text", "text": text} for text in words] + [_image(image) for image in images]
 
     def _assistant(self, message: Message) -> Iterator[dict[str, Any]]:
         calls = calls_of(message)
-        words = "\n\n".join(words_of(message))
+        words = "\n\n".join(texts_of(message))
         if not calls and not words:
             return
         sent: dict[str, Any] = {"role": "assistant", "content": words or None}
@@ -96,7 +96,7 @@ class OpenAIFormat:
             yield {"role": "user", "content": [text, *(_image(image) for _, image in seen)]}
 
 
-def tools_as_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def format_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [
         {
             "type": "function",
@@ -132,7 +132,7 @@ class OpenAIChunks(ChunkReader):
             if finish and finish != "error":
                 self.reason = REASONS.get(str(finish), "stop")
         if usage := event.get("usage"):
-            yield UsageChunk(usage_from_openai(usage, self._spec) if isinstance(usage, dict) else None)
+            yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         thinking = delta.get("reasoning_content") or delta.get("reasoning")
@@ -158,10 +158,10 @@ def _texts(content: object) -> Sequence[object]:
     return [part.get("text") for part in dictionaries(content)] if isinstance(content, list) else [content]
 
 
-def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
+def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
     """Tokens and cost; the server's own price counts if the table has none. None if a figure cannot be right."""
     details = dictionary(usage.get("prompt_tokens_details"))
-    return usage_of(
+    return make_usage(
         spec,
         usage.get("prompt_tokens"),
         details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"),
@@ -191,7 +191,7 @@ class OpenAIWire(Wire):
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
-    def constrained(self, schema: Mapping[str, Any]) -> OpenAIWire:
+    def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
         """The same model, on the same connection, at temperature 0, with `response_format`; without it where the server
         refuses it."""
         made = copy.copy(self)
@@ -206,7 +206,7 @@ class OpenAIWire(Wire):
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
         body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}
         if tools and self.spec.tools:
-            body["tools"] = tools_as_openai(tools)
+            body["tools"] = format_tools(tools)
         body[self._limit_name] = self.spec.max_output
         if self.spec.thinking and self._efforts[0]:
             body["reasoning_effort"] = self._efforts[0]

@@ -39,7 +39,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     return dict(call.arguments)
 
 
-def words_of(message: Message) -> list[str]:
+def texts_of(message: Message) -> list[str]:
     """The non-blank texts of a message, including the context that ouro adds."""
     return [part.text for part in message.parts if isinstance(part, Text | Context) and part.text.strip()]
 
@@ -53,29 +53,29 @@ def base64_of(image: Image) -> str:
     return base64.b64encode(image.data).decode("ascii")
 
 
-def unseen(image: Image) -> str:
+def describe_hidden(image: Image) -> str:
     """The text in place of an image, for a model without image input."""
     return f"[picture {image.name or image.media_type}: this model cannot see pictures]"
 
 
 def reply_text(reply: ToolReply, sees_images: bool) -> str:
-    hidden = [] if sees_images else [unseen(image) for image in reply.images]
+    hidden = [] if sees_images else [describe_hidden(image) for image in reply.images]
     return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT
 
 
-def healed(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """`text` with the two halves of a character joined, and U+FFFD for each half that is alone."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """`value` as JSON; the same bytes each time, for the provider's cache."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(healed_all(value))
+        return msgspec.json.encode(join_all_surrogates(value))
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -86,19 +86,19 @@ def parse_object(text: str) -> dict[str, Any] | None:
         value = json.loads(text, strict=False)
         # NaN and infinity cannot be sent back as JSON.
         json.dumps(value, allow_nan=False)
-        value = healed_all(value)
+        value = join_all_surrogates(value)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def healed_all(value: Any) -> Any:
+def join_all_surrogates(value: Any) -> Any:
     """`value`, which is JSON, with every text `healed`."""
     if isinstance(value, str):
-        return healed(value)
+        return join_surrogates(value)
     if isinstance(value, Mapping):
-        return {healed_all(key): healed_all(item) for key, item in value.items()}
-    return [healed_all(item) for item in value] if isinstance(value, list | tuple) else value
+        return {join_all_surrogates(key): join_all_surrogates(item) for key, item in value.items()}
+    return [join_all_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class SurrogateJoiner:
@@ -112,8 +112,8 @@ class SurrogateJoiner:
             return piece
         text = self._held + piece
         self._held = text[-1] if _HIGH_AT_END.search(text) else ""
-        return healed(text.removesuffix(self._held))
+        return join_surrogates(text.removesuffix(self._held))
 
     def end(self) -> str:
-        rest, self._held = healed(self._held), ""
+        rest, self._held = join_surrogates(self._held), ""
         return rest

@@ -94,7 +94,7 @@ def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     return _local_url(moved, provider) if provider.local else moved.rstrip("/")
 
 
-def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> dict[Provider, ServerModels]:
+def find_local_servers(environ: Mapping[str, str], timeout: float = TIMEOUT) -> dict[Provider, ServerModels]:
     """Ask all default ports in parallel; returns the servers that answered within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     found: dict[Provider, ServerModels] = {}
@@ -116,7 +116,7 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> dict[Pr
     return {provider: answered[provider] for provider in LOCAL if provider in answered}
 
 
-def models_at(address: str, key: str = "") -> ServerModels:
+def list_models_at(address: str, key: str = "") -> ServerModels:
     """What the OpenAI-compatible server at an address as users type it offers, as `openai/…`. Blocks.
 
     A missing `http://` or `https://` and a missing `/v1` are added.

@@ -28,7 +28,7 @@ from ouro.llm.model import (
     UsageChunk,
     constrain,
 )
-from ouro.llm.portable import healed, parse_object
+from ouro.llm.portable import join_surrogates, parse_object
 from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
@@ -56,7 +56,7 @@ class _Block(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        return healed("".join(self.pieces))
+        return join_surrogates("".join(self.pieces))
 
 
 def _new_id() -> str:
@@ -161,16 +161,16 @@ class ReplyBuilder:
         self._grow(block, chunk.arguments)
 
     def _call(self, block: _Block, taken: set[str]) -> ToolCall:
-        call_id = healed(block.id)
+        call_id = join_surrogates(block.id)
         while call_id in taken or not _USABLE_ID.fullmatch(call_id):
             call_id = self._new_id()
         taken.add(call_id)
         text = block.text
         if not text.strip() and self.reason == "length" and block is self._blocks[-1]:
-            return ToolCall(call_id, healed(block.name), {}, CUT_SHORT)
+            return ToolCall(call_id, join_surrogates(block.name), {}, CUT_SHORT)
         arguments = parse_object(text)
         malformed = text if arguments is None else ""
-        return ToolCall(call_id, healed(block.name), arguments or {}, malformed)
+        return ToolCall(call_id, join_surrogates(block.name), arguments or {}, malformed)
 
 
 class Retry(msgspec.Struct, frozen=True):

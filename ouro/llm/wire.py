@@ -65,7 +65,7 @@ class ChunkReader(ABC):
                 yield TextChunk(piece)
 
 
-def usage_of(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
+def make_usage(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | None:
     """The usage from a provider's figures (input, cached, cache_written, output); None if one of them cannot be right.
 
     The prices of the model count; where they are unknown, the provider's own `cost`.
@@ -78,7 +78,7 @@ def usage_of(spec: ModelSpec, *figures: object, cost: object = None) -> Usage | 
     return replace(usage, cost=spec.prices.cost(usage)) if spec.prices else usage
 
 
-async def chunks_from(
+async def read_chunks(
     events: AsyncGenerator[dict[str, Any], None], reader: ChunkReader, silence: float
 ) -> AsyncGenerator[Chunk, None]:
     """The chunks of an answer. Raises StreamCut after `silence` seconds without text, thinking or a call.
@@ -135,7 +135,7 @@ class Wire(ABC):
             path, headers, body = self._request(messages, tools)
             try:
                 events = self._http.post(path, headers, body, reader.is_complete)
-                async with aclosing(chunks_from(events, reader, self._endpoint.timeouts.content)) as chunks:
+                async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
                     async for chunk in chunks:
                         begun = True
                         yield chunk

@@ -142,7 +142,7 @@ def check_server(name: str, server: McpServerSettings) -> None:
         raise ConfigError(f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`.")
 
 
-def as_entry(server: McpServerSettings) -> dict[str, Any]:
+def to_entry(server: McpServerSettings) -> dict[str, Any]:
     """The server as an entry of `mcpServers`."""
     default = McpServerSettings()
     entry: dict[str, Any] = {key: getattr(server, key) for key in McpServerSettings.__match_args__}
@@ -152,7 +152,9 @@ def as_entry(server: McpServerSettings) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in changed.items()}
 
 
-def expanded(server: McpServerSettings, environ: Mapping[str, str], secrets: Iterable[str]) -> McpServerSettings:
+def expand_variables(
+    server: McpServerSettings, environ: Mapping[str, str], secrets: Iterable[str]
+) -> McpServerSettings:
     """The server with `${NAME}` and `${NAME:-default}` filled in.
 
     The keys of model providers are not: a project could send them to its own server (F2).

@@ -131,14 +131,14 @@ def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
     write_private(_approvals(key), msgspec.json.encode(list(known.values())))
 
 
-def changed_tools(
+def find_changed_tools(
     approved: Mapping[str, ToolDefinition], tools: Iterable[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
     """Those of `tools` that are new, or differ from what was approved."""
     return tuple(tool for tool in tools if tool.name not in approved or approved[tool.name].digest != tool.digest)
 
 
-def difference(before: ToolDefinition | None, after: ToolDefinition) -> str:
+def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str:
     """What a change of a definition changes, for users."""
     import difflib
 

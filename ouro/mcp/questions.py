@@ -17,7 +17,7 @@ _YES_NO = ("yes", "no")
 AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 
 
-async def elicitation(server: str, about: Line, ask: AskUser) -> Line:
+async def answer_elicitation(server: str, about: Line, ask: AskUser) -> Line:
     """Ask for what the server wants: a URL to be opened, or fields of a form; returns the result of the protocol."""
     message = one_line(str(about.get("message", "")), 500)
     intro = f"The MCP server {server} asks: {message}"
@@ -85,7 +85,7 @@ def _value(kind: str, answers: tuple[str, ...], field: Line) -> Any:
     return answers[0]
 
 
-def prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
+def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
     """The arguments of a prompt from what was typed: `NAME=value`, or in their order.
 
     Raises:

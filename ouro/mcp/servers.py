@@ -16,8 +16,8 @@ import msgspec
 
 from ouro.errors import OuroError, ToolError
 from ouro.events import Level
-from ouro.mcp.configuration import Registry, approval_key, expanded, server_environment
-from ouro.mcp.definition import Listing, ToolDefinition, changed_tools, load_approved, save_approved
+from ouro.mcp.configuration import Registry, approval_key, expand_variables, server_environment
+from ouro.mcp.definition import Listing, ToolDefinition, find_changed_tools, load_approved, save_approved
 from ouro.messages import Image
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
@@ -161,7 +161,7 @@ class McpServer:
 
     def unapproved(self) -> tuple[ToolDefinition, ...]:
         """Tools that the server has added or changed since they were approved."""
-        return changed_tools(self.approved or {}, self.tools)
+        return find_changed_tools(self.approved or {}, self.tools)
 
     def approve(self, tools: Sequence[ToolDefinition]) -> None:
         """Approve these definitions. Raises OSError: they could not be saved, and hold for this session."""
@@ -264,7 +264,7 @@ class McpServer:
 
     def _open_request(self) -> Line:
         host = self._host
-        settings = expanded(self.settings, os.environ, host.secrets)
+        settings = expand_variables(self.settings, os.environ, host.secrets)
         command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
         return {
             "name": self.name,

@@ -21,7 +21,7 @@ import msgspec
 from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
 from ouro.llm import ToolSpec
-from ouro.mcp.definition import ToolDefinition, difference
+from ouro.mcp.definition import ToolDefinition, describe_change
 from ouro.mcp.servers import McpServer, McpServers, Outcome, ServerFailed
 from ouro.memory.tokens import estimate
 from ouro.messages import Image
@@ -309,7 +309,7 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
         f"The MCP server {server.name} has {'changed' if before else 'added'} {one_line(tool.name, 60)} since you "
         "approved its tools. Use it as it is now?",
         ("yes", "no"),
-        details=f"```diff\n{cut(difference(before, tool), MAX_PREVIEW)}\n```",
+        details=f"```diff\n{cut(describe_change(before, tool), MAX_PREVIEW)}\n```",
     )
     if await ctx.ask(question) != ("yes",):
         return False
@@ -358,7 +358,7 @@ def resource_names(servers: McpServers) -> list[str]:
     ]
 
 
-async def attached_resources(servers: McpServers, text: str) -> str:
+async def read_named_resources(servers: McpServers, text: str) -> str:
     """The content of the resources that a message names, for the model; a line for each that cannot be read."""
     named = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS)) for name, uri in _NAMED.findall(text) if name in servers.servers

@@ -45,7 +45,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
     async def prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
         """The prompt of the command that `text` calls; None if it calls none. Raises OuroError: it has none."""
-        if called := await self.registry.once_connected(text):
+        if called := await self.registry.find_connected(text):
             return await called[0].prompt(called[1])
         if unknown := self.registry.unknown(text):
             emit(Notice(f"{unknown} The message was sent as it is.", "warning"))

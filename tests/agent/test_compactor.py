@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 import pytest
-from fakes.agents import events_of, make_agent, make_compactor, make_runner, turn_of
+from fakes.agents import make_agent, make_compactor, make_runner, stream_events, turn_of
 
 from ouro.agent.loop import KEEP_BACK, SEND_ALL, SUMMARIZE, Prompt
 from ouro.display import Display
@@ -120,7 +120,7 @@ class World:
         return self
 
     async def compact(self, *models, focus="", **more):
-        return await events_of(lambda emit: self.compactor(*models, **more).compact(focus, emit))
+        return await stream_events(lambda emit: self.compactor(*models, **more).compact(focus, emit))
 
     async def resumed(self):
         await self.memory.close()

@@ -84,7 +84,7 @@ def turn_of(agent: LoopAgent, text: str = "hi") -> AsyncGenerator[Event, None]:
     return SessionTasks().run(lambda emit: agent.run(Prompt(text), emit))
 
 
-async def events_of(work) -> list[Event]:
+async def stream_events(work) -> list[Event]:
     """What work emits, run in this task."""
     events: list[Event] = []
     await work(events.append)

@@ -9,7 +9,7 @@ import pytest
 from fakes.model_server import agent
 from fakes.ouro_program import OuroProgram
 
-from ouro.mcp.definition import ToolDefinition, changed_tools, load_approved, save_approved
+from ouro.mcp.definition import ToolDefinition, find_changed_tools, load_approved, save_approved
 
 TOOL = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -25,8 +25,8 @@ TOOL = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {
 )
 def test_f3_an_approval_is_for_the_whole_definition(changed):
     save_approved("server", [TOOL])
-    assert changed_tools(load_approved("server"), [TOOL]) == ()
-    assert changed_tools(load_approved("server"), [changed]) == (changed,)
+    assert find_changed_tools(load_approved("server"), [TOOL]) == ()
+    assert find_changed_tools(load_approved("server"), [changed]) == (changed,)
 
 
 @pytest.fixture

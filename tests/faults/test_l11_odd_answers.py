@@ -19,7 +19,7 @@ from ouro.errors import ModelError, ModelUnavailable, StreamCut
 from ouro.llm import ModelSpec, Prices, ReplyBuilder, Timeouts
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
-from ouro.llm.wire import usage_of
+from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
 from ouro.memory.serialization import ReadRecord, record_data, record_from
 from ouro.memory.sessions.yaml_text import cleaned, dump, load
@@ -134,7 +134,7 @@ def test_l11_whatever_a_server_streams_is_written_and_read_again(parser, events,
     check()
 
 
-USAGES = st.builds(partial(usage_of, UNPRICED), ODD | COUNTS, ODD | COUNTS, ODD, COUNTS, cost=COUNTS | ODD).map(
+USAGES = st.builds(partial(make_usage, UNPRICED), ODD | COUNTS, ODD | COUNTS, ODD, COUNTS, cost=COUNTS | ODD).map(
     lambda usage: usage or Usage()
 )
 ARGUMENTS = st.dictionaries(TEXTS, ODD.filter(lambda value: "NaN" not in json.dumps(value)), max_size=3)

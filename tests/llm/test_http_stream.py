@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm import Endpoint
-from ouro.llm.http_stream import EventDecoder, HttpStream, ServerEvent, http_errors, new_client
-from ouro.llm.portable import SurrogateJoiner, healed
+from ouro.llm.http_stream import EventDecoder, HttpStream, ServerEvent, new_client, translate_http_errors
+from ouro.llm.portable import SurrogateJoiner, join_surrogates
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 EVENTS = st.lists(st.builds(ServerEvent, LINE.filter(lambda name: not name.startswith(" ")), LINE), max_size=5)
@@ -57,7 +57,7 @@ def test_a_proxy_is_named_where_nothing_is_reached(monkeypatch, proxy, told):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     endpoint = Endpoint("https://api.example.com/v1")
-    with pytest.raises(ModelUnavailable) as failure, http_errors(endpoint):
+    with pytest.raises(ModelUnavailable) as failure, translate_http_errors(endpoint):
         raise httpx.ConnectError("[Errno 111] Connection refused")
     assert ("HTTPS_PROXY" in failure.value.hint) is told
 
@@ -89,5 +89,5 @@ def test_surrogates_are_healed_however_they_are_cut(text, places):
     places = [0, *sorted({min(place, len(text)) for place in places}), len(text)]
     joiner = SurrogateJoiner()
     pieces = [joiner.feed(text[a:b]) for a, b in itertools.pairwise(places)] + [joiner.end()]
-    assert "".join(pieces) == healed(text)
+    assert "".join(pieces) == join_surrogates(text)
     assert all(piece.encode() is not None for piece in pieces)

@@ -30,11 +30,11 @@ def claude(model_server, litellm_kept):
 
 
 async def test_all_models_share_one_process_that_outlives_each(litellm, claude):
-    before = litellm_model.process_for("tests").pid
+    before = litellm_model.share_process("tests").pid
     litellm.server.script(["one", "two"])
     await litellm.ask()
     await claude.ask()
-    assert litellm_model.process_for("tests").pid == before
+    assert litellm_model.share_process("tests").pid == before
 
 
 async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the_process(litellm):
@@ -42,7 +42,7 @@ async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the
     model = litellm.model()
     async with aclosing(model.stream([user("hi")])) as chunks:
         await first_text(chunks)
-        process = Path(f"/proc/{litellm_model.process_for('tests').pid}")
+        process = Path(f"/proc/{litellm_model.share_process('tests').pid}")
         if not process.exists():
             pytest.skip("no /proc here")
         assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
@@ -52,7 +52,7 @@ async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the
 async def test_a_process_that_dies_is_told_and_replaced(litellm):
     litellm.server.script([Reply(["one", "two"], fault="stall", after=1), "Back."])
     model = litellm.model()
-    before = litellm_model.process_for("tests").pid
+    before = litellm_model.share_process("tests").pid
     async with aclosing(model.stream([user("hi")])) as chunks:
         await first_text(chunks)
         os.kill(before, signal.SIGKILL)
@@ -61,7 +61,7 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
     chunks = await chunks_of(model)
     await model.close()
     assert "".join(chunk.text for chunk in chunks if hasattr(chunk, "text")) == "Back."
-    assert litellm_model.process_for("tests").pid != before
+    assert litellm_model.share_process("tests").pid != before
 
 
 @pytest.mark.parametrize("when", ["at once", "after its death"])
@@ -69,11 +69,11 @@ async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
     """The last line of its own error is what helps."""
     monkeypatch.setattr(litellm_model, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     process = WorkerProcess(litellm_model.WORKER)
-    monkeypatch.setattr(litellm_model, "process_for", lambda _user: process)
+    monkeypatch.setattr(litellm_model, "share_process", lambda _user: process)
     while when != "at once" and process.alive:
         await asyncio.sleep(0.01)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(litellm_model.events_of("tests", "ask", {}, Endpoint(limits=Timeouts(first=5))))
+        await anext(litellm_model.stream_events("tests", "ask", {}, Endpoint(limits=Timeouts(first=5))))
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):

@@ -84,11 +84,11 @@ async def test_a_schema_is_sent_and_left_out_where_the_server_refuses_it(openai)
     schema = {"type": "object", "properties": {"keep": {"type": "boolean"}}}
     openai.server.script(["{}", failure(400, "response_format is not supported"), "{}", "ok"])
     model = openai.model()
-    await chunks_of(openai.model(replace(openai.spec, text_tools="on")).constrained(schema))
+    await chunks_of(openai.model(replace(openai.spec, text_tools="on")).with_schema(schema))
     assert sent(openai)["temperature"] == 0
     named = {"name": "answer", "strict": True, "schema": schema}
     assert sent(openai)["response_format"] == {"type": "json_schema", "json_schema": named}
-    await chunks_of(model.constrained(schema))
+    await chunks_of(model.with_schema(schema))
     assert "response_format" not in sent(openai)
     await chunks_of(model)
     assert "response_format" not in sent(openai)

@@ -5,7 +5,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.llm import PROVIDERS, ServerModels
-from ouro.llm.providers import base_url, look_around
+from ouro.llm.providers import base_url, find_local_servers
 
 VARIABLES = {
     "ollama_chat": "OLLAMA_HOST",
@@ -36,7 +36,7 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
     with ExitStack() as running:
         servers = {name: running.enter_context(local_server(answer)) for name, answer in answers.items()}
         environ = {VARIABLES[name]: f"http://{server.address}/v1" for name, server in servers.items()}
-        found = look_around({**environ, "OLLAMA_HOST": servers["ollama_chat"].address}, timeout=20)
+        found = find_local_servers({**environ, "OLLAMA_HOST": servers["ollama_chat"].address}, timeout=20)
 
     def expected(name: str, model: str, window: int | None) -> ServerModels:
         return ServerModels(f"http://{servers[name].address}/v1", {f"{name}/{model}": window})
@@ -63,31 +63,31 @@ def test_every_kind_of_server_is_found_with_its_models_and_their_windows():
 )
 def test_another_kind_of_server_on_the_port_offers_nothing(answer):
     with local_server(answer) as server:
-        found = look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
+        found = find_local_servers({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
     assert [model for each in found.values() for model in each.models] == []
 
 
 def test_a_server_that_refuses_offers_nothing():
     with local_server(models("a"), status=401) as server:
-        assert look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20) == {}
+        assert find_local_servers({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20) == {}
 
 
 def test_a_silent_server_does_not_hold_up_those_that_answer():
     with local_server(None) as silent, local_server(models("a")) as quick:
-        found = look_around(
+        found = find_local_servers(
             {**nowhere(), "OLLAMA_HOST": silent.address, "LM_STUDIO_API_BASE": quick.address}, timeout=0.5
         )
     assert [provider.name for provider in found] == ["lm_studio"]
 
 
 def test_nobody_there_is_no_error():
-    assert look_around(nowhere(), timeout=20) == {}
+    assert find_local_servers(nowhere(), timeout=20) == {}
 
 
 def test_no_proxy_is_asked_about_this_machine(monkeypatch):
     with local_server(models("wrong")) as proxy, local_server(models("right")) as server:
         monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
-        found = look_around({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
+        found = find_local_servers({**nowhere(), "OLLAMA_HOST": server.address}, timeout=20)
     assert next(iter(found.values())).models == {"ollama_chat/right": None}
     assert proxy.requests == []
 

@@ -2,26 +2,26 @@
 
 from fakes.mcp_bench import Bench, fake
 
-from ouro.mcp import attached_resources, resource_names
+from ouro.mcp import read_named_resources, resource_names
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 
 
 async def test_a_named_resource_goes_with_the_message(bench: Bench):
     servers = bench.open(one=fake())
-    text = await attached_resources(servers, "compare @one:note://one with @two:note://x and a@one:b.")
+    text = await read_named_resources(servers, "compare @one:note://one with @two:note://x and a@one:b.")
     assert text == '<resource name="one:note://one">\nthe content of note://one\n</resource>'
     assert resource_names(servers) == ["one:note://one"]
-    assert await attached_resources(servers, "nothing here, @one: neither") == ""
+    assert await read_named_resources(servers, "nothing here, @one: neither") == ""
 
 
 async def test_m1_its_words_are_not_those_of_the_user(bench: Bench):
-    text = await attached_resources(bench.open(one=fake()), "see @one:note://one")
+    text = await read_named_resources(bench.open(one=fake()), "see @one:note://one")
     messages = [user("see @one:note://one", context=text)]
     assert Provenance(messages, lambda _path: False).sources == ("the resource one:note://one",)
 
 
 async def test_a_resource_that_cannot_be_read_says_so_and_the_message_is_sent(bench: Bench):
     servers = bench.open(one=fake(start="exit"))
-    text = await attached_resources(servers, "read @one:note://one, please")
+    text = await read_named_resources(servers, "read @one:note://one, please")
     assert text.startswith('<resource name="one:note://one">\nIt cannot be read: The MCP server one cannot be used')

@@ -4,7 +4,7 @@ import pytest
 
 from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.mcp import ServerPrompt, elicitation, prompt_arguments
+from ouro.mcp import ServerPrompt, answer_elicitation, parse_prompt_arguments
 from ouro.mcp.definition import PromptArgument
 
 FORM = {
@@ -36,7 +36,7 @@ class User:
 
 async def test_a_form_is_asked_field_by_field():
     user = User(("x",), ("Bo",), ("red",), ("many",), ("7",), ("yes",), ("a", "c"))
-    answer = await elicitation("one", FORM, user.ask)
+    answer = await answer_elicitation("one", FORM, user.ask)
     content = {"name": "Bo", "colour": "red", "size": 7, "sure": True, "tags": ["a", "c"]}
     assert answer == {"action": "accept", "content": content}
     first, again, colour, _size, size_again, *_ = user.questions
@@ -48,27 +48,27 @@ async def test_a_form_is_asked_field_by_field():
 
 
 async def test_fields_that_are_left_out_have_their_default():
-    answer = await elicitation("one", FORM, User(("Bo",)).ask)
+    answer = await answer_elicitation("one", FORM, User(("Bo",)).ask)
     assert answer == {"action": "accept", "content": {"name": "Bo", "size": 3}}
 
 
 async def test_a_required_field_that_is_left_out_declines():
-    assert await elicitation("one", FORM, User().ask) == {"action": "decline"}
+    assert await answer_elicitation("one", FORM, User().ask) == {"action": "decline"}
 
 
 @pytest.mark.parametrize(("answer", "action"), [("yes", "accept"), ("no", "decline")])
 async def test_an_address_is_shown_and_never_opened(answer, action):
     user = User((answer,))
     about = {"mode": "url", "message": "Pay", "url": "https://pay.example/\x1b]8;;x"}
-    assert await elicitation("one", about, user.ask) == {"action": action}
+    assert await answer_elicitation("one", about, user.ask) == {"action": action}
     assert "https://pay.example/" in user.questions[0].details
     assert "\x1b" not in user.questions[0].details
 
 
 def test_arguments_of_a_prompt_are_typed_in_order_or_by_name():
     prompt = ServerPrompt("explain", "", (PromptArgument("topic", required=True), PromptArgument("style")))
-    assert prompt_arguments(prompt, "yeast short") == {"topic": "yeast", "style": "short"}
-    assert prompt_arguments(prompt, 'style=short "wild yeast"') == {"style": "short", "topic": "wild yeast"}
-    assert prompt_arguments(prompt, "style=short wild yeast") == {"style": "short", "topic": "wild yeast"}
+    assert parse_prompt_arguments(prompt, "yeast short") == {"topic": "yeast", "style": "short"}
+    assert parse_prompt_arguments(prompt, 'style=short "wild yeast"') == {"style": "short", "topic": "wild yeast"}
+    assert parse_prompt_arguments(prompt, "style=short wild yeast") == {"style": "short", "topic": "wild yeast"}
     with pytest.raises(UsageError, match="needs topic"):
-        prompt_arguments(prompt, "")
+        parse_prompt_arguments(prompt, "")

@@ -12,7 +12,7 @@ from ouro.assemble import opener
 from ouro.errors import ToolError
 from ouro.llm import ScriptedModel
 from ouro.mcp import Outputs, mcp_tools, tokens_of
-from ouro.mcp.configuration import approval_key, as_entry
+from ouro.mcp.configuration import approval_key, to_entry
 from ouro.mcp.definition import ToolDefinition, save_approved
 from ouro.memory.tokens import estimate
 from ouro.options import Options
@@ -185,7 +185,7 @@ async def test_200_tools_of_10_servers_are_waited_for_by_nothing_and_take_little
         save_approved(approval_key(name, server, repository), tools)
     file = home / ".ouro" / "mcp.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps({"mcpServers": {name: as_entry(server) for name, server in settings.items()}}))
+    file.write_text(json.dumps({"mcpServers": {name: to_entry(server) for name, server in settings.items()}}))
     sizes = []
     for off in (["no"], list(settings)):
         file.write_text(json.dumps({**json.loads(file.read_text()), "off": off}))
