@@ -108,9 +108,12 @@ class FrontEnd(Protocol):
         """Scroll to the message of that number."""
         ...
 
-    async def edit(self, text: str) -> str:
-        """The text after the user's editor. Raises UsageError: no editor can be opened here."""
-        ...
+    async def edit(self, text: str) -> str:  # noqa: ARG002 (for screens)
+        """Edit a text in the user's editor and return it. Raises UsageError: no editor can be opened here."""
+        raise UsageError(
+            "This front end cannot open an editor.",
+            "Edit the file itself: ouro reads it again with your next message.",
+        )
 
     async def send(self, text: str) -> None:
         """Send a message to the agent as if the user had typed it."""

@@ -242,20 +242,13 @@ class SessionMatches:
         """The matching sessions: by title or id, then by messages, each last used first; then by similarity."""
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
-        named = self._named()
-        seen = set(named)
-        found = [SessionMatch(self.in_scope[place], self._hits.get(self.in_scope[place].id, "")) for place in named]
+        found = self._named()
         if self._hits:
-            said = [place for place, info in enumerate(self.in_scope) if info.id in self._hits and place not in seen]
-            seen.update(said)
-            found += [SessionMatch(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
+            found += [place for place, info in enumerate(self.in_scope) if info.id in self._hits]
         if self.is_fuzzy and len(self.query) >= MIN_FUZZY_LETTERS:
-            found += [
-                SessionMatch(self.in_scope[place])
-                for place in find_similar(self.query, self._titles)
-                if place not in seen
-            ]
-        return found
+            found += find_similar(self.query, self._titles)
+        infos = [self.in_scope[place] for place in dict.fromkeys(found)]
+        return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
     def _named(self) -> list[int]:
         """The places of the sessions whose title contains all words, or whose id starts with the word."""

@@ -81,7 +81,7 @@ async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
     printed: list[str] = []
     repl = Repl(opener(session := FakeSession()), None, TuiSettings(), plain=True)
     monkeypatch.setattr(repl.reader, "write", printed.append)
-    monkeypatch.setattr(repl.reader, "changed", lambda: changes.append(None))
+    monkeypatch.setattr(repl.reader, "redraw", lambda: changes.append(None))
     changes: list[None] = []
     turns = repl.turns
     turns.attach(session)

@@ -84,9 +84,6 @@ class EditorFrontEnd(FrontEnd):
     async def go_to(self, message: int) -> None:
         raise UsageError(f"Message {message} cannot be shown in an editor.", "Use `ouro --resume` in a terminal.")
 
-    async def edit(self, _text: str) -> str:
-        raise UsageError("Edit the file itself: ouro reads it again with your next message.")
-
     async def send(self, text: str) -> None:
         self._turns.queue(Draft(text))
 

@@ -144,13 +144,6 @@ class ReplFrontEnd(FrontEnd):
         self._printer.output.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
         return SENT_TO_TERMINAL
 
-    async def edit(self, _text: str) -> str:
-        # The plain prompt keeps reading lines while an editor would need the terminal.
-        raise UsageError(
-            "The plain prompt cannot open an editor.",
-            "Edit the file itself: ouro reads it again with your next message.",
-        )
-
     async def ask(self, title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002 (for screens)
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)

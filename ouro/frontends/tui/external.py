@@ -11,7 +11,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -66,27 +66,19 @@ async def clipboard_image() -> Image | None:
     Raises:
         UsageError: the clipboard cannot be read on this machine, did not answer, or its image is too large.
     """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Image | None] = loop.create_future()
+    result: Future[Image | None] = Future()
+    result.set_running_or_notify_cancel()
 
-    def finish(image: Image | None, error: Exception | None) -> None:
-        if not result.done():
-            result.set_exception(error) if error else result.set_result(image)
-
-    def work() -> None:
-        image, error = None, None
+    def grab() -> None:
         try:
-            image = _grab_png()
-        except Exception as caught:  # noqa: BLE001 (raised in the loop)
-            error = caught
-        with suppress(RuntimeError):  # the loop is closed: ouro has ended
-            loop.call_soon_threadsafe(finish, image, error)
+            result.set_result(_grab_png())
+        except Exception as error:  # noqa: BLE001 (raised where the result is awaited)
+            result.set_exception(error)
 
     # A daemon thread: a clipboard owner that hangs must not keep ouro from ending.
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=grab, daemon=True).start()
     try:
-        async with asyncio.timeout(CLIPBOARD_TIMEOUT):
-            return await result
+        return await asyncio.wait_for(asyncio.wrap_future(result), CLIPBOARD_TIMEOUT)
     except TimeoutError as error:
         raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
 

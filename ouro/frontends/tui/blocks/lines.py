@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from rich.cells import cell_len, split_graphemes
@@ -60,25 +60,22 @@ def clean_output(text: str) -> str:
 
 def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
     """Wrap prose between words; long words, Chinese and Japanese are broken anywhere."""
-    return _lines(runs, max(1, width), _fill)
+    return _lines(runs, max(1, width), keeps_spaces=False)
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
     """Wrap text and keep its spaces; words that are wider than `width` are broken."""
-    return _lines(runs, max(1, width), _break)
+    return _lines(runs, max(1, width), keeps_spaces=True)
 
 
-def _lines(
-    runs: Sequence[Run], width: int, split: Callable[[str, int], Iterable[tuple[int, int, str]]]
-) -> list[StyledLine]:
-    """The lines of `runs`; `split` returns start, end and joint of each line of a paragraph that is too wide."""
+def _lines(runs: Sequence[Run], width: int, *, keeps_spaces: bool) -> list[StyledLine]:
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
         text = "".join(text for text, _ in paragraph)
         if cell_len(text) <= width:
             lines.append(StyledLine([Segment(*run) for run in paragraph]))
             continue
-        for start, end, joint in split(text, width):
+        for start, end, joint in _split(text, width, keeps_spaces):
             lines.append(StyledLine([Segment(*run) for run in _slice(paragraph, start, end)], joint=joint))
     return lines
 
@@ -145,41 +142,29 @@ def _slice(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
         start, end = start - len(text), end - len(text)
 
 
-def _fill(text: str, width: int) -> Iterator[tuple[int, int, str]]:
+def _split(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
+    """Start, end and joint of each line of a paragraph that is too wide.
+
+    With `keeps_spaces`, a word that is wider than a line is broken where it stands, as in code.
+    """
     start = end = used = 0
     joint = "\n"
     for atom in _ATOMS.finditer(text):
-        if atom[1]:
+        if atom[1] and not keeps_spaces:
             continue
         used += cell_len(text[end : atom.end()])  # with the spaces before it
         if used > width:
-            if end > start:
-                yield start, end, joint
-                joint = " " if end < atom.start() else ""
-            start = atom.start()
+            if not keeps_spaces or (not atom[1] and cell_len(atom[0]) <= width):
+                if end > start:
+                    yield start, end, joint
+                    joint = " " if end < atom.start() else ""
+                start = atom.start()
             for cut in _cuts(text, start, atom.end(), width):
                 yield start, cut, joint
                 start, joint = cut, ""
             used = cell_len(text[start : atom.end()])
         end = atom.end()
-    yield start, end, joint
-
-
-def _break(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    start = used = 0
-    joint = "\n"
-    for atom in _ATOMS.finditer(text):
-        size = cell_len(atom[0])
-        used += size
-        if used > width:
-            if size <= width and not atom[1]:
-                yield start, atom.start(), joint
-                start, joint = atom.start(), ""
-            for cut in _cuts(text, start, atom.end(), width):
-                yield start, cut, joint
-                start, joint = cut, ""
-            used = cell_len(text[start : atom.end()])
-    yield start, len(text), joint
+    yield start, len(text) if keeps_spaces else end, joint
 
 
 def _cuts(text: str, start: int, end: int, width: int) -> Iterator[int]:
