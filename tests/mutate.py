@@ -72,7 +72,7 @@ DEFENCES = (
             "test_m3_memory_from_outside.py"),
     Defence("M3", f"{MEMORY}/trust/approval.py", "may_be_ours = is_own or not self.provenance.knows_all_writing",
             "may_be_ours = True", "test_m3_memory_from_outside.py"),
-    Defence("M4", f"{SHELL}/floor.py", "elif not isinstance(files_read(command), tuple) or command.settings:",
+    Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",
             "elif False:", "test_m4_commands_that_write_memory.py"),
     Defence("M4", f"{SHELL}/floor.py", "if reason := folder.tampered():", 'if reason := "":',
             "test_m4_commands_that_write_memory.py"),
@@ -123,7 +123,8 @@ DEFENCES = (
     Defence("R2", "ouro/commands/folder.py", "has_user=False, confine=confine)", "has_user=False)",
             "../commands/test_mcp.py -k r2"),
     # commands and file tools
-    Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -IN_MEMORY // 2]", "pass", "test_x1_endless_output.py"),
+    Defence("X1", "ouro/tools/truncate.py", "del self._tail[: -MAX_IN_MEMORY // 2]", "pass",
+            "test_x1_endless_output.py"),
     Defence("X1", "ouro/tools/truncate.py", "if data := data[: self._room]:", "if data:", "test_x1_endless_output.py"),
     Defence("X2", "ouro/tools/shell_process.py", "for pid in self._members() - {self._process.pid}:",
             "for pid in ():", "test_x2_processes_that_stay.py"),

@@ -28,7 +28,7 @@ from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.read import picture
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
-from ouro.tools.truncate import SHOWN, OutputCapture, shorten
+from ouro.tools.truncate import MAX_SHOWN, OutputCapture, shorten
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, cut, escaped, one_line, plural
 
@@ -116,7 +116,7 @@ class Outputs(msgspec.Struct, frozen=True):
 
     async def result(self, outcome: Outcome) -> ToolResult:
         text = clean(outcome.text)
-        if len(text) > SHOWN:
+        if len(text) > MAX_SHOWN:
             capture = OutputCapture(self.folder, self.mask)
             capture.add(text.encode())
             capture.close()
@@ -259,7 +259,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
         if tool in server.unapproved() and not await ask_approval(server, tool, ctx):
             return f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
         schema = json.dumps(tool.schema, ensure_ascii=False)
-        return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, SHOWN // 5)}"
+        return f"{server.name}.{tool.name}\n{tool.text}\narguments: {cut(schema, MAX_SHOWN // 5)}"
 
 
 def _matches(wanted: set[str], text: str) -> float:

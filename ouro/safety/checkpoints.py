@@ -218,7 +218,7 @@ class Checkpoints:
         return self._carry_out(sorted(turns, key=lambda turn: turn.number), "", undone=False)
 
     def _carry_out(self, turns: Sequence[TurnFiles], path: str, *, undone: bool) -> Restored:
-        """Take the files through `turns`, from after to before each where they are to be `undone`."""
+        """Undo or redo the changes of each turn, in the given order."""
         outcomes: dict[str, str] = {}
         with self._locked():
             self._keep_now(self._tree())
@@ -247,12 +247,12 @@ class Checkpoints:
         )
 
     def _keep_now(self, tree: str) -> None:
-        """Whatever an undo does, the files as they are now can be found again."""
+        """Save the files as they are before an undo, so that they can be restored by hand."""
         now = self._git("commit-tree", tree, data=b"before an undo")
         self._git("update-ref", f"{_REFS}/undone/{self._session}/{time.time_ns()}", now)
 
     def _restore(self, change: TreeChange) -> str:
-        """Put the new side of a change in place; returns why not, `merged`, or nothing."""
+        """Apply the new side of a change. Returns why it cannot be applied, `merged`, or an empty text."""
         file = self.root / change.path
         if os.path.realpath(file.parent) != str(file.parent):
             return "a folder on its path is a link now"

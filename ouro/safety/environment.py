@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from ouro.safety.secrets import SHORTEST_VALUE
+from ouro.safety.secrets import MIN_SECRET_LENGTH
 from ouro.utils.late_pattern import late_pattern
 
 _SECRET_NAME = late_pattern(
@@ -56,7 +56,7 @@ def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] 
     Args:
         secrets: values (provider keys) to remove from every variable, whatever its name.
     """
-    known = [value for value in secrets if len(value) >= SHORTEST_VALUE]
+    known = [value for value in secrets if len(value) >= MIN_SECRET_LENGTH]
     passed = {
         name: value
         for name, value in environment.items()
@@ -69,7 +69,7 @@ def child_environment(environment: Mapping[str, str], *, secrets: Iterable[str] 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
     """The values of the variables that commands do not get because they look secret."""
     found = (value for name, value in environment.items() if _looks_secret(name, value))
-    return [value for value in found if len(value) >= SHORTEST_VALUE and not _NOT_A_SECRET.fullmatch(value)]
+    return [value for value in found if len(value) >= MIN_SECRET_LENGTH and not _NOT_A_SECRET.fullmatch(value)]
 
 
 def _looks_secret(name: str, value: str) -> bool:

@@ -135,7 +135,7 @@ class Permissions:
         return Ask(reasons, join_rules([ask.rule for ask in asked])) if asked else decisions[0]
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
-        """Let this allowed call open its outside or protected paths."""
+        """Let an allowed call open its paths outside of the workspace, and its protected ones."""
         if effect not in (Effect.READ, Effect.WRITE):
             return
         for target in targets:

@@ -29,7 +29,7 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
-_REST = 1.0
+_COMPILE_DELAY = 1.0
 """Seconds after `prepare` before rules are compiled unasked: the first picture goes first."""
 _COMPILE = "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or None)"
 
@@ -79,7 +79,7 @@ class SecretScanner:
             if not _is_compiled():
                 _copy_installed_rules()
             if not _is_compiled() and find_spec("kingfisher_sdk"):
-                self._wanted.wait(_REST)
+                self._wanted.wait(_COMPILE_DELAY)
                 command = [sys.executable, "-P", "-c", _COMPILE, str(_cache_folder() or "")]
                 quiet = subprocess.DEVNULL
                 subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True).wait()
@@ -158,7 +158,7 @@ def _spans(findings: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             yield found["location"]["start_offset"], found["location"]["end_offset"], rule
 
 
-SHORTEST_VALUE = 8
+MIN_SECRET_LENGTH = 8
 
 _KINDS_OF_KEYS = ("api", "access", "auth", "private", "signing", "encryption", "account", "master", "shared")
 _NAMES = rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|(?:{'|'.join(_KINDS_OF_KEYS)})[_-]?key)"
@@ -220,11 +220,11 @@ _STARTS: Mapping[str, tuple[str, ...]] = {
         *(f"{kind}{separator}key" for kind in _KINDS_OF_KEYS for separator in ("", "_", "-")),
     ),
 }  # fmt: skip
-"""What a match starts with, in small letters: its pattern is tried there only. 1 MB of source: 0.06 s, not 0.34."""
+"""What a match starts with, in lower case: its pattern is tried there only. 1 MB of source: 0.06 s, not 0.34."""
 _KEY_WORDS = ("pass", "pwd", "secret", "token", "credential", "key")
 _NEEDED = {"pgpass": (":",), "flag": _KEY_WORDS, "telegram": (":aa",), "named": _KEY_WORDS}
-"""What a text in small letters holds where the pattern matches."""
-_SHORTEST_TOKEN = 15
+"""One of these is in every text, in lower case, that the pattern matches."""
+_MIN_TOKEN_LENGTH = 15
 """Characters of what `token`, `prefixed` and the scanner find."""
 _TOKEN_BYTES = bytes(byte if byte > 127 or chr(byte).isalnum() or chr(byte) in "_-.+=~" else 32 for byte in range(256))
 """A table for `bytes.translate`: what is in no token becomes a space."""
@@ -339,7 +339,7 @@ class SecretMask:
 
 
 def _lowercase(text: str) -> str:
-    """`text` in small letters, as long as it was."""
+    """`text` in lower case, with the same length."""
     for letter, plain in _FOLDED.items():
         text = text.replace(letter, plain)
     return text.lower()
@@ -348,7 +348,7 @@ def _lowercase(text: str) -> str:
 def _long_words(text: str) -> str:
     """The words of `text` that are long enough for a token."""
     words = text.encode("utf-8", "replace").translate(_TOKEN_BYTES).split()
-    return b" ".join(word for word in words if len(word) >= _SHORTEST_TOKEN).decode()
+    return b" ".join(word for word in words if len(word) >= _MIN_TOKEN_LENGTH).decode()
 
 
 def _places(text: str, words: Iterable[str]) -> list[int]:
@@ -409,7 +409,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
-    forms = {form for value in values if len(value) >= SHORTEST_VALUE for form in _forms(value)}
+    forms = {form for value in values if len(value) >= MIN_SECRET_LENGTH for form in _forms(value)}
     if not forms:
         return []
     longest_first = sorted(forms, key=len, reverse=True)
@@ -423,7 +423,7 @@ def _forms(value: str) -> Iterator[str]:
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + data).decode()
         kept = encoded[(0, 2, 3)[shift] : len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]]
-        if len(kept) >= SHORTEST_VALUE:
+        if len(kept) >= MIN_SECRET_LENGTH:
             yield from {kept, kept.replace("+", "-").replace("/", "_")}
 
 

@@ -34,7 +34,7 @@ class TrustEntry(msgspec.Struct, frozen=True):
 
 
 class TrustStore:
-    """Remembers what the user trusts, in one file. A broken file trusts nothing, and `notice` says so."""
+    """The folders that the user trusts, in one file. If it cannot be read, none is trusted, and `notice` says why."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -238,7 +238,7 @@ def files_below(folder: Path, kind: ExtensionKind) -> list[Path]:
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:
-    """What git does not track came with a package, or was written by a tool: nobody chose it."""
+    """The instruction files below `folder` that git tracks: others come with packages and tools, unchosen."""
     if not os.path.lexists(root / ".git"):
         return []
     try:

@@ -1,4 +1,4 @@
-"""Workspace: which paths the file tools may open, checked on what was opened and not on what was said."""
+"""Workspace: which paths the file tools may open. The opened file is checked, not only its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.guarded_memory import GuardedMemory
 
-_TRIES = 20
+_MAX_TRIES = 20
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
 """`show`: to show the user what a call would change before they decide; never for the model."""
@@ -107,7 +107,7 @@ class Workspace:
         return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
     def check(self, path: Path, access: Access) -> None:
-        """Say no to a real path that may not be opened.
+        """Refuse a real path that may not be opened.
 
         Raises:
             ToolError: it is outside, or protected, and was not granted.
@@ -254,7 +254,7 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def _real(path: Path) -> Path:
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         try:
             return Path(os.path.realpath(path))
         except OSError:  # a link that was there a moment ago is something else now

@@ -124,8 +124,8 @@ def _add_description(hint: Any) -> Any:
     if typing.get_origin(hint) is not typing.Annotated:
         return hint
     kind, *notes = typing.get_args(hint)
-    told = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
-    return typing.Annotated[(kind, *told)]
+    described = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
+    return typing.Annotated[(kind, *described)]
 
 
 def _result(value: Any) -> ToolResult:

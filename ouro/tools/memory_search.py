@@ -14,19 +14,19 @@ from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text import one_line
 
-_LONGEST = 1_200
-_SHOWN = 300
+_MAX_QUOTED = 1_200
+_MAX_SHOWN = 300
 DAY = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
 """What `since` is."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class CitedText(msgspec.Struct, frozen=True):
     text: str
     source: str
     """Its source on one line: the note, or session and message, with date and file."""
 
 
-SearchMemory = Callable[[str, int, str], Awaitable[Sequence[Found]]]
+SearchMemory = Callable[[str, int, str], Awaitable[Sequence[CitedText]]]
 """Takes query, maximum number of results, first day (empty: no limit); raises SearchUnavailable."""
 
 
@@ -64,11 +64,11 @@ class MemorySearch(Tool[MemorySearchArgs]):
         if not hits:
             return ToolResult("No matches. Try other words, or leave since out.", Display("nothing found"))
         text = "\n".join(_quoted(number, hit) for number, hit in enumerate(hits, 1))
-        shown = "\n".join(f"{hit.source}\n  {one_line(hit.text, _SHOWN)}" for hit in hits)
+        shown = "\n".join(f"{hit.source}\n  {one_line(hit.text, _MAX_SHOWN)}" for hit in hits)
         return ToolResult(text, Display(f"{len(hits)} found", Plain(shown)))
 
 
-def _quoted(number: int, hit: Found) -> str:
+def _quoted(number: int, hit: CitedText) -> str:
     """A hit as quoted data: every line is marked, so that it is not read as instructions."""
-    text = hit.text if len(hit.text) <= _LONGEST else hit.text[:_LONGEST] + " […]"
+    text = hit.text if len(hit.text) <= _MAX_QUOTED else hit.text[:_MAX_QUOTED] + " […]"
     return "\n".join([f"{number}. {hit.source}", *(f"   > {line}" for line in text.splitlines())])

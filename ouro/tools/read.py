@@ -190,7 +190,7 @@ MAX_CHARACTERS = 60_000
 _MAX_LINES = 2000
 _MAX_PAGES = 20
 _MAX_LINE = 2000
-_WHOLE = 10_000_000
+_MAX_WHOLE_BYTES = 10_000_000
 """Bytes. A larger file is read only up to the requested lines."""
 _MAX_OFFSET_BYTES = 1_000_000_000
 _MAX_DOCUMENT_BYTES = 100_000_000
@@ -278,7 +278,7 @@ class Read(Tool[ReadArgs]):
 
     def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
         found = os.fstat(file.fileno())
-        if found.st_size > _WHOLE:
+        if found.st_size > _MAX_WHOLE_BYTES:
             window = _part(file, guess_encoding(start), args.first, _limit(args))
             self._seen.note_part(path, found)
             return _number_lines(window, path, f" of a file of {byte_size(found.st_size)}")

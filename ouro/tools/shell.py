@@ -38,7 +38,7 @@ _MAX_SAVED = 100
 DEFAULT_SECONDS = 120
 _MAX_SECONDS = 600
 _TITLE = 100
-_SETTLE = 1.0
+_SPOOL_TIMEOUT = 1.0
 
 
 class Job:
@@ -70,7 +70,7 @@ class Job:
     def tail(self) -> str:
         return self._capture.since(max(0, self._capture.total - _TAIL)).rstrip("\n")
 
-    def news(self) -> str:
+    def take_output(self) -> str:
         """Its output since the last call."""
         text = self._capture.since(self._read)
         self._read = self._capture.total
@@ -104,7 +104,7 @@ class Job:
 
 
 async def tell_orphans(warn: Callable[[str], None], project: Path) -> None:
-    """Remove temporary files of killed ouros in their folders; end what still runs of their commands, and say so."""
+    """Clean up after killed ouros: remove their temporary files, end their commands, and warn about those."""
     await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
     if ended := await asyncio.to_thread(end_orphans):
         left = plural(ended, "process", "processes")
@@ -216,7 +216,7 @@ class ShellKill(Tool[ShellKillArgs]):
 
 
 def _describe(job: Job) -> ToolResult:
-    status, news = exit_status(job.exit_code), job.news().rstrip("\n")
+    status, news = exit_status(job.exit_code), job.take_output().rstrip("\n")
     text = f"{news or '(nothing new)'}\n[{job.id}: {status}, {job.seconds:.1f} s]"
     code = None if job.running or (job.exit_code or 0) < 0 else job.exit_code
     return ToolResult(text, Display(f"{job.id} {status}", CommandOutput(job.command, news, code)))
@@ -353,7 +353,7 @@ class Shell(Tool[ShellArgs]):
                 self._running.discard(process)
         if capture.file:
             # The file is complete when it is read next, unless the output is very long.
-            await asyncio.to_thread(capture.settle, _SETTLE)
+            await asyncio.to_thread(capture.settle, _SPOOL_TIMEOUT)
         output = capture.text()
         note = "" if in_time else _out_of_time(timeout_seconds)
         if not note and limits != "off" and process.exit_code and self._confinement:

@@ -32,13 +32,13 @@ _BOUNDED = 'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-;
 """Sets the tag and the wall for processes, before the first process of the command is there (`-p`: in dash)."""
 _PIECE = 1024 * 1024
 """Bytes of a pipe, where that may be set, and of one read: with 64 KB a command that prints 1 GB waits 16,000 times."""
-_LAST_PIECES = 4
+_MAX_DRAIN_READS = 4
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
 _REPORTED = 4096
 _HAS_PROC = Path("/proc/self/limits").exists()
-_MOMENT = 0.01
-_LAST_WORDS = 0.3
+_POLL_INTERVAL = 0.01
+_EXIT_TIMEOUT = 0.3
 """Seconds that `tee` and its like have to finish when the shell has ended."""
 GRACE = 0.3
 """Seconds between TERM and KILL."""
@@ -137,14 +137,14 @@ class ShellProcess:
 
     async def _survivors(self) -> int:
         """The number of processes that continue without the shell and do not end soon by themselves."""
-        return 0 if await self._until_gone(_LAST_WORDS) else len(self._members())
+        return 0 if await self._until_gone(_EXIT_TIMEOUT) else len(self._members())
 
     async def _until_gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while self._members():
             if time.monotonic() > until:
                 return False
-            await asyncio.sleep(_MOMENT)
+            await asyncio.sleep(_POLL_INTERVAL)
         return True
 
     def _signal(self, number: signal.Signals) -> None:
@@ -180,7 +180,7 @@ class Pump:
 
     def drain(self) -> None:
         """Read the output that is still in the pipe; limit_command, as the writer may never stop."""
-        for _ in range(_LAST_PIECES):
+        for _ in range(_MAX_DRAIN_READS):
             if not self._read():
                 break
 

@@ -83,11 +83,11 @@ def _width(indent: str) -> int:
     return len(indent.expandtabs(4))
 
 
-_ALIKE = 93.0
-"""Percent of similarity from which a text counts as a match."""
-_ALIKE_LINE = 70.0
-_NEARLY = 55.0
-_ENOUGH_TO_COMPARE = 20
+_MIN_MATCH = 93.0
+"""Percent of similarity from which a text is a match."""
+_MIN_LINE_MATCH = 70.0
+_MIN_NEAR = 55.0
+_MIN_COMPARED = 20
 """Characters. A shorter text is similar to too many others."""
 _MAX_TO_COMPARE = 20_000_000_000
 """Pairs of characters: 0.1 s. 600 lines sought in 45,000 took two minutes and 1.6 GB."""
@@ -202,9 +202,9 @@ def _places(lines: Lines, wanted: list[str], normal: Callable[[str], str]) -> li
 
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The one place that is similar to `wanted`, line by line."""
-    if len("".join(old.split())) < _ENOUGH_TO_COMPARE:
+    if len("".join(old.split())) < _MIN_COMPARED:
         return None
-    scored = _score_places(lines.lines, wanted, _ALIKE)
+    scored = _score_places(lines.lines, wanted, _MIN_MATCH)
     if not scored:
         return None
     score, first = max(scored)
@@ -247,7 +247,7 @@ def _is_each_line_similar(wanted: Sequence[str], found: Sequence[str]) -> bool:
 
     return all(
         # Numbers must be equal: 1 and 2 differ in one character, but seldom mean the same.
-        fuzz.ratio(mine.strip(), its.strip()) >= _ALIKE_LINE and _NUMBER.findall(mine) == _NUMBER.findall(its)
+        fuzz.ratio(mine.strip(), its.strip()) >= _MIN_LINE_MATCH and _NUMBER.findall(mine) == _NUMBER.findall(its)
         for mine, its in zip(wanted, found, strict=True)
     )
 
@@ -297,7 +297,7 @@ def _not_found(lines: Lines, wanted: list[str], text: str, new: str) -> str:
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
     """The lines most similar to `wanted`, with numbers; empty if none is similar."""
-    near = _score_places(have, wanted, _NEARLY)
+    near = _score_places(have, wanted, _MIN_NEAR)
     if not near:
         return ""
     _, first = max(near, key=lambda scored: (scored[0], -scored[1]))

@@ -167,5 +167,5 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _is_obvious(key: str, value: Any) -> bool:
-    """An empty default, and a limit that no model misses; the arguments of a call are checked all the same."""
+    """Whether a key of the schema can be left out: an empty default, or a limit of 0 or 1. Calls are still checked."""
     return (key == "default" and not value) or (key in ("minLength", "minimum", "minItems") and value in (0, 1))

@@ -13,11 +13,11 @@ from queue import SimpleQueue
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.text import clean
 
-SHOWN = 30_000
+MAX_SHOWN = 30_000
 """Maximum characters of one result for the model."""
-SPOOLED = 4 * 1024 * 1024
+MAX_SPOOLED = 4 * 1024 * 1024
 """Maximum bytes of output in a file."""
-IN_MEMORY = 256 * 1024
+MAX_IN_MEMORY = 256 * 1024
 """Bytes of output in memory while a command runs: half for the head, half for the tail."""
 _PIECE = 8 * 1024
 
@@ -36,7 +36,7 @@ class OutputCapture:
         self.total = 0
         """Bytes printed so far."""
         self.file: Path | None = None
-        """The file with all of it (up to SPOOLED bytes); None before there is one."""
+        """The file with all of it (up to MAX_SPOOLED bytes); None before there is one."""
         self.unsaved = ""
         """Why the file could not be written."""
         self._folder = folder
@@ -45,20 +45,20 @@ class OutputCapture:
         self._tail = bytearray()
         self._writer: threading.Thread | None = None
         self._queue: SimpleQueue[bytes] = SimpleQueue()
-        self._room = SPOOLED
+        self._room = MAX_SPOOLED
 
     def add(self, data: bytes) -> None:
         """One more piece of output."""
         self.total += len(data)
-        if self._writer is None and self.total > SHOWN and not self.unsaved:
+        if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
             self._start_writer()
         if self._writer:
             self._save(data)
-        room = max(0, IN_MEMORY // 2 - len(self._head))
+        room = max(0, MAX_IN_MEMORY // 2 - len(self._head))
         self._head += data[:room]
-        self._tail += data[max(room, len(data) - IN_MEMORY) :]
-        if len(self._tail) > IN_MEMORY:
-            del self._tail[: -IN_MEMORY // 2]
+        self._tail += data[max(room, len(data) - MAX_IN_MEMORY) :]
+        if len(self._tail) > MAX_IN_MEMORY:
+            del self._tail[: -MAX_IN_MEMORY // 2]
 
     def close(self) -> None:
         if self._writer:
@@ -69,7 +69,7 @@ class OutputCapture:
         if self._writer:
             self._writer.join(seconds)
 
-    def text(self, limit: int = SHOWN) -> str:
+    def text(self, limit: int = MAX_SHOWN) -> str:
         """Head and tail, cleaned, with a note on what was left out between them."""
         if b"\0" in self._head[:8192]:
             return f"[binary output, {self.total:,} bytes, is not shown{self._whereabouts()}]"
@@ -88,13 +88,13 @@ class OutputCapture:
             held = bytes(self._tail[max(0, len(self._tail) - new) :])
         note = self._whereabouts()
         if len(held) < new:
-            return f"[{new - len(held):,} bytes left out{note}]\n{_cut_tail(readable(held), SHOWN)}"
+            return f"[{new - len(held):,} bytes left out{note}]\n{_cut_tail(readable(held), MAX_SHOWN)}"
         return shorten(readable(held), note=note)
 
     def _whereabouts(self) -> str:
         if self.file is None:
             return f"; {self.unsaved}" if self.unsaved else ""
-        part = f"its first {SPOOLED // 1024 // 1024} MB are" if self.total > SPOOLED else "all of it is"
+        part = f"its first {MAX_SPOOLED // 1024 // 1024} MB are" if self.total > MAX_SPOOLED else "all of it is"
         return f"; {part} in {self.file}"
 
     def _start_writer(self) -> None:
@@ -147,7 +147,7 @@ def fold_progress(text: str) -> str:
     return "\n".join(next((part for part in reversed(line.split("\r")) if part.strip()), "") for line in lines)
 
 
-def shorten(text: str, limit: int = SHOWN, note: str = "") -> str:
+def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
     """`text`, or its head and tail where it is longer than `limit` characters; `note` is added at the cut."""
     if len(text) <= limit:
         return text

@@ -21,7 +21,7 @@ from ouro.errors import ToolError
 from ouro.safety import Effect
 from ouro.tools.read import pdf_pages, picture, picture_type
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.tools.truncate import SHOWN
+from ouro.tools.truncate import MAX_SHOWN
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean, one_line, plural
 
@@ -83,7 +83,7 @@ class WebFetch(Tool[WebFetchArgs]):
         page = await self._page(args.url)
         if args.start and args.start >= len(page.text):
             raise ToolError(f"The page has {plural(len(page.text), 'character')}.")
-        text = page.text[args.start : args.start + SHOWN]
+        text = page.text[args.start : args.start + MAX_SHOWN]
         following = args.start + len(text)
         rest = f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"
         head = f"{page.url} ({page.kind})"

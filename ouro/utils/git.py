@@ -1,4 +1,4 @@
-"""Questions and changes by git in which no setting of the repository can run a program; root and branch from files."""
+"""Run git so that no setting of the repository starts a program; find the root and the branch of a repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that others wrote: a file of it, and values of one type; what is of another type counts as absent."""
+"""Read JSON of other programs: a value of an unexpected type counts as absent."""
 
 from __future__ import annotations
 

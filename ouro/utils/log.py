@@ -1,4 +1,4 @@
-"""The log (one file, never the screen), and writes of what the user typed: both without secrets."""
+"""The log file, and files of what the user typed. Secrets are masked in both."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 
 _GIT_SECONDS = 20.0
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
-_HEAPS = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_GENERATED = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 
 
 def list_project_files(root: Path) -> list[str]:
     """Paths relative to `root`, sorted: what git tracks or would track; outside of git, what is not ignored."""
     listed = _listed_by_git(root)
     if listed is None:
-        return sorted(walk(root, skip=_HEAPS))
+        return sorted(walk(root, skip=_GENERATED))
     return listed
 
 

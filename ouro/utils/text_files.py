@@ -21,7 +21,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_ENOUGH_TO_GUESS = 16
+_MIN_GUESSED_BYTES = 16
 """With fewer non-ASCII bytes, a statistical guess is worse than assuming Western European."""
 
 
@@ -127,7 +127,7 @@ def _guess(data: bytes) -> str:
     controls = sum(data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127))
     if controls * 50 > min(len(data), 65536):
         raise NotTextError
-    if sum(byte > 127 for byte in data[:65536]) >= _ENOUGH_TO_GUESS:
+    if sum(byte > 127 for byte in data[:65536]) >= _MIN_GUESSED_BYTES:
         from charset_normalizer import from_bytes
 
         best = from_bytes(data[:262144]).best()

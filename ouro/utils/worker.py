@@ -25,11 +25,11 @@ from ouro.utils.runtime import take_stdout
 Line = dict[str, Any]
 Handler = Callable[[str, Line, Callable[[Line], None]], Awaitable[None]]
 """Answers one request, by its name; sends events with the function."""
-STARTING = 120.0
+START_TIMEOUT = 120.0
 """Seconds for the imports of the worker, which take 4 on an idle machine."""
 MAX_STDERR = 40
 """Lines."""
-LAST_WORDS = 1.0
+STDERR_TIMEOUT = 1.0
 """Seconds to wait for the last output of a dead process."""
 
 
@@ -101,7 +101,7 @@ class WorkerProcess:
         ended = begun = False
         try:
             while not ended:
-                line = await _next(inbox, STARTING if not ready else idle if begun else first, begun)
+                line = await _next(inbox, START_TIMEOUT if not ready else idle if begun else first, begun)
                 if "died" in line:
                     last = next((line for line in reversed(self._stderr) if line.strip()), "")
                     raise WorkerStopped(last, begun=begun, died=True)
@@ -143,7 +143,7 @@ class WorkerProcess:
                     self._deliver(line, line["id"])
         self._process.wait()
         # A child may hold its stderr open: use what was read so far.
-        self._stderr_reader.join(LAST_WORDS)
+        self._stderr_reader.join(STDERR_TIMEOUT)
         with self._lock:
             self._dead = True
         self._outbox.put(None)

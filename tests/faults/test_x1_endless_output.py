@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 from fakes.shells import ShellBench
 
-from ouro.tools.truncate import SHOWN, SPOOLED
+from ouro.tools.truncate import MAX_SHOWN, MAX_SPOOLED
 
 
 @pytest.fixture
@@ -16,10 +16,10 @@ def bench(tmp_path) -> ShellBench:
 
 async def test_x1_endless_output_is_bounded_in_memory_on_disk_and_for_the_model(bench):
     result = await bench.run("yes 'a line of output'", timeout=1)
-    assert len(result.text) < SHOWN + 1000
+    assert len(result.text) < MAX_SHOWN + 1000
     assert "bytes in all; its first 4 MB are in" in result.text
     (spooled,) = bench.spool.iterdir()
-    assert spooled.stat().st_size == SPOOLED
+    assert spooled.stat().st_size == MAX_SPOOLED
 
 
 async def test_x1_little_of_a_long_output_is_in_memory(bench):

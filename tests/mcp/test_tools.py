@@ -18,7 +18,7 @@ from ouro.memory.tokens import estimate
 from ouro.options import Options
 from ouro.session import OpenRequest
 from ouro.tools.tool import parse_arguments
-from ouro.tools.truncate import SHOWN
+from ouro.tools.truncate import MAX_SHOWN
 
 
 class Toolbox:
@@ -108,11 +108,11 @@ async def test_a_wrong_name_says_what_there_is(bench: Bench, tool, says):
 async def test_u1_results_are_cleaned_cut_and_saved(bench: Bench):
     box = Toolbox(bench, await ready(bench, one=fake()))
     assert (await box.call("one.ansi")).text == "red evil"
-    long = await box.call("one.big", size=3 * SHOWN)
-    assert len(long.text) < SHOWN + 500
+    long = await box.call("one.big", size=3 * MAX_SHOWN)
+    assert len(long.text) < MAX_SHOWN + 500
     (file,) = (bench.folder / "outputs").iterdir()
     assert str(file) in long.text
-    assert file.stat().st_size == 3 * SHOWN
+    assert file.stat().st_size == 3 * MAX_SHOWN
 
 
 async def test_an_image_that_is_none_is_left_out_and_none_is_text(bench: Bench):

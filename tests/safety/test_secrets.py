@@ -161,7 +161,7 @@ def test_rules_are_compiled_once_and_in_a_process_that_may_outlive_ouro(tmp_path
             (tmp_path / "rules.vscdb").touch()
 
     monkeypatch.setenv("KF_RULE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(secrets, "_REST", 0.0)
+    monkeypatch.setattr(secrets, "_COMPILE_DELAY", 0.0)
     monkeypatch.setattr(secrets.subprocess, "Popen", Process)
     for _ in range(2):
         scanner = SecretScanner()

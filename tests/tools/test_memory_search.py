@@ -18,7 +18,7 @@ from ouro.memory.long_term.store import memory_stores, repo_store
 from ouro.messages import assistant, user
 from ouro.safety import Allow, Permissions, Workspace
 from ouro.settings import MemorySettings
-from ouro.tools.memory_search import Found, MemorySearch, MemorySearchArgs
+from ouro.tools.memory_search import CitedText, MemorySearch, MemorySearchArgs
 from ouro.tools.tool import parse_arguments
 
 AT = "2026-11-21T20:14:03.120Z"
@@ -38,7 +38,7 @@ def searching(*hits, asked=None):
 
 
 async def test_hits_are_quoted_line_by_line_with_their_source():
-    tool = searching(Found("first\n2. second", "note mem_1"), Found("tea", "core memory (user)"))
+    tool = searching(CitedText("first\n2. second", "note mem_1"), CitedText("tea", "core memory (user)"))
     result = await call(tool, query="tea")
     assert result.text == "1. note mem_1\n   > first\n   > 2. second\n2. core memory (user)\n   > tea"
     body = Plain("note mem_1\n  first 2. second\ncore memory (user)\n  tea")
@@ -70,7 +70,7 @@ async def test_an_index_that_cannot_be_read_is_told_to_the_model():
 
 
 async def test_a_long_hit_is_cut():
-    result = await call(searching(Found("x" * 5_000, "s")), query="x")
+    result = await call(searching(CitedText("x" * 5_000, "s")), query="x")
     assert result.text == f"1. s\n   > {'x' * 1_200} […]"
 
 

@@ -87,7 +87,7 @@ async def test_a_huge_file_is_read_in_part_with_the_same_result(read, tmp_path, 
     lines = "".join(f"line {number} caf\u00e9 {'x' * (number % 50) * 100}\r\n" for number in range(1, 400))
     (tmp_path / "a.txt").write_bytes(lines.encode(encoding))
     whole = (await call(read, path="a.txt", offset=100, limit=60)).text.rpartition("\n")
-    monkeypatch.setattr(read_module, "_WHOLE", 10)
+    monkeypatch.setattr(read_module, "_MAX_WHOLE_BYTES", 10)
     part = (await call(read, path="a.txt", offset=100, limit=60)).text.rpartition("\n")
     assert part[0] == whole[0]
     assert part[2].startswith("[Lines 100-1")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, OutputCapture, fold_progress, readable, shorten
+from ouro.tools.truncate import MAX_IN_MEMORY, MAX_SHOWN, MAX_SPOOLED, OutputCapture, fold_progress, readable, shorten
 
 
 def test_short_output_is_kept_in_memory_alone(tmp_path):
@@ -28,7 +28,7 @@ def test_long_output_shows_head_and_tail_and_says_how_long_it_was_and_where_it_i
     assert text.startswith("line 0\n")
     assert text.endswith("line 99999\n")
     assert f"{len(lines):,} bytes in all; all of it is in {capture.file}" in text
-    assert len(text) < SHOWN + 200
+    assert len(text) < MAX_SHOWN + 200
     assert capture.file.read_text() == lines
     assert stat.S_IMODE(capture.file.stat().st_mode) == 0o600
 
@@ -41,19 +41,19 @@ def test_a_cut_falls_between_lines():
 
 def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
     capture = OutputCapture(tmp_path)
-    piece = b"x" * (IN_MEMORY * 4)
-    for _ in range(SPOOLED // len(piece) + 5):
+    piece = b"x" * (MAX_IN_MEMORY * 4)
+    for _ in range(MAX_SPOOLED // len(piece) + 5):
         capture.add(piece)
     capture.close()
     capture.settle(10)
-    assert len(capture._head) + len(capture._tail) <= IN_MEMORY * 1.5
-    assert capture.file.stat().st_size == SPOOLED
+    assert len(capture._head) + len(capture._tail) <= MAX_IN_MEMORY * 1.5
+    assert capture.file.stat().st_size == MAX_SPOOLED
     assert "its first 4 MB are in" in capture.text()
 
 
 def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
     capture = OutputCapture(tmp_path, mask=lambda text: text.replace("hunter2hunter2", "[secret]"))
-    capture.add(b"x\n" * SHOWN)
+    capture.add(b"x\n" * MAX_SHOWN)
     capture.add(b"key=hunter2")
     capture.add(b"hunter2\n")
     capture.close()
@@ -65,7 +65,7 @@ def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
 def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
     (tmp_path / "outputs").write_text("a file where the folder should be")
     capture = OutputCapture(tmp_path / "outputs")
-    capture.add(b"x\n" * SHOWN)
+    capture.add(b"x\n" * MAX_SHOWN)
     capture.close()
     capture.settle(10)
     assert "the rest could not be saved" in capture.text()
@@ -75,7 +75,7 @@ def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
     capture = OutputCapture(tmp_path)
     capture.add(b"one\n")
     assert (capture.since(0), capture.since(4)) == ("one\n", "")
-    capture.add(b"y\n" * IN_MEMORY)
+    capture.add(b"y\n" * MAX_IN_MEMORY)
     assert capture.since(4).startswith("[")
     assert "bytes left out" in capture.since(4)
 
@@ -111,12 +111,12 @@ def test_a_slow_mask_keeps_nobody_waiting(tmp_path):
         return text
 
     capture = OutputCapture(tmp_path, mask)
-    capture.add(b"line\n" * SHOWN)
+    capture.add(b"line\n" * MAX_SHOWN)
     capture.close()
     assert capture.text().startswith("line\n")
     gate.set()
     capture.settle(10)
-    assert capture.file.read_bytes() == b"line\n" * SHOWN
+    assert capture.file.read_bytes() == b"line\n" * MAX_SHOWN
 
 
 def test_one_large_piece_is_kept_as_many_small_ones(tmp_path):

@@ -18,7 +18,7 @@ from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
-from ouro.tools.memory_search import DAY, Found, SearchMemory
+from ouro.tools.memory_search import DAY, CitedText, SearchMemory
 from ouro.utils.git import find_root
 from ouro.utils.runtime import get_index_path, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.text import clean, plural
@@ -48,14 +48,14 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
 
     own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")
 
-    async def search(query: str, most: int, since: str) -> Sequence[Found]:
+    async def search(query: str, most: int, since: str) -> Sequence[CitedText]:
         from ouro.memory.index import SearchFilter
 
         untrusted = untrusted_files(scopes)
         hits = await lookup.find(query, most + len(untrusted), SearchFilter(since=since, notes_of=own))
         hits = [hit for hit in hits if hit.path not in untrusted][:most]
         found = await asyncio.to_thread(lambda: with_badges(lookup.search().index, hits, root or Path("/")))
-        return [Found(clean(hit.text), source_of(hit, badges)) for hit, badges in found]
+        return [CitedText(clean(hit.text), source_of(hit, badges)) for hit, badges in found]
 
     return search
 

@@ -1,4 +1,4 @@
-"""The way out of the sandbox: a proxy for HTTP and HTTPS that connects to the hosts that the settings name.
+"""A proxy for HTTP and HTTPS by which sandboxed commands reach the hosts that the settings name.
 
 It listens on a Unix socket. Inside, `relay.py` offers it as a port on loopback, the only place where a command without
 a network can connect to. The proxy never looks into TLS: what is named is the host that a command asks for.

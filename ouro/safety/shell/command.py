@@ -56,7 +56,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def harmless(self) -> bool:
-        """Whether it makes no program run another or act elsewhere."""
+        """Whether it cannot make a program run another one, or work in another place."""
         is_plain = _HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(r"[\w.:@+-]*", self.value.text)
         return bool(is_plain or re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", f"{self.name}={self.value.text}"))
 
@@ -109,7 +109,7 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def computed(self) -> Word | None:
-        """A word that bash computes from what is not known."""
+        """A word whose value is only known when bash runs."""
         return next((word for word in self.words if not (word.exact or word.glob)), None)
 
     @property

@@ -12,7 +12,7 @@ from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
-from ouro.safety.shell.read_only import ReadOptions, files_read, find_starts, git_lists, git_words, read_options
+from ouro.safety.shell.read_only import ReadOptions, find_starts, git_lists, git_words, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, names, rows
 from ouro.safety.workspace import Workspace
 
@@ -242,7 +242,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
         if folder := memory_git(command, places):
             if reason := folder.tampered():
                 return f"it runs git on long-term memory, but {reason}"
-        elif not isinstance(files_read(command), tuple) or command.settings:
+        elif not only_reads(command) or command.settings:
             return f"{command.program} may change long-term memory without the file tools"
     is_hidden = not named and _spells([text], workspace)
     return "it names long-term memory in a way that is not understood" if is_hidden else ""

@@ -1,4 +1,4 @@
-"""Mode, rules and the hard floor, applied to a shell line."""
+"""Decide on a shell line by mode, rules and the hard floor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ouro.safety.shell.command import Command
 from ouro.safety.shell.floor import floor, memory_git, memory_reason, reads_all_below
 from ouro.safety.shell.parse import MAX_CHARACTERS, ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, written_paths
-from ouro.safety.shell.read_only import files_read, find_unlisted, git_words
+from ouro.safety.shell.read_only import files_read, find_unlisted, git_words, only_reads
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import SHELLS
 from ouro.safety.workspace import Workspace
@@ -115,9 +115,9 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
 
 
 def _find_unknown(line: ShellLine) -> str:
-    """Why what a command of the line does is not known: it may do harm, and bash computes a word of it; else empty."""
+    """Why the effect of a line is not known: a command that may change something has a computed word; else empty."""
     for command in line.commands:
-        if command.kind == "plain" and (word := command.computed) and not isinstance(files_read(command), tuple):
+        if command.kind == "plain" and (word := command.computed) and not only_reads(command):
             return f"what {command.program} gets as {word.raw or word.text} is not known"
     return ""
 

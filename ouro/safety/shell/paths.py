@@ -15,7 +15,7 @@ from pathlib import Path
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.parse import ShellLine
-from ouro.safety.shell.read_only import files_read, read_options
+from ouro.safety.shell.read_only import only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, rows
 from ouro.safety.shell.wrappers import ODD_NAME
 from ouro.safety.workspace import Workspace
@@ -85,7 +85,7 @@ class Places:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
                 yield from ((path, redirect.writes, None) for path in self.named(redirect.target.text))
         for command in line.commands:
-            if not isinstance(files_read(command), tuple):
+            if not only_reads(command):
                 yield from ((path, True, command) for word in written_paths(command) for path in self.named(word.text))
             yield from ((path, False, command) for word in command.arguments for path in self.of_word(word))
 
@@ -226,7 +226,7 @@ def before_pattern(text: str) -> str:
 
 
 def written_paths(command: Command) -> tuple[Word, ...]:
-    """The words, or parts of words, that name what a well-known command writes, moves or removes."""
+    """The words, or parts of words, that name what a command of the table writes, moves or removes."""
     row = rows().get(command.program)
     found = read_options(command.arguments, row or UNKNOWN)
     operands, values = found.operands, found.values

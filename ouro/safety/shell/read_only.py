@@ -1,4 +1,4 @@
-"""Whether a command only reads, by the tables: every option and operand is listed there, or it is asked."""
+"""Which commands only read: every option and operand must be in the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 
 
 def files_read(command: Command) -> tuple[Word, ...] | str | None:
-    """The words that name what `command` reads; the first word that is not listed for it; None if it is not listed."""
+    """The words that name what a command reads, if it only reads.
+
+    Returns a str if it may do more: the first word that the table does not list for it. None: the table does not list
+    the command.
+    """
     name, words = command.name, command.arguments
     texts = [word.text for word in words]
     if _only_lists(name, texts) and all(word.exact for word in words):
@@ -64,6 +68,11 @@ def files_read(command: Command) -> tuple[Word, ...] | str | None:
     if name == "cd":
         return tuple(operands) or (Word("~"),)
     return (*operands, *(value for option in values if "@" in row.valued[option] for value in values[option]))
+
+
+def only_reads(command: Command) -> bool:
+    """Whether a command only reads, whatever files those are."""
+    return isinstance(files_read(command), tuple)
 
 
 def find_unlisted(command: Command) -> str:
