@@ -21,16 +21,22 @@ from ouro.memory.long_term.notes.validity import age_in_days
 from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.supersession import fold_words
+from ouro.memory.long_term.team import EXPIRES, OWNER
 from ouro.utils.text import one_line, plural
 
 _MAX_NAMED = 5
 _TRIGGER = re.compile(rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n")
 _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"), (float("inf"), "older"))
-"""Days, and what an entry is counted as that is younger."""
+"""A number of days, and the name of the group of entries that are younger."""
+
+
+Level = Literal["ok", "warning", "problem"]
+Problem = tuple[Level, str, str]
+"""The level, what is wrong, and advice."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    level: Literal["ok", "warning", "problem"]
+    level: Level
     where: str
     """The scope, or `index`."""
     what: str
@@ -67,22 +73,23 @@ def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collectio
         threshold: tokens of the core above which it is consolidated.
         categories: of notes, in addition to the built-in ones.
     """
-    notes = list(editor.notebook.all(archived=True))
+    files = list(editor.notebook.all(archived=True))
     entries = all_entries(editor, archived=True)
-    found: list[Finding] = []
+    found: list[tuple[str, Problem]] = []
     for scope in editor.scopes:
-        own = [note for note in notes if note.scope == scope.scope]
-        looked = [
+        own = [file for file in files if file.scope == scope.scope]
+        problems = [
             *_check_files(scope),
             *_check_git(scope),
-            *_check_fields(scope.scope, own, {*CATEGORIES, *categories}),
-            *_check_links(scope.scope, own, {note.note.id: note.note.supersedes or "" for note in notes}),
-            *_check_duplicates(scope.scope, entries),
+            *_check_fields(own, {*CATEGORIES, *categories}),
+            *_check_links(own, {file.note.id: file.note.supersedes or "" for file in files}),
+            *_check_duplicates([entry for entry in entries if entry.scope == scope.scope and entry.is_in_use]),
             *_check_sizes(scope, own, threshold),
         ]
         counted = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(own), 'note')}"
-        found += looked or [Finding("ok", scope.scope, f"{counted}: no problems")]
-    return [*found, *_check_index(editor, len(notes))]
+        found += [(scope.scope, problem) for problem in problems or [("ok", f"{counted}: no problems", "")]]
+    found += [("index", problem) for problem in _check_index(editor, len(files))]
+    return [Finding(level, where, what, advice) for where, (level, what, advice) in found]
 
 
 def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
@@ -90,7 +97,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
     entries = all_entries(editor, archived=True)
     core = [entry for entry in entries if entry.kind == "core"]
     notes = [entry for entry in entries if entry.kind == "note"]
-    used = [note for note in notes if {"archived", "replaced"}.isdisjoint(note.badges)]
+    used = [note for note in notes if note.is_in_use]
     ids = {note.id for note in notes}
     badges = Counter(badge for note in notes for badge in note.badges)
     recalls = recall_log.counts()
@@ -113,7 +120,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
 
 
 def _triggers(scope: ScopeMemory) -> Iterator[str]:
-    """Of the notes that are not archived; a note that ouro wrote is not parsed: ten times as slow."""
+    """The triggers of the notes in use. Parsing a note takes ten times as long as this pattern."""
     names = {*scope.loaded.notes} - {*scope.untrusted}
     texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/") and is_note_name(name)])
     for name, text in texts.items():
@@ -122,113 +129,107 @@ def _triggers(scope: ScopeMemory) -> Iterator[str]:
             yield found[1] if found else parse_note(name, text).note.trigger
 
 
-def _check_files(scope: ScopeMemory) -> Iterator[Finding]:
+def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
     for item in scope.loaded.skipped:
         is_hidden = "invisible" in item.reason
         advice = "Look at it in an editor." if is_hidden else "Repair it, move it out of the folder, or delete it."
-        yield Finding("warning" if is_hidden else "problem", scope.scope, f"{item.name}: {item.reason}", advice)
+        yield "warning" if is_hidden else "problem", f"{item.name}: {item.reason}", advice
 
 
-def _check_git(scope: ScopeMemory) -> Iterator[Finding]:
+def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
     store = scope.store
     if shutil.which("git") is None:
-        yield Finding("problem", scope.scope, "git is not installed: there is no history", "Install git.")
+        yield "problem", "git is not installed: there is no history", "Install git."
         return
     try:
         head = store.repository.head()
         pending = [commit.name for commit in store.edits_since(head.commit)] if store.repository.exists else []
     except MemoryUnusable as error:
-        yield Finding("problem", scope.scope, error.message, error.hint or "The texts are saved without history.")
+        yield "problem", error.message, error.hint or "The texts are saved without history."
         return
     if store.obstacle:
-        yield Finding("problem", scope.scope, store.obstacle, "The texts are saved, and committed when it is resolved.")
+        yield "problem", store.obstacle, "The texts are saved, and committed when it is resolved."
     if store.plain_git:
-        yield Finding("warning", scope.scope, store.plain_git, "Move that .git away; ouro creates its own.")
+        yield "warning", store.plain_git, "Move that .git away; ouro creates its own."
     for proposal in scope.proposals():
         what = f"{_list_names([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
-        yield Finding("warning", scope.scope, what, f"ouro memory accept {proposal.id}, or reject {proposal.id}")
+        yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"
     if pending and not scope.untrusted:
-        yield Finding("warning", scope.scope, f"not committed: {_list_names(pending)}", "The next session commits it.")
+        yield "warning", f"not committed: {_list_names(pending)}", "The next session commits it."
 
 
-def _check_fields(scope: str, files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
+def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Problem]:
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         for problem in file.problems:
-            yield Finding("problem", scope, f"{file.name}: {problem}", edit)
-        if unknown := sorted(set(note.extra) - {"origin"}):
+            yield "problem", f"{file.name}: {problem}", edit
+        if unknown := sorted(set(note.extra) - {"origin", OWNER, EXPIRES}):
             what = f"{file.name}: unknown fields, which are kept: {_list_names(unknown)}"
-            yield Finding("warning", scope, what, f"{edit}, if they are misspelt")
+            yield "warning", what, f"{edit}, if they are misspelt"
         if not file.problems and note.category not in categories:
             what = f"{file.name}: unknown category {one_line(note.category, 40)}"
-            yield Finding("warning", scope, what, "Correct it, or add it to `memory.categories`.")
+            yield "warning", what, "Correct it, or add it to `memory.categories`."
         if not file.problems and note.scope != file.scope:
             what = f"{file.name}: its scope is {note.scope}, but it is in {file.scope}"
-            yield Finding("warning", scope, what, "The folder counts. Correct the note, or move the file.")
+            yield "warning", what, "The folder counts. Correct the note, or move the file."
 
 
-def _check_links(scope: str, files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings about links; `before` has each note of all scopes with the one that it supersedes."""
+def _check_links(files: Sequence[NoteFile], before: Mapping[str, str]) -> Iterator[Problem]:
+    """Check `supersedes` and `related`; `before` maps each note of all scopes to the note that it supersedes."""
     after = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         if note.supersedes and note.supersedes not in before:
             what = f"{file.name} supersedes {note.supersedes}, which does not exist"
-            yield Finding("warning", scope, what, f"{edit}: `supersedes: null`, or restore the file")
+            yield "warning", what, f"{edit}: `supersedes: null`, or restore the file"
         older: set[str] = set()
         at = before[note.id]
         while at and at not in older:
             older.add(at)
             at = before.get(at, "")
         if note.id in older:
-            what = f"{file.name} supersedes itself, through other notes"
-            yield Finding("problem", scope, what, f"{edit}: remove `supersedes`")
+            yield "problem", f"{file.name} supersedes itself, through other notes", f"{edit}: remove `supersedes`"
         if after[note.id] > 1:
-            what = f"{after[note.id]} notes supersede {note.id}"
-            yield Finding("warning", scope, what, "Let one of them supersede the other.")
+            yield "warning", f"{after[note.id]} notes supersede {note.id}", "Let one of them supersede the other."
         for edge in note.related:
             if edge.id not in before:
                 what = f"{file.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
-                yield Finding("warning", scope, what, f"{edit}: remove it from `related`")
+                yield "warning", what, f"{edit}: remove it from `related`"
 
 
-def _check_duplicates(scope: str, entries: Sequence[MemoryEntry]) -> Iterator[Finding]:
+def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
     by_words: dict[str, list[MemoryEntry]] = {}
     for entry in entries:
-        if entry.scope == scope and {"archived", "replaced"}.isdisjoint(entry.badges):
-            by_words.setdefault(fold_words(entry.text), []).append(entry)
-    for same in by_words.values():
-        if len(same) > 1:
-            what = (
-                f"written {len(same)} times: {one_line(same[0].text, 60)} ({_list_names([entry.id for entry in same])})"
-            )
-            yield Finding("warning", scope, what, f"ouro memory forget {same[-1].id}")
+        by_words.setdefault(fold_words(entry.text), []).append(entry)
+    for same in (group for group in by_words.values() if len(group) > 1):
+        ids = _list_names([entry.id for entry in same])
+        what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({ids})"
+        yield "warning", what, f"ouro memory forget {same[-1].id}"
 
 
-def _check_sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Iterator[Finding]:
+def _check_sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Iterator[Problem]:
     if scope.tokens > threshold:
         what = f"the core has {scope.tokens:,} tokens; the limit is {threshold:,} (memory.consolidation_threshold)"
-        yield Finding("warning", scope.scope, what, "/memory consolidate merges it; `forget` what no longer holds.")
+        yield "warning", what, "/memory consolidate merges it; `forget` what no longer holds."
     if len(notes) > MAX_FILES * 0.9:
         what = f"{len(notes):,} notes; at most {MAX_FILES:,} files are read"
-        yield Finding("problem", scope.scope, what, "Move files out of `archive/`.")
+        yield "problem", what, "Move files out of `archive/`."
 
 
-def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
+def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
     if editor.index is None:
         return
     try:
         state = editor.index().state()
     except SearchUnavailable as error:
-        yield Finding("problem", "index", error.message, "ouro memory reindex")
+        yield "problem", error.message, "ouro memory reindex"
         return
     if not state.size:
-        yield Finding("warning", "index", "it cannot be written, and is rebuilt each time", f"Look at {state.path}")
+        yield "warning", "it cannot be written, and is rebuilt each time", f"Look at {state.path}"
     elif state.rows["notes"] < notes:
-        what = f"it has {state.rows['notes']} notes of at least {notes}"
-        yield Finding("warning", "index", what, "ouro memory reindex")
+        yield "warning", f"it has {state.rows['notes']} notes of at least {notes}", "ouro memory reindex"
     else:
-        yield Finding("ok", "index", f"{state.size:,} bytes, {state.rows['notes']:,} notes")
+        yield "ok", f"{state.size:,} bytes, {state.rows['notes']:,} notes", ""
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -54,6 +54,11 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     def archived(self) -> bool:
         return self.file.startswith(f"{ARCHIVE}/")
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it is neither archived nor replaced by a later version."""
+        return {"archived", "replaced"}.isdisjoint(self.badges)
+
 
 class NoteLink(msgspec.Struct, frozen=True):
     relationship: str
@@ -85,7 +90,7 @@ def provenance(entry: MemoryEntry) -> str:
 def all_entries(editor: MemoryEditor, *, archived: bool = False, stale: bool = False) -> list[MemoryEntry]:
     """Core lines, then notes, newest first; archived and replaced ones only if `archived`."""
     notes = sorted(note_entries(editor, stale=stale), key=lambda item: item.at, reverse=True)
-    shown = [note for note in notes if archived or {"archived", "replaced"}.isdisjoint(note.badges)]
+    shown = [note for note in notes if archived or note.is_in_use]
     return [*core_entries(editor), *shown]
 
 

@@ -86,8 +86,9 @@ def _note_node(note: MemoryEntry, group: str, position: tuple[float, float]) -> 
     changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
     about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)))
     label = " ".join(clean(note.text).split())[:80] or note.id
-    is_past = not {"archived", "replaced"}.isdisjoint(note.badges)
-    return GraphNode(note.id, "note", group, label, clean(note.text), clean(about), *position, note.scope, is_past)
+    return GraphNode(
+        note.id, "note", group, label, clean(note.text), clean(about), *position, note.scope, not note.is_in_use
+    )
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:

@@ -52,7 +52,6 @@ _CORE = {
     "user-facts": "",
 }
 """Category of a note -> the category of such a line in the core; empty: the text decides."""
-_NOT_IN_USE = {"archived", "replaced"}
 MAX_FOUND = 20
 _MIN_ID = 8
 """A shorter start of an id (`mem_3f6c`, `3f6c1e0b`) may be an ordinary word."""
@@ -97,7 +96,7 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
         commit = editor.notebook.confirm(known.id, "person").commit
         confirmed = replace(known, file=f"{known.id}.md", badges=())
         return RememberResult("restored" if known.archived else "confirmed", confirmed, undo=commit)
-    in_use = [entry for entry in entries if _NOT_IN_USE.isdisjoint(entry.badges)]
+    in_use = [entry for entry in entries if entry.is_in_use]
     chosen, replaced, near = _decide(editor, chosen, in_use, is_scope_named=bool(scope or NAMED.match(text)))
     related = () if replaced else [entry.id for entry in near if entry.kind == "note"][:_MAX_RELATED]
     entry, undo = write_text(editor, chosen, replaced, related)

@@ -60,6 +60,13 @@ def test_each_trouble_is_named(ouro):
         assert any(each[0] == level and words in each[1] for each in said), (words, said)
 
 
+def test_the_fields_of_a_promoted_note_are_known(ouro):
+    remember_text(editor_of(ouro), "Always answer in German")
+    fields = {"owner": "ada@example.org", "expires": "2027-01-01"}
+    put(ouro, Note(id="mem_00000007", scope="user", text="E", extra=fields))
+    assert not any("unknown fields" in each[1] for each in found(ouro))
+
+
 def test_a_history_that_cannot_be_read_is_said(ouro):
     remember_text(editor_of(ouro), "Always answer in German")
     editor = editor_of(ouro)

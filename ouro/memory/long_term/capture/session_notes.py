@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
-from ouro.memory.index import Lookup
+from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
+from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
+from ouro.memory.long_term.entries import core_entries, find_entry
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
@@ -21,6 +22,7 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
 from ouro.memory.long_term.placement import note_category
+from ouro.memory.long_term.remember import keep_in_core, replace_line
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.long_term.trust.proposals import by_agent, change_of
@@ -29,21 +31,17 @@ from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import cut
 
-if TYPE_CHECKING:
-    from ouro.memory.index import Search
-    from ouro.memory.long_term.editor import MemoryEditor
-
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
-"""The latest user messages by which the nearest notes are searched."""
+"""The nearest notes are searched for by so many of the latest messages of the user."""
 _REASON_WIDTH = 200
 _MIN_SIMILARITY = 0.85
-"""From this cosine on, two notes mean about the same."""
+"""The cosine from which on two notes count as similar."""
 _NEIGHBOURS = 12
 
 
 class Contradiction(msgspec.Struct, frozen=True):
-    """Of a core line and what was said later; the change of the line is pending."""
+    """A core line, and a later statement that contradicts it. The change of the line is pending."""
 
     line: Note
     note: Note
@@ -74,14 +72,12 @@ class SessionNotes:
         return self._scopes[scope].store.repository
 
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
-        """What came from outside into these messages, which are all of the session if `is_whole`."""
+        """The sources from outside in these messages; `is_whole`: they are all messages of the session."""
         clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
         return Provenance(messages, below(clean, self._cwd), is_whole=is_whole).sources
 
     def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
         """The latest versions of the `count` notes nearest to what was said, best first."""
-        from ouro.memory.index import SearchFilter, project_of
-
         repo = self._scopes.get("repo")
         project = project_of(repo.store.folder) if repo else "-"
         wanted = SearchFilter(kinds=("note",), project=project, archived=True)
@@ -98,9 +94,7 @@ class SessionNotes:
         return [note for note_id in ids if (note := self._note(note_id))][:count]
 
     def similar(self, note: Note) -> Collection[str]:
-        """The ids of notes that mean about the same; none without vectors."""
-        from ouro.memory.index import SearchFilter
-
+        """The ids of notes with about the same meaning; none without vectors."""
         try:
             search = self._search()
             if not self._has_all_vectors:
@@ -120,8 +114,6 @@ class SessionNotes:
 
     def propose_instead(self, line: Note, note: Note, sources: Sequence[str], session_id: str) -> Contradiction:
         """Propose a note in place of the core line that it contradicts. Raises SecretInMemory, UsageError."""
-        from ouro.memory.long_term.entries import find_entry
-        from ouro.memory.long_term.remember import replace_line
 
         editor = self._editor(TurnRef(session_id, note.turn))
         edit = replace_line(editor, find_entry(editor, line.id), note.text)
@@ -138,8 +130,6 @@ class SessionNotes:
 
     def core_lines(self) -> list[Note]:
         """The lines of the core, as notes with their ids."""
-        from ouro.memory.long_term.entries import core_entries
-
         return [
             Note(
                 id=line.id,
@@ -148,13 +138,11 @@ class SessionNotes:
                 category=note_category(line.text, line.category, line.scope),
                 created_at=line.at,
             )
-            for line in core_entries(self._editor(TurnRef("", 0)))
+            for line in core_entries(self._editor(NOWHERE))
         ]
 
     def keep_in_core(self, note: Note, said: str, message: int, corrected: str) -> Written | None:
-        """As `keep_in_core` of remember.py; None also where the core has a change that waits for approval."""
-        from ouro.memory.long_term.remember import keep_in_core
-
+        """As `remember.keep_in_core`; None also if the core has unapproved changes."""
         try:
             return keep_in_core(self._editor(TurnRef(note.session_id, note.turn, message)), note, said, corrected)
         except UsageError as error:
@@ -162,16 +150,12 @@ class SessionNotes:
             return None
 
     def _editor(self, moment: TurnRef) -> MemoryEditor:
-        from ouro.memory.long_term.editor import MemoryEditor
-
         return MemoryEditor(tuple(self._scopes.values()), lambda: self._lookup.search().index, moment, self.root)
 
     def due(self) -> tuple[list[str], list[str]]:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return [], []
-        from ouro.memory.index import Graph, MemoryFolder
-
         folders = [MemoryFolder.of(scope.store) for scope in self._scopes.values()]
         try:
             graph = Graph(self._search().index)
@@ -185,12 +169,12 @@ class SessionNotes:
         return [note.id for note in notes if self._has_decayed(note)], shared
 
     def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> tuple[list[Written], list[Written]]:
-        """Archive notes, and let others be recalled on all branches; returns both."""
+        """Archive the decayed notes, and make the shared ones visible on all branches; returns both."""
         archived = self.notebook.archive(decayed, "capture")
         return archived, self.notebook.share([note_id for note_id in shared if note_id not in decayed], "capture")
 
     def _has_decayed(self, indexed: Note) -> bool:
-        """By the index first: of 10,000 notes few files are read."""
+        """Check the index first, so that of 10,000 notes only a few files are read."""
         now = datetime.now(UTC)
         if not has_decayed(indexed, now, self._half_life):
             return False
@@ -205,13 +189,9 @@ class SessionNotes:
 
     def _search(self) -> Search:
         """The search, its index up to date with the notes. Raises SearchUnavailable."""
-        from ouro.memory.index import Sources
-
         search = self._lookup.search()
         search.index.follow(Sources.of_notes(scope.store for scope in self._scopes.values()))
         return search
 
     def _latest(self, note_id: str) -> str:
-        from ouro.memory.index import Graph
-
         return Graph(self._lookup.search().index).latest_of([note_id])[note_id]
