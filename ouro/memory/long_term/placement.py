@@ -1,4 +1,4 @@
-"""Where something to remember goes: scope, core or note, category; by rules, without a model."""
+"""Rules that place a statement: its scope, core or note, and category. No model is asked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ouro.utils.late_pattern import late_pattern
 MAX_LINE = 200
 """Maximum characters of a core line."""
 NAMED = late_pattern(r"\s*((?i:user|repo)(?=\s*:)|(?:user|repo)(?=\s+\S))\s*:?\s*")
-"""Without a colon in small letters: `User sessions are stored in Redis` is a statement."""
+"""A scope in front of a statement. Without a colon only in lower case: `User sessions are in Redis` is a statement."""
 _OWN = late_pattern(
     r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|^(?:[Ll]ikes|[Pp]refers|[Ww]ants|[Dd]islikes)\b"
     r"|\b[Ii]m(?=\s+(?:an?|from|not|on|using)\b)"
     r"|^(?:[Tt]he )?[Uu]ser (?:dislikes|hates|likes|lives|loves|prefers|speaks|works)\b"
     r"|\bi(?=['’]m\b|\s+(?:am|always|do|don['’]?t|dislike|hate|like|live|love|need|never|prefer|use|want|work)\b)"
 )
-"""A small `i` only before such a verb: `for i in rows` is not about the user; nor is German `im`."""
+"""A statement about the user. A lower-case `i` counts only before such a verb, unlike in `for i in rows`."""
 _HERE = late_pattern(
     r"\b(?:we|our|ours|us|team|the (?:project|repo|repository|codebase|code base|service|app))\b", re.IGNORECASE
 )
@@ -31,7 +31,7 @@ _PROJECT = late_pattern(
     r"|program|site|game))\b",
     re.IGNORECASE,
 )
-"""Named with `I`, too: `In this project I prefer tabs`."""
+"""A statement about this project, even if it says `I`: `In this project I prefer tabs`."""
 _ANSWERS = late_pattern(r"^\W*(?:(?:the|your|all)\s+)?(?:answers?|explanations?)\b", re.IGNORECASE)
 """A statement about how the user is answered."""
 _ANSWER = late_pattern(
@@ -39,7 +39,7 @@ _ANSWER = late_pattern(
     r"|briefly|in (?:German|English|French|Spanish|Italian|Portuguese|Dutch|Polish|Japanese|Chinese|Korean))\b",
     re.IGNORECASE,
 )
-"""In an order, about how the user is answered; else often about the project: `Services talk gRPC`."""
+"""An order with these words is about how the user is answered. Others are not: `Services talk gRPC`."""
 _DECIDED = late_pattern(
     r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
     r"|switched (?:to|from)|moved (?:to|from)|replaced|ruled out)\b",
@@ -57,7 +57,7 @@ _ORDER = late_pattern(
     r"|write)\b",
     re.IGNORECASE,
 )
-"""An imperative; `Commit messages are short` is none."""
+"""An imperative, unlike `Commit messages are short`."""
 _CORRECTED = late_pattern(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
 
 
@@ -72,7 +72,7 @@ class Placement(msgspec.Struct, frozen=True):
     said: str = ""
     """The text with its introduction (`No, that is wrong: …`)."""
     is_sure: bool = True
-    """Its words tell whether it holds elsewhere, or the scope was given."""
+    """Whether the scope was given, or is clear from the text."""
 
 
 def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:

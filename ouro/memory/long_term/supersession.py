@@ -1,6 +1,6 @@
-"""What a statement corrects: the entries on its subject, and those that it replaces. By rules, without a model.
+"""Which entries are on the subject of a statement, and which it replaces: decided by rules, without a model.
 
-A correction must never be weaker than what it corrects: it goes where that was, and that is removed with it.
+A correction must not be weaker than what it corrects: it is written to the same place, and the old entry is removed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ouro.utils.late_pattern import late_pattern
 _WORD = late_pattern(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")
 """A word, or a sign that changes what a statement says: `C++`, `C#`, `< 30`, `-1`."""
 _MIN_SHARED = 0.5
-"""Share of the words of the shorter statement from which on two statements have one subject."""
+"""Two statements have one subject if they share this part of the words of the shorter one."""
 _MIN_REPLACED = 0.6
-"""More is needed where a statement does not name what it replaces."""
+"""The same for a statement that does not name what it replaces."""
 _MIN_COPY = 0.75
-"""From this share on, two entries say about the same."""
+"""Two entries with this share of common words say about the same."""
 _WRONG = r"(?:that|this)(?:['’]s|\ is|\ was)\ (?:not\ (?:right|correct|true)|wrong|a\ mistake|outdated)"
 _MINDS = r"(?:I|we)(?:['’]ve|\ have)?\ changed\ (?:my|our)\ minds?"
 _INTRODUCTION = late_pattern(
@@ -52,12 +52,12 @@ _RELATIONS = _BEFORE_VALUE | {
     "must", "should", "may", "can", "will", "has", "have", "need", "needs", "require", "requires", "take", "takes",
     "for", "of",
 }  # fmt: skip
-"""What ties the rest of a statement to its subject, and so names the aspect."""
+"""Words between the subject of a statement and the rest: they name the aspect."""
 _PARTICIPLE = late_pattern(r"\w+(?:ed|[dktv]en)|built|held|kept|made|read|run|sent|set")
 _NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|twelve")
-"""The same number of other things is another aspect: `Reviews need two people`, `Reviews take two days`."""
+"""A common number does not make a common aspect: `Reviews need two people`, `Reviews take two days`."""
 _OWNS = late_pattern(r"\b(?:owns|maintains|leads)\b", re.IGNORECASE)
-"""What one does: who it is may change."""
+"""Words of a role: another person may take it over."""
 _REASON = late_pattern(r"[,;:—–-]?\s+(?:because|since)\b.*|[,;:—–-]\s*as\b.*", re.IGNORECASE)
 _LAST_CLAUSE = late_pattern(r"[,;:]\s+([^,;:]+)$")
 _CUES = """
@@ -71,7 +71,7 @@ _ONE_OF = (
     "flake8 pylint ruff", "biome eslint oxlint", "mypy pyright", "just make", "docker podman", "gradle maven mvn",
     "esbuild parcel rollup vite webpack", "spaces tabs",
 )  # fmt: skip
-"""Programs, and ways to indent, of which a project mostly uses one."""
+"""Groups of programs (and ways to indent) of which a project mostly uses one."""
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
 
@@ -82,9 +82,9 @@ def fold_words(text: str) -> str:
 
 
 def strip_introduction(text: str) -> str:
-    """The statement itself: of `No, that is wrong: the basket must never …` the rule that it states.
+    """Remove an introduction such as `No, that is wrong:` from a statement.
 
-    The text as it is where nothing else is left.
+    Returns the text unchanged if nothing else is left.
     """
     found = _INTRODUCTION.match(text)
     rest = text[found.end() :].strip() if found else ""
@@ -93,12 +93,12 @@ def strip_introduction(text: str) -> str:
 
 
 def denies(text: str) -> bool:
-    """Whether a statement says that something else is not so."""
+    """Whether a statement says that something else is wrong."""
     return bool(_REPLACES.search(text) or _CONTRADICTS.search(text))
 
 
 def corrects(text: str) -> bool:
-    """Whether a statement may say that something else is no longer so."""
+    """Whether a statement may say that something else no longer holds."""
     return denies(text) or bool(_CHANGES.search(text))
 
 
@@ -108,10 +108,10 @@ def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
-    """The entries that a statement replaces, best first; none where it corrects nothing, or it is not clear what.
+    """The entries that a statement replaces, best first; none if it corrects nothing, or it is unclear what.
 
     Args:
-        said: the words in which it was said, with their introduction; empty: the statement itself.
+        said: the original words with their introduction; empty: the same as `text`.
     """
     said, text = said or text, _REASON.sub("", text)
     names = _names_replaced(said)
@@ -144,7 +144,7 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
 
 
 def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[tuple[float, _Item]]:
-    """Share of common words and item, best first, for the texts with at least that share of the shorter one."""
+    """The items whose text shares at least the part `least` of the words of the shorter text, best first."""
     asked = subject_words(text)
     found = []
     for said, item in _preselect(asked, pairs):
@@ -156,7 +156,7 @@ def _rank(text: str, pairs: Iterable[tuple[str, _Item]], least: float) -> list[t
 
 
 def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
-    """Those that may have any of the words: of 10,000 notes few have."""
+    """A fast preselection of the pairs that may have any of the words: few of 10,000 notes have."""
     starts = {word[:4] for word in words}
     return ((said, item) for said, item in pairs if any(start in said.casefold() for start in starts))
 
@@ -188,20 +188,23 @@ def _is_other_aspect(text: str, old: str) -> bool:
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
-    """The words with which both begin, without those that announce a change, and the rest of each."""
+    """The words with which both texts begin, without words that announce a change, and the remaining words of each."""
     words, own = (_FRAME.findall(_CHANGES.sub("", strip_introduction(said)).casefold()) for said in (text, old))
     begin = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, own, strict=False))]
     return begin, words[len(begin) :], own[len(begin) :]
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
-    """Not `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache`."""
+    """Whether two statements are about the same use of what is replaced.
+
+    `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are not.
+    """
     words, own = subject_words(text) - names, subject_words(old) - names
     return len(words) <= 1 or not own or bool(words & own)
 
 
 def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
-    """Of what says no less than these words, with another program of the same kind: of `Use pnpm`, `Use npm here`."""
+    """The items that name another program of the same kind with the same words: `Use npm here` for `Use pnpm`."""
     kinds = [kind for kind in _PEERS if words & kind]
     for old, item in pairs if kinds else ():
         own = subject_words(old)
@@ -210,9 +213,9 @@ def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator
 
 
 def _changes(text: str, old: str) -> bool:
-    """Whether two statements begin with the same, or differ in one word that does not begin both.
+    """Whether two statements begin with the same word, or differ in one word that is not the first.
 
-    Not `The admin API listens on 9090 now` and `The API listens on 8080`.
+    `The admin API listens on 9090 now` and `The API listens on 8080` do neither.
     """
     words, own = _subject(text), _subject(old)
     new, gone = set(words) - set(own), set(own) - set(words)
@@ -227,13 +230,13 @@ def subject_words(text: str) -> frozenset[str]:
 
 
 def _subject(text: str) -> list[str]:
-    """The stems of a statement that are no cues, in their order."""
+    """The stems of the words of a statement without cues, in order."""
     stems = (stem(forms[0]) for forms in question_of(strip_introduction(text)).words)
     return [word for word in stems if word not in _CUE_STEMS]
 
 
 def _names_replaced(text: str) -> frozenset[str]:
-    """The stems of what a statement says is replaced: of `RabbitMQ replaces Redis` that of `redis`."""
+    """The stems of the names that a statement replaces: `redis` in `RabbitMQ replaces Redis`."""
     names = (found["name"] or found["gone"] or found["failed"] for found in _REPLACES.finditer(text))
     return frozenset(word for name in names for word in subject_words(name))
 

@@ -36,22 +36,22 @@ KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
     "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
 )  # fmt: skip
 _REPEATS = ("confirm", "supersede", "refine")
-"""What capture makes of a correction that it has captured before."""
+"""Changes that show that the user has made a correction before."""
 _MAX_CADENCE = 10
 _MAX_SKIPPED = 7
-"""Triggers that are ignored after several failures in a row."""
+"""The most triggers that are ignored after several failures in a row."""
 _PAGE = 200
-"""Messages read at one time."""
+"""The number of messages that are read at one time."""
 
 
 class CaptureObserver(msgspec.Struct, eq=False, dict=True):
-    """For one session."""
+    """Captures the messages of one session, and of earlier sessions of its project."""
 
     memory: MemoryManager
     manager: LongTermMemoryManager
     """Serializes writes of long-term memory."""
     make: Callable[[], tuple[SessionNotes, Capture]]
-    """Makes what captures, when it is first needed."""
+    """Constructs the services of capture when they are first needed."""
     backlog: CaptureBacklog
     channel: SessionChannel
     cadence: int = 5
@@ -70,13 +70,13 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self.channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
-        """Capture in the background if enough turns have passed, or the user said what lasts; returns at once."""
+        """Capture in the background if enough turns have passed, or the user stated a rule; returns at once."""
         self._has_answered.set()
         if self._is_due():
             self._begin("cadence")
 
     def compacted(self) -> None:
-        """Capture in the background what a summary replaces now; returns at once."""
+        """Capture in the background the messages that a summary replaces; returns at once."""
         self._begin("compaction")
 
     @cached_property
@@ -197,7 +197,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
 
 def _states_rule(transcript: Transcript) -> bool:
-    """Whether the words of the last turn say themselves that they hold beyond it (`always`, `from now on`)."""
+    """Whether the user stated a rule in the last turn (`always`, `from now on`)."""
     from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
 
     asked = [entry for entry in transcript.entries if entry.number == transcript.last_prompt and not entry.private]

@@ -18,15 +18,15 @@ from ouro.utils.text import clean
 
 Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]
 MAX_OPERATIONS = 8
-"""Of one answer: a model that finds more in a few turns writes down everything."""
+"""The most operations of one answer: a model that finds more in a few turns writes down everything."""
 MAX_NOTE = 600
-"""Characters."""
+"""The most characters of a note."""
 _MAX_ENTITIES = 12
 _MAX_RELATIONS = 8
 _MAX_RELATED = 4
 _MAX_BROKEN = 200
 _MIN_LIKENESS = 80
-"""Of 100: from this on, a name counts as a misspelt category."""
+"""The likeness (0 to 100) from which on a name counts as a misspelt category."""
 _SYNONYMS = {
     "create": "add", "insert": "add", "new": "add", "replace": "supersede", "update": "supersede",
     "extend": "refine", "conflict": "contradict", "reinforce": "confirm", "repeat": "confirm",
@@ -38,20 +38,20 @@ _USER_WORDS = {"user", "person", "human", "developer"}
 _CONFIDENCE = {"high": 0.9, "medium": 0.7, "low": 0.5}
 _RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-"""Thinking in the text is not the answer, even where it drafts one."""
+"""Thinking is not part of the answer, even if it drafts one."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _EMPTY = re.compile(r"\[\s*\]")
 _NOTHING = re.compile(
     r"\W*(?:\w+\W+){0,4}?(?:nothing|none|null|no\W+(?:new\W+)?(?:operations?|notes?|changes?))\b.{0,200}",
     re.IGNORECASE | re.DOTALL,
 )
-"""As small models write it: `None.`, `There is nothing worth a note here.`"""
+"""How models say that there are no operations: `None.`, `There is nothing worth a note here.`"""
 
 
 class Operation(msgspec.Struct, frozen=True):
     verb: Verb
     text: str = ""
-    """Of the note; empty for `confirm`."""
+    """The text of the note; empty for `confirm`."""
     target: str = ""
     """The id of the note to change; empty for `add`."""
     scope: Scope = "repo"
@@ -76,11 +76,11 @@ class OperationLimits(msgspec.Struct, frozen=True):
     scopes: Sequence[Scope]
     """The scopes that can be written here."""
     root: str = ""
-    """The repository, for the names of files."""
+    """The root of the repository: file names become relative to it."""
 
 
 class _InvalidError(ValueError):
-    """The operation is not valid."""
+    pass
 
 
 def read_operations(answer: str, limits: OperationLimits) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
@@ -112,7 +112,7 @@ def is_answer(answer: str) -> bool:
     return bool(_EMPTY.search(answer)) or answer.strip() == "{}" or bool(_NOTHING.fullmatch(answer.strip()))
 
 
-# Form
+# The form of the answer
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
@@ -155,7 +155,7 @@ def _first_text(fields: Mapping[str, Any], *names: str) -> str:
     return next((fields[name] for name in names if isinstance(fields.get(name), str)), "")
 
 
-# Substance
+# The content of an operation
 
 
 def _operation(verb: str, fields: Mapping[str, Any], limits: OperationLimits) -> Operation:

@@ -33,17 +33,17 @@ from ouro.utils.log import log
 from ouro.utils.text import cut_middle
 
 MAX_MESSAGE = 4_000
-"""Characters of one message that a classifier reads: its beginning and its end."""
+"""Characters of one message that a classifier reads: the start and the end."""
 MAX_CHARACTERS = 40_000
-"""Of all messages in one request; older ones are left out."""
+"""Characters of all messages in one request; older messages are left out."""
 PART_CHARACTERS = MAX_CHARACTERS // 2
-"""Characters after which a part of a session ends, at the next user message."""
+"""A part of a session with more characters ends at the next user message."""
 MAX_DAYS = 14
 MAX_SESSIONS = 3
-"""Sessions captured at one start."""
+"""Earlier sessions that are captured after one start."""
 _MAX_CANDIDATES = 20
 _MAX_PARTS = 4
-"""Parts of one session; the next start continues there."""
+"""Parts of one session that are captured after one start; the next start continues there."""
 _SAVE_ATTEMPTS = 20
 _MAX_ARGUMENT = 2_000
 _MAX_CONTEXT = 2_000
@@ -60,11 +60,11 @@ class Spoken(msgspec.Struct, frozen=True):
     branch: str = ""
     """The git branch that was checked out; empty when unknown."""
     done: str = ""
-    """The tool calls until the user said something else, with their texts but command lines."""
+    """The texts that were given to tools until the next message of the user, without command lines."""
 
     @property
     def is_own(self) -> bool:
-        """Whether the user certainly wrote it: long or piped text may be material from elsewhere."""
+        """Whether the user surely wrote it: long or piped text may be from elsewhere."""
         return self.role == "user" and len(self.text) <= MAX_OWN_WORDS and not self.text.startswith((PIPED, ATTACHED))
 
 
@@ -96,7 +96,7 @@ def newest_lines(
 
 
 def _tool_texts(message: Message) -> str:
-    """The tool calls of a message, with what was given to them; a command line may be how things are done here."""
+    """The texts that a message gives to tools, without command lines: these may show how things are done here."""
     given = (
         (call.name, *(call.arguments[key] for key in call.arguments.keys() - {"command"}))
         for call in message.tool_calls
@@ -109,9 +109,9 @@ class SessionPart(msgspec.Struct, frozen=True):
 
     spoken: tuple[Spoken, ...]
     upto: int
-    """The number of the last message, also of a tool's."""
+    """The number of the last message, which may be a tool's."""
     place: int
-    """How many messages of the branch there were by then."""
+    """The number of messages of the branch up to there."""
     turn: int
 
 
@@ -185,7 +185,7 @@ async def save_closed(store: MemoryStore, session_id: str, record: ChangeRecord)
 
 
 async def _load_unused(store: MemoryStore, session_id: str) -> LoadedSession:
-    """Waits a second where other background work has the session open: the model's answer is paid already."""
+    """Wait a second if other background work has the session open: the answer of the model is already paid for."""
     for _ in range(_SAVE_ATTEMPTS):
         with suppress(SessionInUse):
             return await store.load_session(session_id, reach="screen")

@@ -1,8 +1,8 @@
-"""Capture by a small model: one sentence a request, answered in a JSON schema; what rules can decide is not asked.
+"""Capture by a small model: one request for each sentence, with a JSON schema; rules decide everything else.
 
-A model of 1.5 billion parameters, asked for all operations at once, writes one usable note of four and copies the
-prompt's examples. Asked what one sentence states, it is reliable; category, scope, entities and what a note replaces
-are decided by rules.
+If a model of 1.5 billion parameters is asked for all operations at once, one of four of its notes is usable, and it
+copies the examples of the prompt. It is reliable if it is asked what one sentence states. Rules decide category,
+scope, entities and what a note replaces.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _LASTS = re.compile(
     r"|in general|we use|(?:is|are) (?:called|named))\b|(?:^\W*|\b(?:must|please|should|we) )(?:always|never)\b",
     re.IGNORECASE,
 )
-"""Words of a statement that holds beyond the task of the moment: no model is asked. `The test never ends` has none."""
+"""Words of a statement that holds beyond the current task: no model is asked. `The test never ends` has none."""
 _BINDS = re.compile(
     r"(?:[,;:–—]\W*|\b(?:and|but) )(?:always|never)\b|\b(?:each time|whenever|from now on|in future)\b", re.IGNORECASE
 )
-"""Also of an order: `Run the tests with tox, never alone`."""
+"""Words that make even an order hold beyond the current task: `Run the tests with tox, never alone`."""
 _PASSES = re.compile(
     r"^\W*(?:never ?mind|scratch that|not (?:now|quite|really|so|that|this|yet))\b"
     r"|^\W*(?:(?:and|but|now|so)\W+)?(?:it|this|that|these|those|you)\b"
     r"(?! (?:project|repo|repository|app|service|can|may|must|need|should)\b)",
     re.IGNORECASE,
 )
-"""What cannot be understood alone, also where it is said to be always so."""
+"""A sentence that cannot be understood alone, even if it says `always`."""
 _NOW = re.compile(
     r"\b(?:is|are|['’](?:s|re)) (?:(?:already|currently|just|now|still) )*"
     r"(?:(?:build|compil|crash|deploy|download|fail|hang|install|load|restart|start|stopp|wait)ing\b"
@@ -73,7 +73,7 @@ _UNASSERTED = re.compile(
     r"|\boption \w\b",
     re.IGNORECASE,
 )
-"""What is supposed, joked, read somewhere, wanted by others or only for the moment, whatever words it is said in."""
+"""What is supposed, joked, read somewhere, wanted by others or only for the moment, even if it says `always`."""
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
 _SMALL_TALK = re.compile(
     r"^\W*(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|great|nice|cool|perfect|good|yes|no|yep|sure|sorry|well done"
@@ -89,13 +89,13 @@ _ORDER = re.compile(
     rf"^\W*(?!{_NO_VERB})\w+ (?:(?:away|back|down|in|off|on|out|over|up|with) )?(?:{_DEFINITE}|an?|me|my|our|your)\b",
     re.IGNORECASE,
 )
-"""A verb before an article or a pronoun: about a thing at hand, not as `Use British spelling`."""
+"""A verb before an article or a pronoun: an order about a definite thing, unlike `Use British spelling`."""
 _RECURS = re.compile(
     r"\b(?:after|at|before|on|unless|until|when|with)\b.{0,20}\b(?:each|every\w*|any\w*|I|we|you)\b", re.IGNORECASE
 )
-"""For an occasion that comes again."""
+"""An occasion that recurs."""
 _MIN_DONE, _START = 0.75, 4
-"""Share of the words of a statement that tools were given, from which on it was carried out; letters compared."""
+"""A statement was carried out if tools were given this share of its words; so many letters of a word are compared."""
 _ASK_KIND = """\
 Label what a user says to a coding assistant: "task" (do something now), "problem" (something is wrong now), "code"
 (what this code does or is to do), "status" (what happens now), "preference" (how the user likes it), "rule" (how the
@@ -115,15 +115,15 @@ _EXAMPLES = [
     )
     for message in (user(f"The sentence: {said}"), assistant(f'{{"kind": "{kind}"}}'))
 ]
-"""Asked whether a sentence will matter later, a model of 1.5 billion parameters says yes to all of them."""
+"""Labels: asked whether a sentence will matter later, a model of 1.5 billion parameters always says yes."""
 
 
-class _Labelled(msgspec.Struct):
+class _SentenceLabel(msgspec.Struct):
     kind: Literal["task", "problem", "status", "code", "preference", "rule", "fact"]
 
 
 class SmallClassifier(msgspec.Struct, eq=False):
-    """Finds the operations in words of the user."""
+    """Finds operations in messages of the user."""
 
     ask: Callable[[list[Message], Mapping[str, Any]], Awaitable[str]]
     """Asks the model for an answer in a JSON schema. Raises ModelError."""
@@ -141,12 +141,12 @@ class SmallClassifier(msgspec.Struct, eq=False):
         return tuple(found.values())
 
     async def _note(self, sentence: str, limits: OperationLimits) -> str:
-        """What the sentence states, as a note; empty if it states nothing that lasts."""
+        """The text of the note for a sentence; empty if it states nothing that lasts."""
         rule = strip_introduction(sentence)
         if is_lasting(sentence) or find_replaced(rule, limits.shown, sentence):
             return rule
         asked = [system(_ASK_KIND), *_EXAMPLES, user(f"The sentence: {rule}")]
-        found = decode_answer(await self.ask(asked, schema_of(_Labelled)), _Labelled)
+        found = decode_answer(await self.ask(asked, schema_of(_SentenceLabel)), _SentenceLabel)
         passing = {"problem", "status"} if re.match(_NO_VERB, rule, re.IGNORECASE) else {"problem", "status", "task"}
         return rule if found is not None and found.kind not in passing else ""
 
@@ -189,8 +189,8 @@ def statements_in(text: str, done: str = "") -> Iterator[str]:
 def is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
     """Whether a statement is about the work of its turn, in which `done` was given to tools.
 
-    So is what was carried out, an order about a definite thing, and what is said about one with nothing beside it
-    (`is_alone`): it is what the turn was to do.
+    It is if it was carried out, is an order about a definite thing, or is the only sentence of the message (`is_alone`)
+    and about such a thing: then it is the task itself.
     """
     if not done or _RECURS.search(statement):
         return False
@@ -199,19 +199,19 @@ def is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
 
 
 def is_carried_out(statement: str, done: str) -> bool:
-    """Whether tools were given the words of a statement, so that the repository tells it."""
+    """Whether tools were given the words of a statement: then it can be read in the repository."""
     words = [forms[0][:_START] for forms in question_of(statement).words]
     given = {part[:_START] for part in re.findall(r"[^\W_]+", done.casefold())}
     return len(words) > 1 and sum(word in given for word in words) >= _MIN_DONE * len(words)
 
 
 def is_lasting(sentence: str) -> bool:
-    """Whether a statement itself says that it holds beyond the task of the moment."""
+    """Whether a statement says that it holds beyond the current task."""
     said = _QUOTED.sub(" ", sentence)
     rule = strip_introduction(said)
     if _PASSES.search(rule):
         return False
-    # `No, use a dict` is of the moment, `No, use pnpm` is not.
+    # `No, use a dict` may be about the current task, so the model decides.
     is_order = _ORDER.search(rule) or rule.casefold().startswith(("use ", "instead of"))
     is_said = _LASTS.search(said) and not _ORDER.search(rule)
     return bool(_BINDS.search(said) or is_said) or (denies(said) and not is_order and len(rule.split()) >= _MIN_WORDS)
