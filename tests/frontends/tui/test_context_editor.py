@@ -25,3 +25,11 @@ async def test_keys_of_the_list_drop_restore_and_pin_the_marked_item():
         assert "1 message unpinned." in screen_text(pilot.app)
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+
+
+async def test_a_narrow_screen_shows_the_text_of_each_item():
+    async with screen_of(FakeSession()).run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"/context", "enter")
+        await until(pilot, lambda: "5,000 output shell: 900 lines" in screen_text(pilot.app))
+        assert "9 dropped note Use tabs." in screen_text(pilot.app)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 NOTHING_TICKED = "Nothing is ticked: Tab goes to a box, Space ticks it."
+COLUMNS_FROM_WIDTH = 60
+"""Narrower screens show the items of the context without columns: their padding would leave no room for the text."""
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
 _UPWARD = ("up", "ctrl+p", "pageup")
@@ -158,7 +160,10 @@ class ContextSheet(ListSheet[None]):
         self.query_one(".sheet--title", Static).update(text)
 
     def _read(self) -> Iterable[tuple[Choice, Any]]:
-        return ((Choice(item.id, item_line(item)), item) for item in largest_items(self._window))
+        is_narrow = self.app.size.width < COLUMNS_FROM_WIDTH
+        for item in largest_items(self._window):
+            line = item_line(item)
+            yield Choice(item.id, " ".join(line.split()) if is_narrow else line), item
 
     def _preview_of(self, row: Any) -> str:
         return clean(row.text)[:400].strip() if row else ""

@@ -161,7 +161,7 @@ class Picker(Sheet[str | None]):
                 for number, choice in enumerate(choices, 1)
             ]
         self._choices = choices
-        self._list = PickList(choices, current)
+        self._list = PickList(choices, current, "No matches." if choices else "There is nothing to choose from.")
         self._search = Input(search or "", placeholder="type to search", compact=True, id="picker-search")
         self._whole = Static(markup=False, classes="sheet--whole")
 
