@@ -68,17 +68,14 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
     return [row or [("", base)] for row in rows[:-1]]
 
 
-def language_of(path: str) -> str:
-    return _language_of(path.rpartition("/")[2])
-
-
 @lru_cache(maxsize=256)
-def _language_of(name: str) -> str:
+def language_of(path: str) -> str:
+    """The name of the language of a file, for a lexer; empty if it is not known."""
     from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
-        return str(get_lexer_for_filename(name).aliases[0])
+        return str(get_lexer_for_filename(path).aliases[0])
     except (ClassNotFound, IndexError):
         return ""
 

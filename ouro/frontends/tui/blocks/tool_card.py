@@ -26,6 +26,14 @@ MAX_LINES = 2_000
 
 
 def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
+    """The first MAX_LINES lines of a body, and a note if there are more. Lines are drawn as they are taken."""
+    lines = _body_lines(body, width, palette)
+    yield from islice(lines, MAX_LINES)
+    if next(lines, None) is not None:
+        yield StyledLine([Segment(crop("… the rest is not shown", width), palette.muted)])
+
+
+def _body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
     match body:
         case Plain(language="diff"):
             with suppress(ValueError):  # a diff as session files keep it; other kinds raise
@@ -101,18 +109,17 @@ def body_text(body: Body) -> str:
 
 
 def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
-    text = tidy(body.text).removesuffix("\n")
-    rows = islice(highlight("\n".join(text.split("\n")[:MAX_LINES]), body.language, palette, palette.text), MAX_LINES)
-    yield from (line for row in rows for line in fold(row, width))
-    left = text.count("\n") + 1 - MAX_LINES
-    if left > 0:
-        yield StyledLine([Segment(crop(f"… {left} more lines", width), palette.muted)])
+    rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]  # one more: that there is more
+    for row in highlight("\n".join(rows), body.language, palette, palette.text):
+        yield from fold(row, width)
 
 
 def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
     command = fold([(tidy(body.command), palette.strong)], width - 2)
-    yield from indent(command, ("$ ", palette.accent), ("  ", palette.accent))
-    lines, before = last_lines(body.output, MAX_LINES, width, palette.text) if body.output else ([], 0)
+    head = indent(command, ("$ ", palette.accent), ("  ", palette.accent))
+    yield from head
+    room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
+    lines, before = last_lines(body.output, room, width, palette.text) if body.output else ([], 0)
     if before:
         yield StyledLine([Segment(crop(f"… {before} lines before", width), palette.muted)])
     yield from lines
@@ -237,7 +244,7 @@ class ToolCard(TranscriptBlock):
                 return []
             return self._tail(self._output, MAX_LINES if self.is_open else 5, width, palette)
         if self.is_open:
-            return list(islice(body_lines(body, width, palette), MAX_LINES))
+            return list(body_lines(body, width, palette))
         return self._preview(body, width, palette)
 
     def _preview(self, body: Body, width: int, palette: Palette) -> list[StyledLine]:
@@ -246,7 +253,7 @@ class ToolCard(TranscriptBlock):
             return self._tail(body.output, most, width, palette) if body.output.strip() else []
         if not most:
             return []
-        lines = list(islice(body_lines(body, width, palette), MAX_LINES))
+        lines = list(body_lines(body, width, palette))
         if len(lines) <= most + 1:  # a line that says `1 more line` would take its place
             return lines
         return [*lines[:most], *self._omission_lines(len(lines) - most, "more", width, palette)]
@@ -276,7 +283,7 @@ class DisplayBlock(TranscriptBlock):
         if body is None:
             return []
         space = (MARGIN, palette.text)
-        return indent(islice(body_lines(body, width - len(MARGIN) - 1, palette), MAX_LINES), space, space)
+        return indent(body_lines(body, width - len(MARGIN) - 1, palette), space, space)
 
     def as_markdown(self) -> str:
         return f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""

@@ -1,0 +1,29 @@
+"""The body of a tool call as lines: what is too long is cut, and says so."""
+
+import pytest
+
+from ouro.display import CommandOutput, Diff, FileChange, Plain
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.tool_card import MAX_LINES, body_lines
+
+PALETTE = Palette({})
+LONG = "".join(f"{number}\n" for number in range(2 * MAX_LINES))
+
+
+@pytest.mark.parametrize("body", [Plain(LONG), Plain(LONG, "python"), Diff((FileChange("f", None, LONG),))])
+def test_a_body_that_is_too_long_says_so_at_its_end(body):
+    texts = [line.text.strip() for line in body_lines(body, 60, PALETTE)]
+    assert len(texts) == MAX_LINES + 1
+    assert texts[-1] == "… the rest is not shown"
+
+
+def test_a_body_that_just_fits_is_whole():
+    text = "\n".join(str(number) for number in range(MAX_LINES))
+    assert [line.text for line in body_lines(Plain(text), 60, PALETTE)] == text.split("\n")
+
+
+def test_a_long_output_keeps_its_command_and_its_exit_code():
+    texts = [line.text for line in body_lines(CommandOutput("make", LONG, 3), 60, PALETTE)]
+    assert (texts[0], texts[-1]) == ("$ make", "exit code 3")
+    assert texts[1].endswith("lines before")
+    assert texts[-2] == str(2 * MAX_LINES - 1)
