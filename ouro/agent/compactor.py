@@ -39,15 +39,15 @@ from ouro.settings import CompactionSettings
 
 TOO_LONG = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
 MIN_GAIN = 0.9
-"""A request that would not become smaller than this share of itself is left as it is."""
+"""A compaction must make the request smaller than this share of itself."""
 GROWTH_BEFORE_RETRY = 1.1
-"""The request must grow by this factor before the next automatic attempt: none follows another at once."""
+"""The request must grow by this factor before the next automatic attempt."""
 LONG_MESSAGE = 0.25
-"""The share of the limit from which on a message counts as long."""
+"""A message counts as long above this share of the limit."""
 DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
 Review = Callable[[str], Awaitable[str]]
-"""Takes the text of a summary and returns what counts in place of it; empty: nothing is compacted."""
+"""Takes a summary and returns the one to use; empty: nothing is compacted."""
 
 
 async def _accept(summary: str) -> str:
@@ -69,19 +69,19 @@ class Compactor(msgspec.Struct, eq=False):
     requests: Requests
     settings: CompactionSettings
     environment: Callable[[], Awaitable[str]]
-    """Returns what the summary takes along beside the model's words: the plan, the environment, jobs."""
+    """Returns what is added to the model's summary: the plan, the environment, jobs."""
     on_compacted: Callable[[], None]
-    """Is called when older messages are gone from the request: what they said once must be sent again."""
+    """Is called when older messages have left the request: context that is sent once must be sent again."""
     before_summary: Callable[[CompactionTrigger], Awaitable[str]] = _no_wishes
-    """Returns what the summary is to keep, besides what the user says."""
+    """Returns what the summary must keep, in addition to what the user names."""
     not_before: int = 0
-    """Tokens below which the next automatic attempt would be of no use."""
+    """Tokens below which there is no automatic attempt."""
 
     def __post_init__(self) -> None:
         self.measure()
 
     def measure(self) -> None:
-        """Another model answers now: the system prompt and the tools have another size, and so has the window."""
+        """Measure system prompt and tools again: another model answers now."""
         self.memory.constant = sum(self.requests.sizes(self.models()[0]))
         self.not_before = 0
 
@@ -257,7 +257,7 @@ class Compactor(msgspec.Struct, eq=False):
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, self.window))
 
     async def _body(self, plan: CompactionPlan, summary: str) -> str:
-        """The model's words, and what goes with them."""
+        """The summary of the model, with quotes, files, pictures and the environment."""
         before = self.memory.transcript.compaction
         listed = files_listed(before.summary) if before else []
         files = self.requests.files_in([entry.message for entry in plan.covered])
@@ -272,7 +272,7 @@ class Compactor(msgspec.Struct, eq=False):
         return "\n\n".join(section.strip() for section in sections if section.strip())
 
     def _room(self, window: int, trigger: CompactionTrigger) -> int:
-        """What a window holds; less than was sent if the provider has just refused that."""
+        """The size of the window; at most the size of a request that the provider has just refused."""
         return min(window, self._size(trigger)) if trigger == "window" else window
 
     def _size(self, trigger: CompactionTrigger) -> int:
@@ -313,7 +313,7 @@ def compaction_event(record: CompactionRecord) -> Event:
 
 ATTEMPTS = 3
 HALVINGS = 3
-"""How often the parts are made smaller when even one of them does not fit."""
+"""How often the parts are halved when one of them does not fit."""
 MAX_SUMMARY = 8_000
 """Tokens; never more than an eighth of the window."""
 REQUEST_TOKENS = 600

@@ -87,7 +87,7 @@ class Environment:
         return {name: self._cwd / os.path.expanduser(name) for name in named}  # noqa: PTH111 - Path's raises for ~nobody
 
     def clear(self) -> None:
-        """Return all of it again: the model's context does not hold it any more."""
+        """Let `changes` return everything again: the model's context no longer holds it."""
         self._sent = None
 
     async def _now(self, sent: _State | None) -> _State:
@@ -112,8 +112,11 @@ class Environment:
 
 
 async def _git_state(cwd: Path, branch: str) -> str:
-    """The branch and how much has changed: file names and commit subjects are words of others, which the model could
-    take for the user's. It can ask git for them, and then they count as read."""
+    """The branch and the number of changed files.
+
+    File names and commit subjects are text from outside, which the model could take for the user's. If the model needs
+    them, it runs git, and the output counts as data.
+    """
     named = f"Git branch: {branch}"
     try:
         status = await asyncio.to_thread(Git(cwd, GIT_TIMEOUT).ask, "status", "--short")

@@ -50,7 +50,7 @@ MAX_CONTINUED = 5
 """How often hooks can make the agent go on in one turn."""
 CONTINUED = "A hook of the user has checked your work, and says that it is not done:"
 _DURATION = late_pattern(r", [0-9.]+ s\]")
-"""In the last line of a command's output: it differs each time."""
+"""The duration in the last line of a command's output: it differs each time."""
 
 
 BeforeCall = Callable[[int], Awaitable[str]]
@@ -69,18 +69,18 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Repetition:
-    """Finds out when a model repeats the same calls, or up to _MAX_ROUND in turn, and gets the same results."""
+    """Notices that a model repeats a call, or a round of up to _MAX_ROUND calls, and gets the same results."""
 
     def __init__(self) -> None:
         self._batches: deque[str] = deque(maxlen=_MAX_ROUND)
         """The last ones, newest first."""
         self._repeated = [0] * _MAX_ROUND
-        """For each length of a round, how many batches up to now were the same as that many before."""
+        """By length of the round: how many batches in a row equal the one that many batches before."""
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
-        """Count one batch of calls; return a warning for the model if it repeats itself, else nothing.
+        """Count one batch of calls; return a warning for the model if it repeats itself, else an empty text.
 
-        Raises LimitReached where the same round came STOP_AFTER times.
+        Raises LimitReached after STOP_AFTER repetitions of a round.
         """
         answers = (_DURATION.sub("", result.text) for result in results)
         pairs = zip(calls, answers, strict=True)
@@ -140,10 +140,10 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._answer_open_calls(emit)
 
     async def run_checked(self, prompt: Prompt, emit: Emit, refusal: Callable[[bool], Awaitable[str]]) -> TurnFinished:
-        """As `run`, and again as long as it is refused that it is done, and not for ever.
+        """Run a turn, and continue up to MAX_CONTINUED times while `refusal` says that the work is not done.
 
         Args:
-            refusal: returns why it is not done, or nothing; is called with whether it was refused before.
+            refusal: returns why the work is not done, or an empty text; its argument: whether it has refused before.
         """
         finished = await self.run(prompt, emit)
         for number in range(MAX_CONTINUED):
@@ -155,7 +155,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def admit(self, prompt: Prompt, emit: Emit) -> None:
-        """Before a long message that would cause a compaction: ask what to do. Raises PromptRefused: do not send it."""
+        """Ask the user before a long message causes a compaction. Raises PromptRefused: do not send it."""
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
         if not size:
@@ -195,9 +195,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return self._why_incomplete(answer)
 
     async def _asks_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
-        """Whether the user wants more of an incomplete answer; then the rest is asked for.
+        """Ask whether to continue an incomplete answer; if so, the next model call does.
 
-        One that a filter stopped is asked for again without it: its rest would be stopped, too.
+        An answer that a filter stopped is discarded and requested again: the filter would stop its rest, too.
         """
         if not answer.incomplete:
             return False
@@ -225,14 +225,14 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 return ""
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
-        if not prompt.text and not prompt.images:  # what ouro adds by itself
+        if not prompt.text and not prompt.images:  # context that ouro adds by itself
             await self._save(Message("user", (Context(prompt.context),)), emit)
             return
         await self._save(user(prompt.text, prompt.images, prompt.context), emit)
         emit(Prompted(prompt.text, prompt.images))
 
     async def _ask(self, emit: Emit) -> None:
-        """One model call; once more with a smaller request if the provider says that the window is full."""
+        """Call the model; again with a smaller request if the provider says that the window is full."""
         try:
             await self._ask_once(emit)
         except ContextTooLong as refusal:
@@ -288,12 +288,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return ToolBatch(self.requests.tools, calls, emit, lambda reply: self._save(tool(reply), emit))
 
     async def _answer_open_calls(self, emit: Emit) -> None:
-        """A turn that ended between an answer and its tools leaves calls without a result."""
+        """Save a result for each call that has none: the turn may have ended before its tools ran."""
         if calls := self.memory.transcript.entries[-1].message.tool_calls:
             await self._save_results(self._make_batch(calls, emit), emit)
 
     async def _save_results(self, batch: ToolBatch, emit: Emit) -> None:
-        """Save the results of the last answer's calls that are not saved yet: those that did not finish."""
+        """Save the results of the last answer's calls that are not saved yet."""
         saved: set[str] = set()
         for entry in reversed(self.memory.transcript.entries):
             if entry.message.role != "tool":

@@ -47,7 +47,7 @@ class LoadedFile(msgspec.Struct, frozen=True):
     reason: str
     """`yours`, `project`, `imported by …`, `for *.py`."""
     state: LoadState
-    """`later`: when a file that it is about is touched."""
+    """`later`: when a tool uses a file that it is about."""
     tokens: int
 
 
@@ -69,7 +69,7 @@ class _Rule(msgspec.Struct, frozen=True, eq=False):
 
 
 class ProjectInstructions:
-    """The instructions of a session: those of its begin, and those for files that it touches.
+    """The instructions of a session: those for its start, and those for files that tools use.
 
     Args:
         cwd: the folder of the session.
@@ -100,12 +100,12 @@ class ProjectInstructions:
         return tuple(self._limit([*self._texts(found, "project"), *self._general_rules(is_users=False)]))
 
     def clear(self) -> None:
-        """Return all of `for_paths` again: the model's context does not hold them any more."""
+        """Let `for_paths` return everything again: the model's context no longer holds it."""
         self._seen = {self._cwd}
         self._sent_rules.clear()
 
     def for_paths(self, paths: Sequence[str]) -> str:
-        """The instructions for these files that were not returned before: of their folders, and rules. Empty: none."""
+        """New instructions for these files: of their folders, and rules. Empty if there are none."""
         texts: list[str] = []
         for path in dict.fromkeys((self._cwd / text).resolve() for text in paths):
             if path.is_relative_to(self._cwd):
@@ -124,7 +124,7 @@ class ProjectInstructions:
 
     def _of_folders(self, path: Path) -> Iterator[str]:
         new: list[Path] = []
-        for folder in path.parents:  # of a folder that was seen, those above were seen too
+        for folder in path.parents:  # the parents of a seen folder were seen, too
             if folder in self._seen:
                 break
             new.append(folder)
@@ -213,7 +213,7 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
-    """AGENTS.md where a folder has it: other names for the same file are ignored then."""
+    """The first file of each folder: AGENTS.md comes before other names for the same instructions."""
     taken: set[Path] = set()
     for path in files:
         if path.parent not in taken and _read(path):

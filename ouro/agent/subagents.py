@@ -1,4 +1,4 @@
-"""Subagents: agents of their own that work on a task for the agent of a session; each keeps its own transcript."""
+"""Subagents: agents that work on a task for the agent of a session, each with its own transcript."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ class _Child:
         self.emit(self.progress())
 
     def report(self) -> str:
-        """The last that it said."""
+        """The text of its last answer that has one."""
         messages = self.transcript.messages() if self.transcript else ()
         said = (message.text.strip() for message in reversed(messages) if message.role == "assistant")
         return next(filter(None, said), "")[:MAX_REPORT]
 
 
 class Subagents:
-    """The subagents of one session. A task that is started here ends with the turn, or with `close`."""
+    """The subagents of one session. Their tasks end with the turn, or with `close`."""
 
     def __init__(self, specs: Sequence[AgentSpec], services: SubagentServices, settings: SubagentSettings) -> None:
         self.specs = {spec.name: spec for spec in specs}
@@ -154,7 +154,7 @@ class Subagents:
         return bool(self._running())
 
     def started(self) -> tuple[SubagentProgress, ...]:
-        """Those that were started since the session was opened, oldest first."""
+        """The subagents since the session was opened, oldest first."""
         return tuple(child.progress() for child in self._children.values())
 
     async def saved(self) -> tuple[SessionInfo, ...]:
@@ -172,7 +172,7 @@ class Subagents:
         raise ToolError(f"There is no subagent `{child_id}` in this session.", hint)
 
     def take_reports(self) -> list[Prompt]:
-        """The reports of those that ended in the background, for the model; each once."""
+        """Return the new reports of background subagents, for the model."""
         reports, self._reports = self._reports, []
         return reports
 
@@ -334,7 +334,7 @@ class Subagents:
             raise LimitReached(f"Stopped: it has cost {spent}.", "That is its limit (subagents.max_cost).")
 
     async def _ask(self, child: _Child, question: PermissionAsked | QuestionAsked) -> Answer:
-        """Ask the user in the name of a subagent; its time does not run meanwhile."""
+        """Ask the user for a subagent; its time limit stops meanwhile."""
         question = replace(
             question, question_id=f"{child.id}/{question.question_id}", of_turn=not child.args.background
         )

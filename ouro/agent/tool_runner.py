@@ -34,7 +34,7 @@ from ouro.utils.log import log
 MAX_SIDE_BY_SIDE = 8
 INTERRUPTED = "Interrupted by the user before it finished."
 _MAX_INTERRUPTED = 8_000
-"""Characters of what an interrupted call has printed: its end."""
+"""Characters at the end of the output of an interrupted call that are kept."""
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
 
 AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[Answer]]
@@ -49,7 +49,7 @@ class ToolHooks(Protocol):
     async def before(self, call: ToolCall, effect: Effect, targets: Sequence[str]) -> HookOutcome: ...
 
     async def after(self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult) -> str:
-        """What is added to the result."""
+        """Return the text to add to the result."""
         ...
 
 
@@ -100,7 +100,7 @@ class ToolBatch:
         emit: Emit,
         save: Callable[[ToolReply], Awaitable[None]] = _not_saved,
     ) -> None:
-        """`save` is awaited with each result as its call ends, before it is shown: a kill loses no other call's."""
+        """`save` stores each result when its call ends, before it is shown: a kill loses no result of another call."""
         self._runner = runner
         self._calls = calls
         self._emit = emit
@@ -114,7 +114,7 @@ class ToolBatch:
         self._ending = asyncio.Lock()
 
     def results(self) -> tuple[ToolReply, ...]:
-        """One result a call, in the order of the calls; of a call that did not finish, what it had printed by then."""
+        """One result for each call, in order; for an unfinished call, what it had printed by then."""
         return tuple(self._results.get(call.id) or self._interrupted_result(call) for call in self._calls)
 
     def touched(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class ToolBatch:
         return ToolReply(call.id, call.name, text, failed=True, display=display)
 
     async def run(self) -> None:
-        """Run all calls. When cancelled, it first ends what still runs."""
+        """Run all calls. When cancelled, end the running calls first."""
         async with asyncio.TaskGroup() as group:
             for call in self._calls:
                 group.create_task(self._run_one(call))
@@ -156,7 +156,7 @@ class ToolBatch:
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
             tool, args = self._runner.parse(call)
-            if tool.name != call.name:  # mcp_call: hooks and questions are about the tool that it calls
+            if tool.name != call.name:  # hooks and questions are about the tool that mcp_call calls
                 call = replace(call, name=tool.name, arguments=tool.given(args))
             hooked, notes = HookOutcome(), list[str]()
             if hooks := self._runner.hooks:
@@ -202,12 +202,12 @@ class ToolBatch:
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
-        # What a hook asks about keeps its limits.
+        # A question of a hook does not lift the limits of the sandbox.
         own = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
         return comment, own.limits if isinstance(own, Allow) else "off"
 
     def _decide(self, tool: AnyTool, args: Any, hooked: HookOutcome) -> Decision:
-        """By the rules and the mode. A hook can ask in addition, and answer what the user could answer for good."""
+        """Decide by rules and mode. A hook can add a question, or answer one that `always` could answer."""
         decision = self._runner.permissions.decide(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
         )

@@ -1,4 +1,4 @@
-"""Worktree: a git worktree for one subagent, which leaves a branch where something was changed."""
+"""Worktree: a git worktree for one subagent; its changes are committed to a branch."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ class Worktree(msgspec.Struct, frozen=True):
 
     @staticmethod
     def _author(git: Git) -> tuple[str, ...]:
-        """The user, as git knows them; else ouro."""
+        """Options that set the author: the user of git's settings, or ouro."""
         known = git.ask("config", "user.email").strip()
         return _AUTHOR if known else (*_AUTHOR, "-c", "user.name=ouro", "-c", "user.email=ouro@localhost")

@@ -43,7 +43,7 @@ class Checks:
         self._project = str(root.resolve())
 
     def here(self) -> list[Check]:
-        """Those that hold in this project, oldest first. Raises ConfigError: the file cannot be read."""
+        """The checks that apply in this project, oldest first. Raises ConfigError: the file cannot be read."""
         return [check for check in self._read() if check.project in ("", self._project)]
 
     def add(self, check: Check, everywhere: bool) -> Check:
@@ -57,7 +57,7 @@ class Checks:
         return self._change(added)[-1]
 
     def remove(self, number: int) -> None:
-        """Raises UsageError: there is no such check here. Raises ConfigError, OSError."""
+        """Remove a check. Raises UsageError if there is none of that number here; ConfigError, OSError."""
         known = [check.number for check in self.here()]
         if number not in known:
             listed = ", ".join(map(str, known)) or "none"

@@ -29,7 +29,7 @@ _NAMED = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
 
 class Insert(msgspec.Struct, frozen=True):
-    """What takes the place of `` !`git status` `` or `@path` in a prompt when the command runs."""
+    """A part of a prompt that is replaced when the command runs: `` !`git status` `` or `@path`."""
 
     kind: Literal["shell", "file"]
     what: str
@@ -41,7 +41,7 @@ class Insert(msgspec.Struct, frozen=True):
 
 
 class CommandPrompt(msgspec.Struct, frozen=True):
-    """What a custom command sends, and what holds for its turn."""
+    """What a custom command sends, and the settings of its turn."""
 
     pieces: tuple[str | Insert, ...]
     model: str = ""
@@ -65,7 +65,7 @@ class CustomCommand(msgspec.Struct, frozen=True):
     prompt: Callable[[str], Awaitable[CommandPrompt]]
     """Returns the prompt for what was typed after the name; raises OuroError if there is none."""
     is_off: bool = False
-    """It is not listed, and `prompt` raises why."""
+    """It is not listed; `prompt` raises the reason."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class CommandRegistry:
         return called
 
     def unknown(self, text: str) -> str:
-        """What is wrong with a `/name …` that calls no custom command; empty for a path or another message."""
+        """Why a `/name …` calls no custom command; empty for a path or an ordinary message."""
         typed = _TYPED.match(text)
         if typed is None or self.find(typed[1]) or Path(f"/{typed[1]}").exists():
             return ""

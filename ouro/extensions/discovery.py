@@ -23,7 +23,7 @@ from ouro.utils.yaml import split_front_matter
 FileKind: TypeAlias = Literal["commands", "skills", "agents"]
 Source: TypeAlias = Literal["built in", "user", "project", "plugin"]
 MAX_BYTES = 200_000
-"""Of one extension file; a larger one is not used."""
+"""Bytes of one extension file; a larger one is not used."""
 _NAME = late_pattern(r"\w[\w-]*(:\w[\w-]*)*")
 _OF_AGENTS: Mapping[HookEvent, HookEvent] = {"turn-end": "subagent-end"}
 _FORMAT = "Put `---`, `description: …`, `---` at its begin."

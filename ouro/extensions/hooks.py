@@ -1,4 +1,4 @@
-"""Hooks: commands of users that run at events of a session, and decide, add context or change the input of a tool."""
+"""Hooks: commands that run at events of a session; they decide, add context or change the input of a tool."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _ONE_EDIT = (*_EDIT_FIELDS, "replace_all")
 _NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
 _KNOWN_KEYS = {"type", "command", "args", "timeout", "statusMessage", "url"}
 BLOCKS = 2
-"""The exit code that blocks; another one but 0 is a failure, which blocks nothing."""
+"""The exit code that blocks. Any other except 0 is a failure, which blocks nothing."""
 MAX_TEXT = 20_000
 """Characters of a hook that go to the model."""
 MAX_RUNS = 200
@@ -70,9 +70,9 @@ class Hook(msgspec.Struct, frozen=True):
     place: str
     """`~/.ouro/config.yaml`."""
     is_project: bool
-    """It may refuse, and permits nothing."""
+    """It is from a project or plugin: it may refuse, and never permit."""
     check: Check | None = None
-    """The check that it is; one with a rule runs no command."""
+    """The check that it enforces; a check with a rule runs no command."""
     plugin: str = ""
     """The folder of the plugin that it is from."""
     agent: str = ""
@@ -83,7 +83,7 @@ class Hook(msgspec.Struct, frozen=True):
         return one_line(self.command or self.url or f"refuses {self.check.rule if self.check else ''}", 80)
 
     def matches(self, names: Sequence[str], agent: str) -> bool:
-        """Whether it is about one of these names, and the subagent with that id; without names it is."""
+        """Whether it applies to one of these names (without names: always) and to the subagent with that id."""
         if self.agent not in ("", kind_of(agent)):
             return False
         if self.matcher in ("", "*") or not names:
@@ -93,7 +93,7 @@ class Hook(msgspec.Struct, frozen=True):
         try:
             return any(re.search(self.matcher, name) for name in names)
         except re.error:
-            return True  # fails closed: a guard runs too often rather than never
+            return True  # fail closed: run a guard too often rather than never
 
 
 class HookRun(msgspec.Struct, frozen=True):
@@ -190,7 +190,7 @@ def _parse_seconds(value: Any) -> float:
 
 
 def _command_line(entry: Mapping[str, Any]) -> str:
-    """The command as a line of bash: with `args`, it is a program, and only the folder of the project is filled in."""
+    """The command as a bash line. With `args` it is quoted, and only `${CLAUDE_PROJECT_DIR}` is expanded."""
     command, arguments = str(entry.get("command") or ""), entry.get("args")
     if not command or not isinstance(arguments, list):
         return command
@@ -237,18 +237,18 @@ class Hooks:
         self._failed: set[Hook] = set()
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
-        """Change the checks, and enforce them as they are saved then. Blocks. Raises as `change`, and ConfigError."""
+        """Change the checks, then enforce the saved ones. Blocks. Raises ConfigError, and as `change` does."""
         changed = change(self.checks)
         self.hooks = (*(hook for hook in self.hooks if not hook.check), *map(_enforce, self.checks.here()))
         return changed
 
     def add(self, hooks: Sequence[Hook]) -> None:
-        """Run these, too, from now on."""
+        """Run these hooks, too, from now on."""
         self.hooks = tuple(dict.fromkeys((*self.hooks, *hooks)))
 
     @contextmanager
     def added(self, hooks: Sequence[Hook]) -> Iterator[None]:
-        """Run these, too, while inside."""
+        """Run these hooks, too, inside of the `with` block."""
         new = [hook for hook in hooks if hook not in self.hooks]
         self.add(new)
         try:
@@ -319,7 +319,7 @@ class Hooks:
 
 
 def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
-    """One outcome of all: the strictest verdict with its reasons, all that they add, the last change of the input."""
+    """Merge outcomes: the strictest verdict with its reasons, all contexts, the last change of the input."""
     found: list[Verdict] = [outcome.verdict for outcome in outcomes]
     verdict = max(found, key=_STRENGTH.index)
     reasons = [outcome.reason for outcome in outcomes if outcome.verdict == verdict and outcome.reason]
@@ -334,7 +334,7 @@ def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
 
 
 def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
-    """What a hook says, and why its answer does not count, if it does not."""
+    """The outcome of a hook, and why its answer does not count; empty if it does."""
     if answer.exit_code == BLOCKS:
         reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
         return HookOutcome("deny", reason), ""
@@ -359,7 +359,7 @@ def _parse_outcome(hook: Hook, said: Mapping[str, Any]) -> HookOutcome:
         raise ValueError(f"`{word}` is not a decision")
     verdict: Verdict = _VERDICTS.get(word, "")
     reason = own.get("permissionDecisionReason") or said.get("reason") or ""
-    if said.get("continue") is False:  # at the end of a turn a refusal would make the agent go on
+    if said.get("continue") is False:  # at the end of a turn a refusal would make the agent continue
         verdict, reason = "" if hook.event in ("turn-end", "subagent-end") else "deny", said.get("stopReason") or reason
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)

@@ -27,12 +27,12 @@ from ouro.utils.text import clean, escaped, one_line
 MANIFEST = Path(".claude-plugin") / "plugin.json"
 MARKETPLACE = Path(".claude-plugin") / "marketplace.json"
 TABLES = {"hooks": Path("hooks") / "hooks.json", "mcpServers": Path(".mcp.json")}
-"""The file that a plugin has for each, where its manifest names no other."""
+"""The default file for each table; the manifest may name others."""
 _NOT_USED = (
     "lspServers", ".lsp.json", "outputStyles", "output-styles", "monitors", "bin", "settings.json", "userConfig",
     "dependencies",
 )  # fmt: skip
-"""What else a plugin may hold: files, and keys of the manifest."""
+"""Files and manifest keys of a plugin that ouro ignores."""
 _IGNORES = "not used by ouro: "
 MAX_FILES = 5_000
 MAX_BYTES = 50_000_000
@@ -155,7 +155,7 @@ def fetched(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, P
         name = name.removesuffix(".git")
         if not _NAME.fullmatch(name):
             raise UsageError(f"`{one_line(name, 60)}` is not a name for a plugin: {source}")
-        _check(folder)  # first: nothing may be copied through a link that leads out
+        _check(folder)  # before copying: no link may lead out of the plugin
         _gather(folder, manifest)
         _check(folder)
         if all(line.startswith(_IGNORES) for line in describe_plugin(folder)):

@@ -1,4 +1,4 @@
-"""Skills (agentskills.io): how to do a task, named in the system prompt, read when it is used."""
+"""Skills (agentskills.io): instructions for a kind of task, listed in the system prompt and read when used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ what it returns: those are instructions of the user or of the project."""
 MAX_DESCRIPTION = 1_024
 MIN_DESCRIPTION = 40
 MAX_LISTED = 60
-"""Files beside a skill that are named to the model."""
+"""Files beside a skill that the model is told about."""
 MAX_FILE = 100_000
 
 

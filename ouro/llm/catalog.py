@@ -130,7 +130,7 @@ class Catalog:
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
     def _resolve_in_file(self, name: str, key: str) -> str:
-        """As `resolve`, of a name in models.yaml."""
+        """Resolve a name in models.yaml; an error names its key."""
         try:
             return self.resolve(name)
         except NoModelError as error:
@@ -237,7 +237,7 @@ class Catalog:
         return "litellm" if NEEDS_LITELLM.match(name) and entry.via != "direct" else provider.wire
 
     def _url(self, name: str) -> str:
-        """Where a model is, of models.yaml, else of its provider; empty where only litellm knows it."""
+        """The URL of a model, from models.yaml or its provider; empty if only litellm knows it."""
         provider = provider_of(name)
         return self._entry(name).api_base or (base_url(provider, self._environ) if provider else "")
 

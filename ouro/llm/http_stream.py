@@ -35,9 +35,9 @@ DONE = "[DONE]"
 LAST = "message_stop"
 """The type of the last event of Anthropic's protocol."""
 USAGE_TIMEOUT = 2.0
-"""Seconds to wait for the usage after a complete answer: some servers never close."""
+"""Seconds to wait for the usage after a complete answer: some servers never close the connection."""
 END_TIMEOUT = 0.1
-"""Seconds that the end of the body may take after the last event."""
+"""Seconds to read the rest of the body after the last event."""
 
 
 class HttpStream:

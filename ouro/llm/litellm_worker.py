@@ -71,7 +71,7 @@ def _set_timeout(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
-    """A chunk as plain data. litellm may add a "stop" that the provider did not send."""
+    """A chunk as plain data, without a finish reason that litellm added and the provider did not send."""
     data = chunk.model_dump(exclude_none=True)
     ended = getattr(stream, "received_finish_reason", "stop") or getattr(stream, "intermittent_finish_reason", None)
     choices = []

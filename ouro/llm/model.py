@@ -64,8 +64,8 @@ class ModelSpec(msgspec.Struct, frozen=True):
     patches: bool = False
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
     text_tools: Literal["auto", "on", "off"] = "auto"
-    """Tool calls in the text of an answer: run them. `on`: see `describes_tools`; `auto`: that, too, for a model whose
-    name says that it is very small."""
+    """`auto` and `on` run the tool calls in the text of an answer. `on`, and `auto` for a very small model, also
+    describe the tools in the prompt."""
 
     @property
     def is_small(self) -> bool:
@@ -128,7 +128,7 @@ class UsageChunk(msgspec.Struct, frozen=True):
 
 
 class EndChunk(msgspec.Struct, frozen=True):
-    """The provider said that the answer is complete. A stream that ends without it was cut."""
+    """The answer is complete. A stream that ends without this chunk was cut."""
 
     reason: Reason
 
@@ -206,9 +206,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
     api_key: str = ""
     key_source: str = ""
-    """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
+    """Where the key came from (`OPENAI_API_KEY`, `models.yaml`), for the error when it is not accepted."""
     limits: Timeouts | None = None
-    """None: those that fit the place."""
+    """None: the defaults for a local or a remote server."""
 
     __repr__ = object.__repr__  # a traceback may be logged: it shows no key
 
@@ -235,5 +235,5 @@ class Endpoint(msgspec.Struct, frozen=True):
         return self.limits or (LOCAL_TIMEOUTS if self.is_local else Timeouts())
 
     def for_vectors(self) -> Endpoint:
-        """The same for an embedding model: it answers at once or must be loaded first, and the user waits for it."""
+        """The endpoint with a shorter timeout for embeddings: the user waits for them."""
         return replace(self, limits=replace(self.timeouts, first=min(self.timeouts.first, VECTORS_SECONDS)))

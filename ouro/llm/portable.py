@@ -64,7 +64,7 @@ def reply_text(reply: ToolReply, sees_images: bool) -> str:
 
 
 def join_surrogates(text: str) -> str:
-    """`text` with the two halves of a character joined, and U+FFFD for each half that is alone."""
+    """`text` with surrogate pairs joined, and U+FFFD for each surrogate that is alone."""
     if text.isascii() or not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -93,7 +93,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def join_all_surrogates(value: Any) -> Any:
-    """`value`, which is JSON, with every text `healed`."""
+    """The JSON `value` with the surrogates of every text joined."""
     if isinstance(value, str):
         return join_surrogates(value)
     if isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def join_all_surrogates(value: Any) -> Any:
 
 
 class SurrogateJoiner:
-    """Joins surrogates in text that comes in pieces: a first half at the end of a piece waits for the next one."""
+    """Joins surrogates in streamed text: a high surrogate at the end of a piece waits for the next piece."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -60,7 +60,7 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
     if 300 <= status < 400:
         where = redact(headers.get("location", "nowhere"), endpoint.api_key)
         return RequestRefused(
-            f"{server} sends us on to {where}, and we do not follow.", "Put the right address in models.yaml."
+            f"{server} redirects to {where}; ouro follows no redirect.", "Correct the address in models.yaml."
         )
     if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(f"{code} {words}")):
         return ContextTooLong(message)
@@ -89,7 +89,7 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a connection failed, in words of ours: those of libraries name their own functions."""
+    """Why a connection failed, for users: messages of libraries name their own functions."""
     causes = causes_of(error)
     for kind, words in _REASONS.items():
         if any(isinstance(cause, kind) for cause in causes):
@@ -112,7 +112,7 @@ _CLOSED = late_pattern(r"disconnected|closed|incomplete", re.IGNORECASE)
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """The error and all that led to it, also the one that an error of litellm stands for."""
+    """The error and all its causes, including the `original_exception` of litellm."""
     found = [error]
     for cause in found:
         inner = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()

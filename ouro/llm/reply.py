@@ -33,9 +33,9 @@ from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Incomplete, Message, Part, Text, Thinking, ToolCall, Usage
 
 ATTEMPTS = 5
-"""For background work, and where another model is asked next."""
+"""For background work, and for a model that has a fallback."""
 PATIENT_ATTEMPTS = 11
-"""Where a user waits and no other model is left: two to five minutes outlast a restart or a short outage."""
+"""For the last model of a turn: two to five minutes outlast a restart or a short outage."""
 FIRST_WAIT = 1.0
 MAX_WAIT = 60.0
 """Seconds. A longer wait is reported instead."""

@@ -29,12 +29,12 @@ CHANGE = ToolSpec(
     {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"], "additionalProperties": False},
 )
 _TO_CHANGE, _CHANGED, _FAULT, _AGAIN = "tochange_", "changed_", "fault_", "again_"
-"""How the ids of the calls of a step begin."""
+"""Prefixes of the ids of calls that are steps."""
 _NOT_OFFERED = {"subagent", "todo", "shell_output", "shell_kill"}
-"""Tools by which such a model puts off the task."""
+"""A very small model uses these tools to put off the task."""
 _NEEDED = {"read", "edit", "write", "glob", "shell"}
 _MAX_FAILURES = 3
-"""Failed commands of a turn after which the model is on its own."""
+"""Failed commands of a turn after which no step is asked."""
 _MAX_FILES = 40
 _MAX_LINES = 400
 _MAX_TASK, _MAX_OUTPUT = 2_000, 3_000
@@ -44,19 +44,19 @@ _WANTS_CHANGE = late_pattern(
     re.IGNORECASE,
 )
 NOW = "Now I ask: "
-"""Between what is remembered and the question."""
+"""Comes between the memory and the question."""
 _WHO = "You are ouro, a coding agent in the user's terminal."
 _REMEMBERED = late_pattern(r"^\| (?:\[mem_\w+\] \([^)\n]*\) )?(.*\S.*)$", re.MULTILINE)
-"""A line of memory, as it is quoted in the system prompt, or a recalled note, without its id and source."""
+"""Matches a line of memory in the system prompt or a recalled note; the group is without id and source."""
 _INSTRUCTIONS = late_pattern(r"^<instructions [^\n]*>\n(.*?)^</instructions>", re.DOTALL | re.MULTILINE)
 _NO_TOOLS = late_pattern(
     r"(?:(?:^|[.,;:!?(–—-])\s*no|\buse no|\bwithout(?: using)?(?: any)?|\b(?:do not|don['’]t) use(?: any)?)"
     r" tools?(?=\s*(?:[.,;:!?)]|$))",
     re.IGNORECASE | re.MULTILINE,
 )
-"""`There are no tools in the list` wants no such thing."""
+"""The user wants no tools. Do not match `There are no tools in the list`."""
 _FAILED = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
-"""The command ran and failed: it was not refused, or wrong itself (126, 127)."""
+"""The command ran and failed. Do not match 126 and 127: the command itself was wrong."""
 _MISSING = late_pattern(r"does not exist\b")
 _TEST = late_pattern(
     r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)(?:test_|conftest)|[._-](?:test|spec)s?\.\w+$", re.IGNORECASE
@@ -64,15 +64,15 @@ _TEST = late_pattern(
 _ELIDED = late_pattern(
     r"\W*(?:\.\.\.|…|(?:the )?rest of|(?:existing|remaining|other) (?:code|\w+ unchanged))", re.IGNORECASE
 )
-"""Stands for lines that the model left out."""
+"""Matches a line that stands for others that the model left out."""
 _MIN_LEFT = 0.5
-"""Share of the lines: an answer with fewer is not the whole file."""
+"""An answer with a smaller share of the lines is not the whole file."""
 _LINE = late_pattern(r"\d+\t(.*)")
 _FENCE = late_pattern(r"^```[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """A request of its own, and the call that is made of its answer; None: the answer cannot be used."""
+    """A request about one step. `call` makes the tool call from the answer; None: the answer cannot be used."""
 
     text: str
     schema: Mapping[str, Any]
@@ -102,8 +102,10 @@ def next_step(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ToolCal
 
 
 def answer_without_tools(messages: Sequence[Message]) -> list[Message]:
-    """The messages of a turn without tools: the prompt is the instructions of the project and the user, and what is
-    remembered stands beside the question. In the whole prompt such a model overlooks both."""
+    """The messages for an answer without tools: the prompt has only the instructions; memory is beside the question.
+
+    In the whole prompt a very small model overlooks both.
+    """
     whole = "\n\n".join(message.text for message in messages if message.role == "system")
     prompt = "\n\n".join([_WHO, *(found[1] for found in _INSTRUCTIONS.finditer(whole))])
     talk = [replace(message, parts=_drop_context(message)) for message in messages if message.role != "system"]
@@ -121,9 +123,9 @@ def _drop_context(message: Message) -> tuple[Part, ...]:
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools that a very small model is offered: `change` in place of `edit`, unless it just failed for a file.
+    """The tools that a very small model is offered: `change` in place of `edit`, unless `change` has just failed.
 
-    Empty where the user wants none: such a model would call them all the same.
+    Empty if the user wants no tools: such a model would call them all the same.
     """
     said = next((message.text for message in reversed(messages) if message.role == "user"), "")
     if _NO_TOOLS.search(said):
@@ -144,8 +146,10 @@ def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
 
 
 def hide_steps(messages: Sequence[Message]) -> list[Message]:
-    """The messages with one call of `change` in place of those that led to it: what the model did not choose, it would
-    repeat."""
+    """The messages with one call of `change` in place of the steps that led to it.
+
+    A very small model would repeat calls that it did not choose.
+    """
     shown: list[Message] = []
     for message in messages:
         ids = [part.id for part in message.tool_calls] + [part.call_id for part in message.parts_of(ToolReply)]
@@ -203,7 +207,7 @@ class _Turn(msgspec.Struct, frozen=True):
         return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
 
     def ask_for_file(self, files: Sequence[str]) -> StepRequest | None:
-        """The question which file has the fault: no test that the user did not name."""
+        """Ask which file has the fault. Tests that the user did not name are not among the choices."""
         assert self.failure is not None
         output = self.failure[1].text
         possible = [
@@ -213,7 +217,7 @@ class _Turn(msgspec.Struct, frozen=True):
         ]
         if not possible:
             return None
-        # Where there are more than it can be shown: those named in the output or the task, by their stems.
+        # If there are too many, prefer those whose stem is in the output or the task.
         named = f"{output}\n{self.task}"
         shown = sorted(possible, key=lambda name: PurePosixPath(name).stem not in named)[:_MAX_FILES]
         schema = {"type": "object", "properties": {"path": {"enum": [*shown, "none"]}}, "required": ["path"]}
@@ -227,7 +231,7 @@ class _Turn(msgspec.Struct, frozen=True):
         )
 
     def ask_for_text(self, path: str, reply: ToolReply) -> StepRequest | None:
-        """The request for the new text of a file, given what `read` returned; None where it must be done otherwise."""
+        """Ask for the new text of a file, given what `read` returned; None: the file cannot be changed this way."""
         if reply.failed and not _MISSING.search(reply.text):
             return None  # it was refused, or cannot be read
         old = [] if reply.failed else _read_lines(reply.text)
@@ -266,7 +270,7 @@ def _read_lines(text: str) -> list[str] | None:
 
 
 def _make_change(path: str, old: Sequence[str], answer: str) -> ToolCall | None:
-    """The call that makes a file what the code block of an answer holds."""
+    """The call that gives a file the text of the code block in an answer; None if that is not the whole file."""
     block = _FENCE.search(answer)
     if block is None:
         return None
@@ -294,13 +298,13 @@ def _find_changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, in
 
 
 def _is_unique(lines: Sequence[str], part: Sequence[str]) -> bool:
-    """Whether an edit of that part is possible: it has text, and is there once."""
+    """Whether `edit` can replace the part: it has text, and occurs once."""
     text = "\n".join(part)
     return bool(text.strip()) and "\n".join(lines).count(text) == 1
 
 
 def is_step(call: ToolCall) -> bool:
-    """Whether the call may come of a request of its own, which held nothing else of the conversation."""
+    """Whether the call may come from a request about one step, which had nothing else of the session."""
     return call.id.startswith((_TO_CHANGE, _CHANGED, _FAULT, _AGAIN))
 
 

@@ -39,7 +39,7 @@ _OPENERS = (
     '{"name"', '{"tool"', '{"tool_name"', '{"function"', '{"action"', '[{"name"', "<tool_call>", "<tools>",
     "<function=", "<|python_tag|>", "[TOOL_CALLS]",
 )  # fmt: skip
-"""What a call begins with, without white space; possibly after a fence."""
+"""Beginnings of a call, without white space; a fence may come before."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")
 _BEGINNINGS = tuple(fence + opener for fence in _FENCES for opener in _OPENERS)
 _FENCE = late_pattern(r"```(?:\w+)?\s*(.*?)\s*```\s*\Z", re.DOTALL)
@@ -58,9 +58,9 @@ _ANSWER_OPENER = late_pattern(
 _STRING = late_pattern(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)*'
 )
-"""What there is of a JSON string, up to its end or to an escape that is not complete."""
+"""Matches a JSON string up to its end, or to an incomplete escape."""
 _REPEATED, _TIMES, _MIN_WORDS = 60, 4, 5
-"""An answer repeats itself where it ends with so many times the same, of at least so many characters and words."""
+"""An answer repeats itself if it ends with `_TIMES` copies of a text with so many characters and words."""
 _HOW = """\
 # Tools
 Answer with one JSON object and nothing else:
@@ -70,14 +70,15 @@ says. For a task use the other tools, and get their results: you do not know wha
 it, and nothing is done before a tool has done it. A `?` marks an optional argument. The tools:
 """
 _NEXT = "\n\nIf the task is done, use `answer` now with the result, otherwise the next tool."
-"""After each result: without it small models repeat their last call."""
+"""Follows each result: without it small models repeat their last call."""
 ANSWER = ToolSpec(
     "answer",
     "Answer the user: a question that needs no tool at once, a task when the tools above have done it.",
     {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": False},
 )
-"""How a model whose tools are described in the prompt answers the user: small models choose a tool more reliably than
-whether to use one."""
+"""The tool by which a model answers the user if the tools are described in the prompt.
+
+Small models choose between tools more reliably than between a tool and an answer."""
 
 
 class TextToolsModel:
@@ -210,7 +211,7 @@ def find_answer(text: str) -> str | None:
 
 
 def _cut_repetition(text: str, *, is_call: bool) -> str | None:
-    """The text up to where it begins to say the same again and again; None if it does not.
+    """The text up to where it begins to repeat itself; None if it does not.
 
     A small model at temperature 0 repeats two sentences until `max_output`. A call may, where it holds a file.
     """
@@ -229,7 +230,7 @@ def _cut_repetition(text: str, *, is_call: bool) -> str | None:
 
 
 def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
-    """The messages for a model that is given no tools: they are described in the prompt, calls and results are text.
+    """The messages with the tools described in the prompt, and with calls and results as text.
 
     Without `tools` nothing is described, and answers are plain text.
     """
@@ -262,7 +263,7 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 class CallGate:
-    """Holds back streamed text that may become a call, so that nobody sees it as an answer first."""
+    """Holds back streamed text that may become a call, so that it is not shown as an answer first."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -341,7 +342,7 @@ def _fits(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
 
 
 def _has_type(value: Any, schema: Mapping[str, Any]) -> bool:
-    """By the outermost type; the tool itself checks the rest."""
+    """Whether the outermost type fits; the tool itself checks the rest."""
     kinds = _kinds(schema)
     if isinstance(value, bool):
         return not kinds or "boolean" in kinds
@@ -370,9 +371,9 @@ def _squeeze(text: str) -> str:
 
 
 def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-    """The tools, and `answer`, with the arguments they need: small models fill in optional ones where that does harm.
+    """The tools and `answer`, without optional arguments: small models fill them in where that does harm.
 
-    What these do, as `offset` of `read` for a long file, the shell does as well.
+    The shell can do what these would, such as `offset` of `read` for a long file.
     """
     for tool in (*tools, ANSWER):
         fields = tool.parameters.get("properties", {})

@@ -49,7 +49,7 @@ class ChunkReader(ABC):
         """The chunks of one streamed object."""
 
     def end(self) -> Iterator[Chunk]:
-        """The text that was held back until the end, and the end."""
+        """The last chunks: text that was held back, and the end."""
         if thinking := self._thinking.end():
             yield ThinkingChunk(thinking)
         if text := self._text.end():

@@ -32,7 +32,7 @@ _ENVIRONMENT = late_pattern(
     r"HOME|LOGNAME|PATH|SHELL|TERM|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_\w+|NODE_EXTRA_CA_CERTS",
     re.IGNORECASE,
 )
-"""The variables that a server gets: those of the SDK, and what locale, folders and proxies need."""
+"""The variables that a server gets: those of the SDK, and those for locale, folders and proxies."""
 
 
 class Registry(msgspec.Struct, frozen=True):
@@ -53,10 +53,10 @@ def find_servers(
 ) -> Registry:
     """All servers; of one name the settings win, then `ouro mcp add`, plugins, the project.
 
-    What cannot be used of settings, plugins and the project is a notice, and the rest is used.
+    Entries that cannot be used become notices; the others are used.
 
     Raises:
-        ConfigError: ~/.ouro/mcp.json cannot be read, which has the switches.
+        ConfigError: ~/.ouro/mcp.json, which says what is off, cannot be read.
     """
     own, off = read_registry()
     notices: list[str] = []
@@ -131,7 +131,7 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
 
 
 def check_server(name: str, server: McpServerSettings) -> None:
-    """Raises ConfigError: the name or the definition of a server cannot be."""
+    """Check the name and the definition of a server. Raises ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`.")
     if bool(server.command) == bool(server.url):
@@ -157,7 +157,7 @@ def expand_variables(
 ) -> McpServerSettings:
     """The server with `${NAME}` and `${NAME:-default}` filled in.
 
-    The keys of model providers are not: a project could send them to its own server (F2).
+    Keys of model providers are never filled in: a project could send them to its own server (F2).
 
     Raises:
         ConfigError: a variable is not set, or holds a key of a model provider.
@@ -184,12 +184,12 @@ def expand_variables(
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
-    """The environment of a server: a few variables of `child`, which has no keys, and its own."""
+    """The environment of a server: a few variables of `child`, which has no keys, and those of its settings."""
     return {name: text for name, text in child.items() if _ENVIRONMENT.fullmatch(name)} | dict(server.env)
 
 
 def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
-    """The name of its file of approvals: another program or address is another server."""
+    """The name of the file with its approvals: another program or address is another server."""
     words = (server.command, *server.args)
     local = [str(cwd)] if any((cwd / word).exists() for word in words if word and not os.path.isabs(word)) else []  # noqa: PTH117
     about = json.dumps([*words, server.url, server.cwd, *local])

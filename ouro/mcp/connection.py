@@ -1,4 +1,4 @@
-"""Connection: one MCP server in the worker: connected, listed, called; what it asks and reports goes up as events."""
+"""Connection: one MCP server in the worker. Connects, lists, calls; questions and reports of the server are events."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from ouro.utils.worker import Line
 MAX_PAGES = 100
 MAX_TOOLS = 2_000
 LIST_PAUSE = 0.3
-"""Seconds in which several notices of a changed list count as one."""
+"""Seconds in which several notifications of a changed list count as one."""
 PROBE_SECONDS = 5.0
-"""Time to answer a ping, for a server that had not answered when its last request was cancelled."""
+"""Time to answer a ping after a request was cancelled before its answer."""
 REPORT_PAUSE = 0.1
-"""Seconds between two progress events of one call; the last step is always told."""
+"""Seconds between two progress events of one call; the last one is always sent."""
 MAX_TEXT = 4 * 1024 * 1024
 """Characters of one result."""
 MAX_IMAGES = 10
@@ -75,15 +75,15 @@ class Connection:
         self._questions: dict[int, asyncio.Future[Any]] = {}
         self._client: Client | None = None
         self._left_out: dict[str, None] = {}
-        """What of its lists is not valid, as lines."""
+        """Invalid items of its lists, as lines for the user."""
         self._is_refused = False
         """The server has answered 401, or wants a login with more rights."""
         self._requests = 0
         self._is_doubtful = False
-        """A request was cancelled before it was answered, so the server may hang."""
+        """A request was cancelled before its answer: the server may hang."""
 
     async def run(self) -> None:
-        """Connect, and send what happens until it ends or is cancelled, which disconnects. Raises why it ended."""
+        """Connect, and emit events until the server ends or this is cancelled. Raises why it ended."""
         try:
             async with self._connect() as client:
                 self._client = client
@@ -136,7 +136,7 @@ class Connection:
         return {"text": "\n\n".join(filter(None, texts))[:MAX_TEXT]}
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """What the server answers to a request; one that hangs is noticed first, so that nothing waits behind it.
+        """Send a request and return the answer. Probes a server that may hang first, so that nothing waits behind it.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -151,7 +151,7 @@ class Connection:
         task = asyncio.ensure_future(request())
         self._requests += 1
         try:
-            return await asyncio.shield(task)  # the next request is not to see a cancelled one, which takes a moment
+            return await asyncio.shield(task)  # a cancelled request must not disturb the next one
         except asyncio.CancelledError:
             self._is_doubtful = True
             raise
@@ -243,7 +243,7 @@ class Connection:
             yield _ValidLists(incoming, self._drop_invalid), outgoing
 
     def _drop_invalid(self, result: Line) -> None:
-        """Remove from a list what the protocol does not allow: the SDK would refuse all of it."""
+        """Remove invalid items from a list: the SDK would refuse the whole list."""
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
                 result[field] = [item for item in items if self._is_valid(field, item, result)]
@@ -264,7 +264,7 @@ class Connection:
         return True
 
     async def _listen(self, client: Client) -> None:
-        """Ask servers of the 2026 protocol for notices of changed lists; older ones send them unasked."""
+        """Subscribe to changed lists of servers of the 2026 protocol; older servers notify unasked."""
         for _ in range(3):
             try:
                 async with client.listen(
@@ -361,7 +361,7 @@ class Connection:
 
 
 class _ValidLists(ObjectReceiveStream[Any]):
-    """A stream of messages of a server, whose lists `check` has changed to what is valid."""
+    """A stream of server messages that passes each result through `check`."""
 
     def __init__(self, incoming: ObjectReceiveStream[Any], check: Callable[[Line], None]) -> None:
         self._incoming = incoming

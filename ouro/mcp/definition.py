@@ -34,14 +34,14 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
     schema: Mapping[str, Any]
     title: str = ""
     read_only: bool = False
-    """The server's claim, as `destructive`: shown, and never believed."""
+    """A claim of the server, like `destructive`: shown to the user, never relied on."""
     destructive: bool = False
     problem: str = ""
     """Why its schema cannot be used."""
 
     @cached_property
     def digest(self) -> str:
-        """Of all that the model and the user are told about it."""
+        """The digest of everything that the model and the user see of it."""
         told = {**msgspec.to_builtins(self), "problem": ""}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
@@ -55,7 +55,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
         return cut(clean(self.description or self.title), MAX_DESCRIPTION)
 
     def fits_request(self) -> bool:
-        """Whether every provider accepts the schema in a request; else a request with it would be refused whole."""
+        """Whether every provider accepts the schema; otherwise a provider refuses the whole request."""
         schema, properties = self.schema, self.schema.get("properties", {})
         return (
             not self.problem
@@ -91,14 +91,14 @@ class Listing(msgspec.Struct, frozen=True):
     version: str = ""
     protocol: str = ""
     instructions: str = ""
-    """What the server says about its tools: data, as their results."""
+    """What the server says about its tools: data, like tool results."""
     latency: float = 0.0
     """Seconds that it took to list the tools."""
     tools: tuple[ToolDefinition, ...] = ()
     resources: tuple[Resource, ...] = ()
     prompts: tuple[ServerPrompt, ...] = ()
     left_out: tuple[str, ...] = ()
-    """What of these lists is not valid, and why."""
+    """Invalid items of these lists, with the reason."""
 
 
 def wire_name(server: str, tool: str) -> str:
@@ -114,7 +114,7 @@ def _approvals(key: str) -> Path:
 
 
 def load_approved(key: str) -> dict[str, ToolDefinition] | None:
-    """The approved tools of a server by name, of a broken file none; None for one that was never connected."""
+    """The approved tools of a server by name; empty if the file is broken, None if it was never connected."""
     try:
         tools = msgspec.json.decode(_approvals(key).read_bytes(), type=tuple[ToolDefinition, ...])
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def load_approved(key: str) -> dict[str, ToolDefinition] | None:
 
 
 def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
-    """Approve these definitions, besides those that are. Raises OSError."""
+    """Add these definitions to the approved ones. Raises OSError."""
     known = (load_approved(key) or {}) | {tool.name: tool for tool in tools}
     write_private(_approvals(key), msgspec.json.encode(list(known.values())))
 

@@ -39,7 +39,7 @@ def http_client(
 ) -> httpx2.AsyncClient:
     """A client for one server; `on_refused` is called when it answers 401 although the login was tried.
 
-    Refused requests are logged: of an HTTP error the SDK says only that there was one.
+    Failed requests are logged: the SDK does not report their status.
     """
 
     async def look_at(response: httpx2.Response) -> None:
@@ -73,9 +73,9 @@ class _Limited(httpx2.AsyncByteStream):
 async def login_provider(
     request: Line, emit: Callable[[Line], None], on_refused: Callable[[], None]
 ) -> OAuthClientProvider | None:
-    """What signs requests in: with stored tokens, or with a login in the browser where `login` is set.
+    """The OAuth provider: with stored tokens, or with a login in the browser if `login` is set.
 
-    None where neither is given, so that no client is registered without the user.
+    None without either, so that no client is registered without the user.
     """
     url = request["url"]
     client = request["client"]
@@ -115,7 +115,7 @@ async def login_provider(
 
 
 class _Redirect:
-    """Waits on loopback for the browser to come back with the code. The SDK checks `state`."""
+    """Listens on loopback for the redirect of the browser with the code. The SDK checks `state`."""
 
     def __init__(self, emit: Callable[[Line], None], scope: str) -> None:
         self._emit = emit
@@ -173,7 +173,7 @@ class _Storage:
 
     Args:
         registered: a client that was registered by hand.
-        hidden: what is stored and does not do, `tokens` or `client`, until it is replaced.
+        hidden: stored values to ignore until they are replaced: `tokens`, `client`.
     """
 
     def __init__(self, tokens: Tokens, registered: OAuthClientInformationFull | None, hidden: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""What an MCP server asks the user for (elicitation), as questions; and the arguments of prompts."""
+"""Elicitation: the questions of an MCP server to the user. And the arguments of its prompts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 
 
 async def answer_elicitation(server: str, about: Line, ask: AskUser) -> Line:
-    """Ask for what the server wants: a URL to be opened, or fields of a form; returns the result of the protocol."""
+    """Ask the user to open a URL or to fill in a form; returns the result for the protocol."""
     message = one_line(str(about.get("message", "")), 500)
     intro = f"The MCP server {server} asks: {message}"
     if about.get("mode") == "url":
@@ -45,7 +45,7 @@ _DECLINED: Line = {"action": "decline"}
 
 
 async def _ask_field(intro: str, name: str, field: Line, ask: AskUser) -> Any:
-    """The value of one field: its default, or None, if the user gives none. Asks again while it does not fit."""
+    """Ask for one field until the answer fits; returns its default, or None, if the user gives no answer."""
     kind = field.get("type", "string")
     label = one_line(f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300)
     items = field.get("items") or {}
@@ -86,7 +86,7 @@ def _value(kind: str, answers: tuple[str, ...], field: Line) -> Any:
 
 
 def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
-    """The arguments of a prompt from what was typed: `NAME=value`, or in their order.
+    """Parse the arguments of a prompt: `NAME=value`, or in their order.
 
     Raises:
         UsageError: a required one is missing.

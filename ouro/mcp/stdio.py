@@ -20,11 +20,11 @@ from ouro.utils.runtime import send_signal
 from ouro.utils.worker import Line
 
 MAX_LINE = 32 * 1024 * 1024
-"""Bytes of one message. The transport of the SDK has no limit, and copies what it holds for each piece that comes."""
+"""Bytes of one message. The transport of the SDK has no limit, and copies its buffer for each piece."""
 MAX_GARBAGE = 1_000
 """Lines on stdout that are not messages, after which the server is ended."""
 GRACE = 2.0
-"""Seconds to end by itself once its stdin is closed, and once more after SIGTERM."""
+"""Seconds to exit after stdin is closed, and again after SIGTERM."""
 groups: set[int] = set()
 """The process groups of the servers that run."""
 
@@ -145,7 +145,7 @@ async def _read_stderr(process: asyncio.subprocess.Process, on_log: Callable[[st
 
 
 async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
-    """As the protocol asks: close stdin, wait, SIGTERM, wait, SIGKILL; the whole group."""
+    """End the process group as the protocol asks: close stdin, wait, SIGTERM, wait, SIGKILL."""
     if process.stdin is not None:
         process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -162,7 +162,7 @@ async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Tas
 
 
 def end_groups() -> None:
-    """End what is left of all servers: by itself, by SIGTERM, by SIGKILL. Blocks for 2 seconds at most."""
+    """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for 2 seconds at most."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE / 2
         while groups and time.monotonic() < deadline:

@@ -15,7 +15,7 @@ SERVICE = "ouro-mcp"
 
 
 class Tokens:
-    """Of the server at `url`: a token is only ever sent to the server that it was issued for. Everything blocks."""
+    """The tokens of the server at `url`: a token is sent only to the server that issued it. Every method blocks."""
 
     def __init__(self, url: str) -> None:
         self._key = url
@@ -49,13 +49,13 @@ class Tokens:
         return had
 
     def place(self) -> str:
-        """Where they are kept, for users."""
+        """Where the tokens are stored, for users."""
         ring = _keyring()
         return one_line(f"the keyring ({ring.name})") if ring is not None else str(self._path)
 
 
 def _keyring() -> Any:
-    """The backend of the system that works without a question; None where there is none."""
+    """The system keyring, if it works without asking; None if there is none."""
     try:
         import keyring
         from keyring.backends import fail

@@ -38,9 +38,9 @@ MAX_NAMES = 40
 SPOOL_SECONDS = 2.0
 _WORD = late_pattern(r"[a-z0-9]+")
 _BEGIN = 4
-"""Letters that two forms of a word have in common: `issue`, `issues`."""
+"""Words that begin with the same letters count as forms of one word: `issue`, `issues`."""
 MAX_ATTACHED = 5
-"""Resources that one message names."""
+"""Resources that are read for one message."""
 _NAMED = late_pattern(r"(?:^|(?<=[\s(\"'`]))@([A-Za-z0-9][\w-]*):([^\s\"'`)]+)")
 """A resource in a message: `@github:repo://ouro/README`."""
 _SENTENCE_ENDS = ".,;!?"
@@ -109,7 +109,7 @@ class McpTool(Tool[McpArguments]):
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """Makes results of outcomes: cleaned, and cut as those of other tools."""
+    """Makes tool results from outcomes: cleaned and shortened like those of other tools."""
 
     folder: Path
     mask: Callable[[str], str]
@@ -241,7 +241,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
             await self._servers.settle()
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
-        """Every usable tool with a word of the query: words of its name count five times those of its description."""
+        """Score each usable tool by the words of the query: in its name they count five times as much."""
         wanted = set(_WORD.findall(query.lower()))
         for server in self._servers.servers.values():
             if server.state != "ready":
@@ -255,7 +255,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
                     yield score, (server, tool)
 
     async def _describe_approved(self, server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> str:
-        """The tool for the model; a definition that is not approved is asked about first."""
+        """Describe the tool for the model; ask the user first if its definition is not approved."""
         if tool in server.unapproved() and not await ask_approval(server, tool, ctx):
             return f"{server.name}.{one_line(tool.name, 80)}: not approved by the user; do not use it."
         schema = json.dumps(tool.schema, ensure_ascii=False)
@@ -263,7 +263,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
 
 def _matches(wanted: set[str], text: str) -> float:
-    """How many of the wanted words are in a text; half for one that only begins like a word there."""
+    """How many of the wanted words are in a text; a word that only begins like one counts half."""
     words = set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
     begins = {word[:_BEGIN] for word in words if len(word) >= _BEGIN}
     return sum(1.0 if word in words else 0.5 if word[:_BEGIN] in begins else 0 for word in wanted)
@@ -371,5 +371,5 @@ async def _read_resource(servers: McpServers, name: str, uri: str) -> str:
         found = (await (await servers.ready(name)).read(uri)).text
     except OuroError as error:
         found = f"It cannot be read: {error.message}"
-    # The opening is known to `trust/provenance.py`: the text is not the user's.
+    # `trust/provenance.py` knows this tag: the text is not the user's.
     return f'<resource name="{name}:{uri}">\n{shorten(clean(found))}\n</resource>'

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ouro.mcp.connection import Connection
 
 _DUMP = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
-"""What pydantic says of an answer that is none of its messages: a paragraph for each field."""
+"""pydantic's error for an answer that is no MCP message: a paragraph for each field."""
 NICE = 10
 """Lower priority for the worker, from the import of the SDK on, and for its servers: the first request comes first."""
 
