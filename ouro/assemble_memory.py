@@ -217,7 +217,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
 
 def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -> long_term.TurnMarks:
-    """What is known of the commands of a session while its turns run."""
+    """The records of the commands that a session runs in its turns."""
 
     def has_jobs() -> bool:
         return any(job.running for job in jobs.list())
@@ -230,8 +230,8 @@ def marks_of(memory: MemoryManager, jobs: ShellJobs, confinement: Confinement) -
 def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     """What the header of a new session records: the memory version of each scope, and the source of the mark.
 
-    While the core is the same, so is the mark, and with it the prompt: a provider has it in its cache. Who writes into
-    memory cannot compute it without the secret of the home.
+    The mark only changes with the core, so that the prompt stays in the provider's cache. Text in memory cannot contain
+    it: it cannot be computed without the secret of the home.
     """
     if not scopes:
         return {}

@@ -23,7 +23,7 @@ from ouro.utils.runtime import get_trust_path
 from ouro.utils.yaml import split_front_matter, words_in
 
 FORMAT, MARK = "ouro-memory", "<!-- ouro memory export 1 -->"
-"""What an export begins with, as JSON and as Markdown."""
+"""The marks of an export, in JSON and in Markdown."""
 INSTRUCTIONS = (
     "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules", "AGENTS.md", "GEMINI.md", ".cursorrules",
     ".cursor/rules",
@@ -35,7 +35,7 @@ _ENDINGS = (*_TEXTS, ".json", ".cursorrules")
 _MAX_BYTES = 4 << 20
 _MAX_FILES = 2_000
 _MAX_DEPTH = 4
-"""Of files that include others."""
+"""The most levels of files that include others."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
@@ -43,11 +43,11 @@ _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
 _NOTE = re.compile(r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->", re.DOTALL)
 _INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
-"""A paragraph that only names files to include."""
+"""A paragraph that consists of files to include."""
 _INCLUDE_LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
 _NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE)
 _TOO_SHORT = 40
-"""Characters: a shorter piece gets its heading in front, to be understood alone."""
+"""A piece with fewer characters gets its heading in front, so that it can be understood alone."""
 _EMPTY_HEADINGS = {"Gemini Added Memories"}
 """Headings without information, left out in front of short pieces."""
 _TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": "repo", "reference": None}
@@ -182,7 +182,7 @@ def _below(folder: Path) -> list[Path]:
 
 
 def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
-    """Why `file` is not included by `path`: only files of its repository (else its folder) or in `~/.claude` are."""
+    """Why `path` may not include `file`: only files of its repository (else its folder) or in `~/.claude` are read."""
     allowed = (find_root(path.parent), (Path.home() / ".claude").resolve())
     if not any(folder in file.parents for folder in allowed):
         return f"{file} is outside of the project: import it by its name"

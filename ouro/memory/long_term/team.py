@@ -33,12 +33,12 @@ DAYS = 180
 KEEP, ARCHIVE, LATER = "It still holds", "Archive it", "Leave it"
 _GIT_TIMEOUT = 15
 _MAX_ASKED = 3
-"""Expired notes that a start asks about."""
+"""The number of expired notes that are asked about after one start."""
 
 
 class PromotedNote(msgspec.Struct, frozen=True):
     id: str
-    """Of the note on the branch."""
+    """The id of the note on the branch."""
     branch: str
     commit: str
     owner: str
@@ -50,7 +50,7 @@ def promote(editor: MemoryEditor, named: str, owner: str = "", days: int = DAYS)
 
     Args:
         named: a note of the user, a note of one branch, or a core line of the user.
-        owner: who is asked when it expires; by default git's `user.email`.
+        owner: the user to ask when it expires; by default git's `user.email`.
 
     Raises:
         UsageError: the memory of the repository is not shared, the entry is shared already, or git refuses.

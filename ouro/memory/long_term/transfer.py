@@ -41,7 +41,7 @@ AGENT_FILES: Mapping[str, Mapping[Scope, str]] = {
     "gemini": {"user": ".gemini/GEMINI.md", "repo": "GEMINI.md"},
     "agents-md": {"repo": "AGENTS.md"},
 }
-"""Where other agents read instructions: of the user below the home, of a project below its root."""
+"""Where other agents read instructions: those of the user below the home, those of a project below its root."""
 _BEGIN = "<!-- ouro memory: written by `ouro memory export --to`; changes here are overwritten -->"
 _END = "<!-- end of ouro memory -->"
 
@@ -51,18 +51,18 @@ _AGENT_MEMORY: Mapping[str, Sequence[tuple[Scope, str]]] = {
     "codex": (("user", ".codex/memories"),),
     "gemini": (),
 }
-"""What else an agent reads by itself."""
+"""The other files and folders that an agent reads by itself."""
 _WANTED = "another program wants it to be remembered"
 
 
 class MemoryComparison(msgspec.Struct, frozen=True):
     ours: tuple[MemoryEntry, ...]
-    """What the other agent does not know."""
+    """Entries that only ouro has."""
     theirs: tuple[ImportPiece, ...]
-    """What ouro does not know."""
+    """Entries that only the other agent has."""
     shared: int
     files: tuple[Path, ...]
-    """Those of the other agent that were read."""
+    """The files of the other agent that were read."""
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class Import(msgspec.Struct, frozen=True):
     """New core lines: scope -> category -> texts."""
     notes: tuple[Note, ...]
     doubles: int
-    """The number of pieces that exist already or occur twice."""
+    """The number of pieces that are remembered already, or occur twice."""
     refused: tuple[SkippedFile, ...]
     """Pieces that are not imported, for example because of a secret or their length."""
     files: tuple[Path, ...]
@@ -245,7 +245,7 @@ def plan_import(
     scope: Scope | None = None,
     trusts: Callable[[Path], bool] = lambda _path: True,
 ) -> Import:
-    """Find what is new in the material, and where it goes. Writes nothing.
+    """Find the new entries in the material, and their places. Writes nothing.
 
     Args:
         scope: the scope for everything; None: chosen by the file's location and the text.
@@ -360,7 +360,7 @@ def _roots(editor: MemoryEditor) -> set[Path]:
 
 
 def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
-    """The text of a piece, and why it cannot be imported; empty if it can."""
+    """The text of a piece, and the reason why it cannot be imported; empty if it can."""
     if piece.project and scope is None and not any(is_project(piece.project, root) for root in _roots(editor)):
         way = "import it there, or with `ouro memory import --scope`"
         return "", f"it is about another project ({piece.project}): {way}"
@@ -373,7 +373,7 @@ def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) 
 
 
 def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
-    """Where a piece goes: text about a project, and files in the repository go to `repo`, all others to `user`."""
+    """Place a piece: text about a project and text of files in the repository in `repo`, everything else in `user`."""
     is_here = any(root.resolve() in piece.path.resolve().parents for root in _roots(editor))
     chosen: Scope = scope or piece.scope or ("repo" if piece.project or is_here else "user")
     if chosen not in editor.names:

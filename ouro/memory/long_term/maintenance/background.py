@@ -27,22 +27,22 @@ if TYPE_CHECKING:  # made when they are first needed
 SETTLE_SECONDS = 1.0
 """Delay after the start, in seconds, before the open task of the last session is shown."""
 SUMMARY_TIMEOUT = 15.0
-"""Seconds that the first message of a session waits for the summary of the last one, where that is carried over."""
+"""Seconds that the first message of a session waits for the summary of the last session, if that is carried over."""
 _WIDTH = 80
-"""Of the text of a note and the title of a session in a line."""
+"""Characters of a note's text or a session's title in a line."""
 
 
 class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it.
 
-    What a user asks for raises UsageError if memory is off here or another process maintains it, and ModelError if the
-    model did not answer as asked: what is finished by then stays done.
+    Methods for actions of the user raise UsageError if memory is off here or another process maintains it, and
+    ModelError if the model did not answer as asked: what is finished by then stays done.
     """
 
     make_summaries: Callable[[], Summaries] | None
-    """Makes what writes summaries when it is first needed; None if `sessions.summaries` is off."""
+    """Constructs the writer of summaries when it is first needed; None if `sessions.summaries` is off."""
     make: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
-    """Makes what maintains notes when it is first needed; None where memory is off."""
+    """Constructs the services that maintain notes when they are first needed; None if memory is off."""
     lock: Path
     """A lock file: one process at a time maintains memory."""
     price: Callable[[int], float | None]
@@ -61,16 +61,16 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     _is_running: bool = False
 
     def start(self) -> None:
-        """Show in the background, in one line, what the last session left open; returns at once."""
+        """Show the open task of the last session in one line, in the background; returns at once."""
         if self.is_automatic and self.is_new and self.make_summaries:
             self.channel.start("last time", self._show_last_time())
 
     async def carry_over(self) -> str:
-        """What goes to the model with the first message of a new session; else empty."""
+        """The text to send with the first message of a new session; empty for other messages."""
         if not (self.carries_over and self.is_new and self.summaries) or self.summaries.memory.transcript.turns:
             return ""
         try:
-            if self.is_automatic:  # most sessions have none yet: they are summarized once they were left
+            if self.is_automatic:  # most sessions have no summary yet: it is written after they are closed
                 with only_one(self.lock) as is_mine:
                     if is_mine:
                         await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
@@ -80,13 +80,13 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             return ""
 
     def after_turn(self) -> None:
-        """Start what is due in the background; returns at once."""
+        """Start the tasks that are due, in the background; returns at once."""
         if self.is_automatic and not self._is_running:
             self._is_running = True
             self.channel.start("digest", self._run())
 
     def usage_since(self, since: Usage | None = None) -> Usage:
-        """The usage of this session's model calls since `since`."""
+        """The usage of this session's model calls, less that of `since`."""
         now, then = self.usage(), since or Usage()
         cost = None if now.cost is None else now.cost - (then.cost or 0.0)
         return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
@@ -99,7 +99,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         return found, f"{plural(len(found), 'cluster')} of notes that say about the same; {self._estimate(tokens)}."
 
     async def find_sessions(self, days: int) -> tuple[Sequence[OldSession], str]:
-        """The unread sessions last used so many days ago, oldest first, also skipped ones; and a line with the cost."""
+        """The unread sessions last used `days` ago, oldest first, with skipped ones; and a line with the cost."""
         _, crystallizer = self._workers
         found = await crystallizer.pending(days)
         unread = [session for session in found if not session.skipped]

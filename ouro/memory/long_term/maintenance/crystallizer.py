@@ -1,6 +1,6 @@
-"""Crystallizer: captures what is still true from sessions older than a week, each read once, part by part.
+"""Crystallizer: captures what is still true from sessions older than a week; each is read once, part by part.
 
-It captures as in open sessions, with the same protection (M1).
+The capture is that of open sessions, with the same protection (M1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIN_DAYS = 7
 """The age at which a session is read, and the time between two runs in the background."""
 MAX_SESSIONS = 5
 MAX_TOKENS = 30_000
-"""Limits of one background run."""
+"""The sessions and tokens of one run in the background."""
 REQUEST_TOKENS = 1_500
 """Estimated size of a request without the text of the session."""
 CRYSTALLIZE_INSTRUCTIONS = """\
@@ -57,9 +57,9 @@ class _State(msgspec.Struct, frozen=True):
 class OldSession(msgspec.Struct, frozen=True):
     info: SessionInfo
     parts: int = 0
-    """The number of parts to read; parts that were read before do not count."""
+    """The number of parts that are not read yet."""
     tokens: int = 0
-    """An estimate of what there is to read."""
+    """An estimate of the tokens of these parts."""
     skipped: str = ""
     """The reason, if it is skipped."""
 
@@ -78,7 +78,7 @@ class Crystallizer(msgspec.Struct, eq=False):
     store: MemoryStore
     session_catalog: SessionCatalog
     repository: GitRepository
-    """Keeps the state beside its history."""
+    """Stores the state."""
     memory: MemoryManager
     """The messages of the open session."""
 
@@ -92,7 +92,7 @@ class Crystallizer(msgspec.Struct, eq=False):
         self._save(replace(state, last={**state.last, self.memory.project: _stamp()}))
 
     async def pending(self, days: int = MIN_DAYS) -> list[OldSession]:
-        """The sessions last used so many days ago that were not read to their end, oldest first, also skipped ones."""
+        """The sessions last used `days` ago that were not read to their end, oldest first, with skipped ones."""
         before, progress = _stamp(days=days), self._state().sessions
         found = []
         for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
@@ -103,7 +103,7 @@ class Crystallizer(msgspec.Struct, eq=False):
         return found
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Read these, one part after the other; after an interruption or ModelError the next call continues there."""
+        """Read sessions part by part; after an interruption or ModelError the next call continues there."""
         for session in sessions:
             info = session.info
             transcript = None if session.skipped else await self._transcript(info.id)

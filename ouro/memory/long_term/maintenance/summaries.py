@@ -27,9 +27,9 @@ from ouro.utils.log import log
 from ouro.utils.text import clean, cut, cut_middle
 
 GROWN = 10
-"""New user messages after which the summary of the open session is updated: a turn with tools has dozens of others."""
+"""New user messages after which the summary of the open session is updated; other messages do not count."""
 TURNS = 4
-"""User messages from which on a session gets a summary."""
+"""A session with fewer user messages gets no summary."""
 MAX_CATCH_UP = 3
 """Earlier sessions that get a summary in one run."""
 _MAX_EXAMINED = 10
@@ -78,7 +78,7 @@ class Summaries(msgspec.Struct, eq=False):
         memory.note(SummaryRecord(text, memory.now(), last))
 
     async def catch_up(self, most: int = _MAX_EXAMINED) -> None:
-        """Summarize those of the latest sessions of this project whose end has no summary. Raises ModelError."""
+        """Summarize the latest sessions of this project that have no current summary. Raises ModelError."""
         done = 0
         for info in (await self._others())[:most]:
             transcript = await self._load_unsummarized(info.id) if info.messages >= 2 * TURNS else None
@@ -94,7 +94,7 @@ class Summaries(msgspec.Struct, eq=False):
                 return
 
     async def open_line(self) -> str:
-        """What the last session of this project left open; empty if nothing."""
+        """The open task of the last session of this project; empty if there is none."""
         last = next(iter(await self._others()), None)
         if last is None or not last.summary:
             return ""
@@ -107,8 +107,8 @@ class Summaries(msgspec.Struct, eq=False):
     async def carry_over(self) -> str:
         """The summary of the last session of this project as the model reads it.
 
-        Empty if there is none, or some of the session was sent with memory off. It may hold words from outside:
-        provenance counts it among them.
+        Empty if there is none, or a part of the session was sent with memory off. It may hold words from outside, so
+        provenance counts it as text from outside.
         """
         last = next(iter(await self._others()), None)
         loaded = await load_closed(self.store, last.id) if last is not None and last.summary else None
@@ -165,7 +165,7 @@ def find_open_task(summary: str) -> str:
 
 
 def excerpt(spoken: Sequence[Spoken]) -> str:
-    """The first message, and as much of the end of the session as fits into `_MAX_EXCERPT`."""
+    """The first message, and as many of the last messages as fit into `_MAX_EXCERPT`."""
     first = newest_lines(spoken[:1], _MAX_EXCERPT, _MAX_MESSAGE)
     newest = newest_lines(spoken[1:], _MAX_EXCERPT - sum(map(len, first)), _MAX_MESSAGE)
     gap = ["[…]"] if len(newest) < len(spoken) - 1 else []

@@ -34,7 +34,7 @@ _INSTALLED = late_pattern(
 )
 _IMPORTED = late_pattern(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|\s+import|\s+as)", re.MULTILINE)
 _PLAIN_WORDS = frozenset("bash black bundle composer go helm just make node perl rake sh swift".split())  # noqa: SIM905
-"""Programs whose names are plain words: recognized in code only."""
+"""Programs whose names are ordinary words: recognized in code only."""
 _WORD = late_pattern(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(
     """
@@ -48,22 +48,22 @@ _PROGRAMS = frozenset(
 
 
 def entities_in(text: str) -> tuple[str, ...]:
-    """The entities that a text names, in order, each once.
+    """The entities that a text names, in order, each once. No file is read.
 
-    By form only, no file is read: `./src/../api.py` and `api.py` are both `file:api.py`.
+    `./src/../api.py` and `api.py` are both `file:api.py`.
     """
     return normalize_entities((*_in_code(text), *_named(text)))
 
 
 def has_names_of(text: str, other: str) -> bool:
-    """Whether a text has all names and numbers of another one, and the signs that make them others: `C++`, `< 30`."""
+    """Whether a text has all names and numbers of another one, with the signs that belong to them: `C++`, `< 30`."""
     names = (entity.partition(":")[2] for entity in entities_in(other))
     has_signs = set(_SIGNS.findall(other)) <= set(_SIGNS.findall(text))
     return has_signs and all(name.casefold() in text.casefold() for name in names)
 
 
 def normalize_entity(entity: str, root: str = "") -> str:
-    """An entity in its one spelling; empty when it is not an entity.
+    """Convert an entity to its one spelling; empty if it is not an entity.
 
     Args:
         entity: as a user or a model wrote it, `File: ./src/../api.py`.
@@ -89,7 +89,7 @@ def normalize_entity(entity: str, root: str = "") -> str:
 
 
 def normalize_entities(entities: Iterable[str], root: str = "") -> tuple[str, ...]:
-    """The entities in one spelling, each once; what is not an entity is left out."""
+    """Convert entities to their one spelling, each once, and drop what is not an entity."""
     return tuple(dict.fromkeys(name for entity in entities if (name := normalize_entity(entity, root))))
 
 

@@ -20,7 +20,7 @@ Relationship = Literal["refines", "contradicts", "relates-to"]
 Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
 Source = Literal["user", "assistant"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-"""Fits into SQLite and msgspec integers."""
+"""A number that SQLite and msgspec can hold."""
 CATEGORIES: Mapping[str, Scope] = {
     "coding-preferences": "user",
     "project-conventions": "repo",
@@ -57,18 +57,18 @@ class Anchor(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing learned. The fields, in this order, are the front matter; `text` is the body."""
+    """One remembered statement. The fields, in this order, are the front matter; `text` is the body."""
 
     id: str
     created_at: str = ""
     """UTC, as `2026-11-21T20:31:00Z`."""
     updated_at: str = ""
     version: Count = 1
-    """Length of the chain so far."""
+    """The length of the chain up to this note."""
     scope: Scope = "repo"
     category: str = "patterns"
     supersedes: str | None = None
-    """The note that this one replaces: a linear chain. The old file stays."""
+    """The id of the note that this one replaces; chains are linear. The old file stays."""
     related: tuple[Edge, ...] = ()
     session_id: str = ""
     turn: Count = 0
@@ -78,7 +78,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = 1.0
     confirmed_at: str = ""
     branch: str | None = None
-    """Recalled on that branch only, until it is merged."""
+    """The note is recalled on that branch only, until it is merged."""
     entities: tuple[str, ...] = ()
     """`file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse`, `tool:ruff`."""
     relations: tuple[Relation, ...] = ()
@@ -101,7 +101,7 @@ def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
     """All categories of notes, each with its usual scope.
 
     Args:
-        own: those of the settings, with the scopes that their notes live in; the first one counts.
+        own: the categories of the settings, each with its scopes; the first scope counts.
     """
     named = {name.casefold().replace("_", " "): scopes for name, scopes in own.items()}
     added: dict[str, Scope] = {
@@ -115,7 +115,7 @@ def new_id() -> str:
 
 
 def ids_named(word: str, ids: Iterable[str]) -> list[str]:
-    """Those of `ids` that are `word`, or begin with it: `mem_3f6c1e`, `3f6c1e`, but not with less than three signs."""
+    """The ids that are `word` or begin with it (`mem_3f6c1e`, `3f6c1e`, at least three characters)."""
     start = f"mem_{word.removeprefix('mem_')}"
     found = sorted(note_id for note_id in ids if note_id.startswith(start))
     return [start] if start in found else found if len(word) >= _MIN_START else []
@@ -186,7 +186,7 @@ def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
 
 
 def _readable(value: Any) -> Any:
-    """Without invisible characters: YAML escape sequences can write them (M12)."""
+    """Remove invisible characters, which YAML escape sequences can write (M12)."""
     if isinstance(value, dict):
         return {key: _readable(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -20,9 +20,9 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.text import clean, one_line, plural
 
 _WIDTH = 80
-"""Of a note's text in the subject of a commit and in an event about several notes."""
+"""Characters of a note's text in the subject of a commit, and in an event about several notes."""
 _CONFIRMATION = 0.15
-"""What a confirmation adds to the confidence in an inferred note."""
+"""Added to the confidence in an inferred note when it is confirmed."""
 _CONFIRMED_BY_USER = 0.9
 """The least confidence in a note that the user confirmed."""
 Change = Literal["add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"]
@@ -38,7 +38,7 @@ class NoteFile(msgspec.Struct, frozen=True):
     note: Note
     scope: Scope
     name: str
-    """Below the scope's folder; in `archive/` when the note is archived."""
+    """Relative to the scope's folder; in `archive/` if the note is archived."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -51,16 +51,16 @@ class Written(msgspec.Struct, frozen=True):
     note: Note
     scope: Scope
     commit: str
-    """Undoing it undoes the change; empty when no commit could be made."""
+    """The commit; empty if none could be made."""
     before: str = ""
-    """The text that it replaces."""
+    """The text that the note replaces."""
 
 
 class Notebook(msgspec.Struct, eq=False):
     """Reads and writes the notes of all scopes: the only writer of notes. Every method blocks on files.
 
-    What writes raises SecretInMemory if a text holds a secret (nothing was written), and LongTermMemoryError or OSError
-    if it could not be written. What takes the id of a note raises NoteError if there is no such note.
+    Methods that write raise SecretInMemory if a text holds a secret (nothing was written), and LongTermMemoryError or
+    OSError if it could not be written. Methods that take the id of a note raise NoteError if there is no such note.
     """
 
     stores: Mapping[Scope, GitMemoryStore]
@@ -70,7 +70,7 @@ class Notebook(msgspec.Struct, eq=False):
     untrusted: Callable[[Scope], Collection[str]] = lambda _scope: ()
     """Returns the files of a scope with unapproved changes: they are neither found nor changed."""
     commit: Commit | None = None
-    """Writes instead of the stores, for what the user does in a session."""
+    """Writes instead of the stores, for actions of the user."""
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -86,7 +86,7 @@ class Notebook(msgspec.Struct, eq=False):
                     yield found
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """Note id -> its text now; a deleted note is left out."""
+        """Note id -> its current text; deleted notes are left out."""
         found: dict[str, str] = {}
         for note_id in note_ids:
             with suppress(NoteError):
@@ -119,7 +119,7 @@ class Notebook(msgspec.Struct, eq=False):
         return replace(written, before=self.find(note.supersedes).note.text if note.supersedes else "")
 
     def link(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
-        """The note with its link to the last version of `target`, and `relates-to` edges to the notes `related`.
+        """Link a note to the last version of `target`, and with `relates-to` edges to the notes `related`.
 
         A superseding note continues the chain: a chain is linear.
         """
@@ -228,7 +228,7 @@ def archive_changes(file: NoteFile) -> dict[str, str | None]:
 
 
 def timestamp() -> str:
-    """The time as notes have it: `2026-11-21T20:31:00Z`."""
+    """The current time as in notes: `2026-11-21T20:31:00Z`."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -239,14 +239,14 @@ def note_event(written: Written) -> NoteKept:
 
 
 def proposal_event(notes: Sequence[Note]) -> NoteKept:
-    """Notes wait for approval: one event for all of them."""
+    """One event for all notes that wait for approval."""
     first = notes[0]
     more = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
     return NoteKept("propose", first.id, f"{clean(first.text)}{more}", first.scope, first.category)
 
 
 def notes_event(operation: Literal["archive", "share"], written: Sequence[Written], why: str) -> list[NoteKept]:
-    """Several notes were changed: one event for each commit."""
+    """One event for each commit that changed several notes."""
     commits: dict[tuple[Scope, str], list[Note]] = {}
     for change in written:
         commits.setdefault((change.scope, change.commit), []).append(change.note)

@@ -86,7 +86,7 @@ def default_branch(root: Path) -> str:
 
 
 def merged_branches(root: Path, names: Iterable[str], into: str) -> frozenset[str]:
-    """Those of `names` whose work is in the branch `into`. Blocks.
+    """The branches of `names` that are merged into the branch `into`. Blocks.
 
     A deleted branch counts only where git still shows that it was merged: its last commit (from the reflog of HEAD) or
     the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
@@ -117,12 +117,12 @@ def merged_branches(root: Path, names: Iterable[str], into: str) -> frozenset[st
 
 
 def _begin(git: Git, branch: str) -> str:
-    """The commit at which a branch was made; empty where that is not known."""
+    """The commit at which a branch was created; empty if unknown."""
     return (git.ask("reflog", "show", "--format=%H", f"refs/heads/{branch}", "--").split() or [""])[-1]
 
 
 def _checked_out(git: Git) -> tuple[dict[str, str], dict[str, str]]:
-    """The first and the last commit of each branch that was checked out here, also of deleted ones."""
+    """The first and the last commit of each branch that was checked out here, including deleted ones."""
     begins: dict[str, str] = {}
     tips: dict[str, str] = {}
     lines = git.ask("reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)).splitlines()
@@ -167,7 +167,7 @@ def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
 
 
 def age_in_days(at: str, now: datetime) -> float | None:
-    """None where the time cannot be read."""
+    """The age of a time in days; None if it cannot be read."""
     try:
         then = datetime.fromisoformat(at)
     except ValueError:
