@@ -119,8 +119,12 @@ def is_project(named: str, root: Path | None) -> bool:
     """Whether `named` (a path, or Claude Code's name `-home-me-app`) is this project or a folder in it."""
     if root is None:
         return False
-    here = str(root.resolve())
-    return named == re.sub(r"[^A-Za-z0-9]", "-", here) or f"{named.rstrip('/')}/".startswith(f"{here}/")
+    return named == claude_project_name(root) or f"{named.rstrip('/')}/".startswith(f"{root.resolve()}/")
+
+
+def claude_project_name(root: Path) -> str:
+    """Claude Code's name for a project: `-home-me-app` for `/home/me/app`."""
+    return re.sub(r"[^A-Za-z0-9]", "-", str(root.resolve()))
 
 
 def is_trusted_text(path: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from ouro.memory.long_term.import_files import (
     MARK,
     ImportMaterial,
     ImportPiece,
+    claude_project_name,
     is_project,
     read_sources,
 )
@@ -223,12 +223,11 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
     names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
     paths = [folder / name for scope, name in (*names, *_AGENT_MEMORY[agent]) if (folder := folders[scope])]
-    for root in _roots(editor) if agent == "claude" else ():
-        project = re.sub(r"[^A-Za-z0-9]", "-", str(root.resolve()))
-        paths.append(Path.home() / ".claude/projects" / project / "memory")
-    found = [path for path in paths if path.exists()]
-    material = read_sources(found) if found else ImportMaterial((), ())
-    entries = [entry for entry in all_entries(editor) if "replaced" not in entry.badges]
+    if agent == "claude":
+        projects = Path.home() / ".claude/projects"
+        paths += [projects / claude_project_name(root) / "memory" for root in _roots(editor)]
+    material = read_sources([path for path in paths if path.exists()])
+    entries = all_entries(editor)
     theirs = " ".join(fold_words(piece.text) for piece in material.pieces)
     ours = " ".join(fold_words(entry.text) for entry in entries)
     return MemoryComparison(

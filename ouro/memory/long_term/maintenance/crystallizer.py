@@ -89,7 +89,8 @@ class Crystallizer(msgspec.Struct, eq=False):
     def note_done(self) -> None:
         """Record a run in the background. Blocks."""
         state = self._state()
-        self._save(replace(state, last={**state.last, self.memory.project: _stamp()}))
+        last = {**state.last, self.memory.project: _stamp()}
+        self.repository.save_state(_STATE, replace(state, last=last))
 
     async def pending(self, days: int = MIN_DAYS) -> list[OldSession]:
         """The sessions last used `days` ago that were not read to their end, oldest first, with skipped ones."""
@@ -116,15 +117,15 @@ class Crystallizer(msgspec.Struct, eq=False):
                 async with aclosing(captures):
                     async for part, captured in captures:
                         number += 1
-                        await asyncio.to_thread(self._note, info.id, _Progress(part.upto))
+                        await asyncio.to_thread(self._record, info.id, _Progress(part.upto))
                         yield CrystallizedPart(session, number, captured)
             except TimeoutError as error:
                 raise ModelError(f"The model took longer than {PART_TIMEOUT:.0f} seconds.") from error
             except ModelError:
                 progress = self._progress(info.id)
-                await asyncio.to_thread(self._note, info.id, replace(progress, failures=progress.failures + 1))
+                await asyncio.to_thread(self._record, info.id, replace(progress, failures=progress.failures + 1))
                 raise
-            await asyncio.to_thread(self._note, info.id, _Progress(transcript.last_number, info.updated_at))
+            await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
 
     async def _examine(self, info: SessionInfo, progress: _Progress) -> OldSession:
         if progress.failures >= _MAX_FAILURES:
@@ -134,7 +135,7 @@ class Crystallizer(msgspec.Struct, eq=False):
             return OldSession(info, skipped="it cannot be read, or memory was off in it")
         parts = _parts(transcript, progress)
         if not parts:
-            await asyncio.to_thread(self._note, info.id, _Progress(transcript.last_number, info.updated_at))
+            await asyncio.to_thread(self._record, info.id, _Progress(transcript.last_number, info.updated_at))
             return OldSession(info, skipped="it has no messages of the user")
         words = sum(estimate(message.text) for part in parts for message in part.spoken)
         return OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS)
@@ -151,15 +152,13 @@ class Crystallizer(msgspec.Struct, eq=False):
     def _progress(self, session_id: str) -> _Progress:
         return self._state().sessions.get(session_id, _Progress())
 
-    def _note(self, session_id: str, progress: _Progress) -> None:
+    def _record(self, session_id: str, progress: _Progress) -> None:
         state = self._state()
-        self._save(replace(state, sessions={**state.sessions, session_id: progress}))
+        sessions = {**state.sessions, session_id: progress}
+        self.repository.save_state(_STATE, replace(state, sessions=sessions))
 
     def _state(self) -> _State:
         return self.repository.load_state(_STATE, _State)
-
-    def _save(self, state: _State) -> None:
-        self.repository.save_state(_STATE, state)
 
 
 def for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:
