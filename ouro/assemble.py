@@ -21,7 +21,7 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import ExtensionBuilder, is_trusted
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in, marks_of, open_memory
 from ouro.assemble_subagents import build_subagents
-from ouro.config import load_settings, settings_by_place, stricter_mode
+from ouro.config import build_settings, explain_settings, settings_by_place, stricter_mode
 from ouro.errors import NoModelError, UsageError
 from ouro.extensions import demand_rules
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Warmable
@@ -95,7 +95,7 @@ def opener(options: Options) -> Opener:
             choices = (await asyncio.to_thread(Catalog.from_files)).choices
             error.usable = [model.name for model in await asyncio.to_thread(choices) if model.usable]
             raise
-        options = replace(options, trust=False)  # it meant the folder as it was: later files are asked about
+        options = replace(options, trust=False)  # the answer was about the files of that time
         return session
 
     return open_one
@@ -148,13 +148,13 @@ def _ground(options: Options, request: OpenRequest) -> Ground:
     limit_arenas()
     trust = TrustStore(get_trust_path())
     trusted = is_trusted(trust, options.cwd, "yes" if options.trust else request.trust)
-    project, flags = find_root(options.cwd) if trusted else None, options.flags()
-    demand_rules(settings_by_place(project, flags), [tool.name for tool in options.tools])
-    settings = load_settings(project, flags)
+    places = settings_by_place(find_root(options.cwd) if trusted else None, options.flags())
+    demand_rules(places, [tool.name for tool in options.tools])
+    settings = build_settings(explain_settings(places))
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
-    return Ground(options, settings, trust, trusted, catalog, roles, notices)
+    return Ground(options, places, settings, trust, trusted, catalog, roles, notices)
 
 
 async def _transcript(
@@ -303,7 +303,7 @@ class SessionBuilder(msgspec.Struct, dict=True):
         """
         saved = self.transcript.mode
         if self.ground.options.mode is None and saved in get_args(Mode):
-            return cast("Mode", stricter_mode(saved, self.root) if self.ground.trusted else saved)
+            return cast("Mode", stricter_mode(saved, self.ground.places))
         return self.ground.settings.permissions.mode
 
     @cached_property

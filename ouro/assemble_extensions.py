@@ -66,7 +66,7 @@ from ouro.utils.text import cut, escaped, one_line, plural
 from ouro.utils.worker import Line
 
 MAX_NOTICES = 2
-"""More problems than that are one notice: they come with each start."""
+"""More problems than this become one notice, because the user sees them at every start."""
 MAX_SHOWN = 2_000
 _numbers = itertools.count(1)
 
@@ -115,12 +115,12 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Of hooks and servers, without keys."""
+        """The environment variables of hooks and MCP servers, without keys."""
         return child_environment(os.environ, secrets=self.ground.catalog.key_values())
 
     @cached_property
     def skills(self) -> Skills:
-        """Reads as `commands` does. Blocks."""
+        """Blocks: reads files, as `commands` does."""
         settings, trusts = self.ground.settings.skills, self._trusts
         save = partial(save_setting, "skills.without")
         return Skills(self._files("skills"), settings.without, settings.prompt_tokens, trusts, save)
@@ -152,7 +152,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def servers(self) -> McpServers:
-        """Reads their files. Blocks."""
+        """Blocks: reads the files that name them."""
         options, own = self.ground.options, self.ground.settings.mcp.servers
         plugins = plugin_tables("mcpServers", self.problems)
         try:
@@ -177,7 +177,10 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
         return self.instructions_in(self.ground.options.cwd)
 
     def instructions_in(self, cwd: Path) -> ProjectInstructions:
-        """Of a folder of this repository, or of a worktree of it: what is trusted here is trusted there. Blocks."""
+        """The instructions for a folder of this repository, or of a worktree of it. Blocks.
+
+        A file of a worktree is trusted if the same file here is trusted and has the same content.
+        """
         root = find_root(cwd)
 
         def trusts(path: Path) -> bool:
@@ -206,7 +209,7 @@ class ExtensionBuilder(msgspec.Struct, dict=True):
 
     @cached_property
     def agents(self) -> tuple[AgentSpec, ...]:
-        """The kinds of subagents. Reads as `commands` does. Blocks."""
+        """The kinds of subagents. Blocks: reads files, as `commands` does."""
         specs, problems = load_agents(self._agent_files)
         self.problems += problems
         return specs

@@ -79,7 +79,7 @@ def run() -> int:
 
 
 def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process once threads and exit handlers have ended: Python would take every object apart (half an exit).
+    """End the process once threads and exit handlers have ended: to free every object takes Python half of the exit.
 
     Without an exit code, or where the output cannot be written, Python ends it, and says why.
     """

@@ -1,4 +1,4 @@
-"""Settings: defaults, user file, project file, environment, flags; the last word wins."""
+"""Settings: read from the user file, the project file, the environment and the flags; a later source wins."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ from ouro.utils.yaml import (
 
 
 class Given(NamedTuple):
-    """A value, and who gave it: `default`, `FILE:LINE`, a variable or `flag`. For rules, all who gave some."""
+    """A value and its source: `default`, `FILE:LINE`, a variable or `flag`. Rules can have several sources."""
 
     value: Any
     source: str
 
+
+Places = Mapping[str, Mapping[str, Given]]
+"""The settings of each place by their dotted names; a later place wins, but a project can only restrict."""
 
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
@@ -84,24 +87,26 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
         flags: settings of the command line, by dotted name (`permissions.mode`); None: not set.
 
     Raises:
-        ConfigError: a file or a variable says something that cannot be.
+        ConfigError: a file or a variable has a value that is not valid.
     """
-    settings: Settings = _build(Settings, explain_settings(project, flags), "")
+    return build_settings(explain_settings(settings_by_place(project, flags)))
+
+
+def build_settings(given: Mapping[str, Given]) -> Settings:
+    settings: Settings = _build(Settings, given, "")
     return settings
 
 
-def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
-    """Every setting by its dotted name, in the order of the class, with its source. As `load_settings`."""
+def explain_settings(places: Places) -> dict[str, Given]:
+    """Every setting by its dotted name, in the order of the class, with the value in force and its source."""
     given = {path: Given(value, "default") for path, value in _leaf_values(Settings())}
-    for place, found in settings_by_place(project, flags).items():
+    for place, found in places.items():
         is_project = place == "project"
         _merge(given, {path: new for path, new in found.items() if not is_project or _narrows(path, given[path], new)})
     return given
 
 
-def settings_by_place(
-    project: Path | None = None, flags: Mapping[str, Any] | None = None
-) -> dict[str, dict[str, Given]]:
+def settings_by_place(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Places:
     """What the `user`, the `project`, the `environment` and the `flags` set, in this order. As `load_settings`."""
     return {
         "user": _from_file(get_config_path()),
@@ -111,9 +116,9 @@ def settings_by_place(
     }
 
 
-def stricter_mode(mode: str, project: Path) -> str:
-    """`mode`, or the one that the settings of a trusted project demand, if that permits less."""
-    demanded = _from_project(project).get("permissions.mode")
+def stricter_mode(mode: str, places: Places) -> str:
+    """`mode`, or the one that the settings of the project demand, if that permits less."""
+    demanded = places["project"].get("permissions.mode")
     return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)
 
 
@@ -211,7 +216,7 @@ def _read_leaves(table: YamlTable, name: str, prefix: str = "") -> Iterator[tupl
         if path in _names():
             yield path, Given(_check_value(path, convert(node, _types()[path], name, path), where), where)
         elif not example:
-            # `permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`.
+            # `permisions` above `mode: ask` is shown with its first key: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
             raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())
         elif isinstance(node, YamlTable):
@@ -266,7 +271,7 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[tuple[str, Given]]:
 
 
 def _variables() -> dict[str, str]:
-    """The variables that are read, those of the tool before ouro first: where both are set, ouro's own wins."""
+    """Variable -> setting. Those of older versions come first, so that `OURO_*` wins if both are set."""
     return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _names()}
 
 

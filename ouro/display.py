@@ -1,4 +1,4 @@
-"""What a reader sees of a tool's work, as values; each front end draws them its own way."""
+"""What the user sees of a tool call, as values that each front end draws in its own way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree of classes: catch the branch, show the message, say the hint."""
+"""The errors that users see; a front end shows the message and the hint."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UsageError(OuroError):
 
 
 class ConfigError(OuroError):
-    """A settings file holds something that cannot be; the message names file and line."""
+    """A settings file has a value that is not valid; the message names file and line."""
 
     exit_code = 2
 
@@ -82,7 +82,7 @@ class TrustNeeded(OuroError):
 
 
 class PromptRefused(OuroError):
-    """A hook refused the user's message, or the user took it back."""
+    """A hook refused the user's message, or the user withdrew it."""
 
 
 class ToolError(OuroError):
@@ -112,7 +112,7 @@ class SessionInUse(SessionError):
 
 
 class SessionDamaged(SessionError):
-    """The session file holds something that cannot be believed."""
+    """The session file has content that is not valid."""
 
 
 class SaveFailed(SessionError):
@@ -124,7 +124,7 @@ class SessionLost(SaveFailed):
 
 
 class SpendingUnreadable(SessionError):
-    """The file with the spending outside of sessions cannot be read; it is left alone."""
+    """The file with the spending outside of sessions cannot be read; it is not changed."""
 
 
 class LongTermMemoryError(OuroError):
@@ -132,15 +132,15 @@ class LongTermMemoryError(OuroError):
 
 
 class MemoryUnusable(LongTermMemoryError):
-    """The memory folder or its history is not as it should be; it is left alone."""
+    """The memory folder or its history is damaged; it is not changed."""
 
 
 class SecretInMemory(LongTermMemoryError):
-    """What was to be remembered holds a secret; nothing was written."""
+    """The text to remember holds a secret; nothing was written."""
 
 
 class NoteError(LongTermMemoryError):
-    """A change of a note that cannot be: there is no such note, or its scope is off."""
+    """A note cannot be changed: it does not exist, or its scope is off."""
 
 
 class SearchUnavailable(OuroError):
@@ -169,7 +169,7 @@ class TransientModelError(ModelError):
     def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint)
         self.retry_after = retry_after
-        """Seconds that the provider asked us to wait, where it said so."""
+        """Seconds that the provider asks to wait, if it names them."""
 
 
 class RateLimited(TransientModelError):

@@ -46,13 +46,13 @@ class ThinkingDelta(EventStruct, frozen=True):
 
 
 class Replied(EventStruct, frozen=True):
-    """A model call ended; the message is in the transcript. With `cut` it is only what came before the cut."""
+    """A model call ended, and its message is in the transcript. If `message.cut` is set, the answer is incomplete."""
 
     message: Message
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call begins; `title` describes it in a few words (`read api.py`). A changed one begins anew."""
+    """A tool call begins; `title` describes it in a few words (`read api.py`). One that a hook changes begins again."""
 
     call: ToolCall
     title: str
@@ -169,7 +169,7 @@ class Compacting(EventStruct, frozen=True):
     written: int = 0
     """Characters so far."""
     part: int = 1
-    """What is longer than the window of the model that sums up is summed up in parts."""
+    """The part that is summarized now: a text longer than the model's window is summarized in parts."""
     parts: int = 1
 
 
@@ -205,7 +205,7 @@ class Remembered(msgspec.Struct, frozen=True):
     score: float = 0.0
     tokens: int = 0
     chain: int = 1
-    """How many versions of it there have been."""
+    """The number of its versions."""
 
 
 class NotesRecalled(EventStruct, frozen=True):
@@ -218,7 +218,7 @@ class NotesRecalled(EventStruct, frozen=True):
 
 
 class NoteKept(EventStruct, frozen=True):
-    """Capture has changed a note; `session.memory.manager.undo(undo)` takes it back."""
+    """Capture has changed a note; `session.memory.manager.undo(undo)` undoes it."""
 
     operation: Literal["add", "supersede", "refine", "contradict", "confirm", "rewrite", "archive", "share", "propose"]
     note_id: str
@@ -230,7 +230,7 @@ class NoteKept(EventStruct, frozen=True):
 
 
 class CoreChanged(EventStruct, frozen=True):
-    """Long-term memory changed; `session.memory.manager.undo(undo)` takes it back."""
+    """Long-term memory changed; `session.memory.manager.undo(undo)` undoes it."""
 
     scope: str
     origin: Literal["agent", "person", "outside", "sync", "consolidation", "import", "undo"]
@@ -294,7 +294,7 @@ class Permit(msgspec.Struct, frozen=True):
 
     choice: PermitChoice
     comment: str = ""
-    """Handed to the model with the answer: why not, or what to mind."""
+    """Sent to the model with the answer: the reason, or what to watch for."""
 
 
 class Reply(msgspec.Struct, frozen=True):

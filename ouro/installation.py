@@ -91,7 +91,8 @@ async def config(context: ActionContext) -> Answer:
     root, is_trusted, notices = _trust_of(context.cwd)
     if session := context.session:
         is_trusted = session.workbench.project is not None
-    given = explain_settings(root if is_trusted else None, session.workbench.flags if session else None)
+    flags = session.workbench.flags if session else None
+    given = explain_settings(settings_by_place(root if is_trusted else None, flags))
     if not is_trusted and (root / CONFIG_FILE).exists():
         notices.append(f"{CONFIG_FILE} of this folder is not read: the folder is not trusted. Start `ouro` here.")
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]

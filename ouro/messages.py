@@ -1,4 +1,4 @@
-"""What the model reads and says, as values."""
+"""Messages between the user, the model and tools, as values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model thought before it spoke; `signature` is the provider's seal, sent back unchanged."""
+    """The reasoning of a model before its answer; `signature` is data of the provider that is sent back unchanged."""
 
     text: str
     signature: str = ""
@@ -45,7 +45,7 @@ class Image(msgspec.Struct, frozen=True):
     name: str = ""
 
     def __repr__(self) -> str:
-        """Without the bytes: a log is for people."""
+        """Without the bytes, which would fill a log."""
         return f"Image({self.media_type!r}, {len(self.data)} bytes, {self.name!r})"
 
 
@@ -64,7 +64,7 @@ class ToolReply(msgspec.Struct, frozen=True):
     failed: bool = False
     images: tuple[Image, ...] = ()
     display: Display | None = None
-    """What the reader saw; kept with the session so that it can be shown again, never sent to a model."""
+    """What the user saw; saved with the session so that it can be shown again, never sent to a model."""
 
 
 Part = Text | Context | Thinking | Image | ToolCall | ToolReply
@@ -112,7 +112,7 @@ class Message(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     model: str = ""
     cut: bool = False
-    """The model was stopped or cut off in the middle: kept for the reader, without its tool calls."""
+    """The model was stopped or cut off in the middle: kept for the user, without its tool calls."""
     incomplete: Incomplete = ""
     """Why the provider ended the answer early: it reached max_output, or a filter stopped it."""
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.config import explain_settings
+from ouro.config import Places, explain_settings
 from ouro.errors import NoModelError
 from ouro.llm import Catalog, Model, Role
 from ouro.safety import Mode, TrustStore
 from ouro.settings import McpServerSettings, Settings
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
-from ouro.utils.git import find_root
 
 if TYPE_CHECKING:
     from ouro.tools.shell_process import Terminals
@@ -57,9 +56,10 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Ground(msgspec.Struct):
-    """What a session is built on, once it is known whether the folder is trusted."""
+    """What a session is built from, once ouro knows whether the folder is trusted."""
 
     options: Options
+    places: Places
     settings: Settings
     trust: TrustStore
     trusted: bool
@@ -80,8 +80,7 @@ class Ground(msgspec.Struct):
         try:
             return catalog.resolve(self.settings.model or catalog.default())
         except NoModelError as error:
-            root = find_root(options.cwd) if self.trusted else None
-            source = explain_settings(root, options.flags())["model"].source
+            source = explain_settings(self.places)["model"].source
             if source in ("default", "flag"):
                 raise
             raise NoModelError(f"{error.message} The setting `model` is from {source}.", error.hint) from error

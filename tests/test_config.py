@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from ouro.config import Given, explain_settings, load_settings, save_setting, unknown_variables
+from ouro.config import (
+    Given,
+    explain_settings,
+    load_settings,
+    save_setting,
+    settings_by_place,
+    unknown_variables,
+)
 from ouro.errors import ConfigError
 from ouro.settings import LimitSettings, PermissionSettings, Settings, ShellSettings, TuiSettings
 
@@ -37,7 +44,7 @@ def test_the_last_word_wins_from_user_file_to_project_to_environment_to_flag(use
     monkeypatch.setenv("OURO_MODEL", "environment")
     monkeypatch.setenv("OURO_SHELL_TIMEOUT_SECONDS", "90")
 
-    given = explain_settings(project, {"model": "flag", "effort": None})
+    given = explain_settings(settings_by_place(project, {"model": "flag", "effort": None}))
 
     shown = str(project / ".ouro" / "config.yaml")
     assert {
@@ -189,7 +196,7 @@ def test_in_the_users_own_folder_the_user_file_is_not_a_project_file(user_file, 
 
 def test_an_empty_variable_says_nothing(monkeypatch):
     monkeypatch.setenv("OURO_MODEL", " ")
-    assert explain_settings()["model"] == Given("", "default")
+    assert explain_settings(settings_by_place())["model"] == Given("", "default")
 
 
 def test_variables_that_nothing_reads_are_known(monkeypatch):
@@ -263,7 +270,7 @@ def test_every_setting_is_read_somewhere():
     skipped = {root / "settings.py", root / "config.py"}
     text = "\n".join(path.read_text() for path in root.rglob("*.py") if path not in skipped)
     whole = {"compaction", "limits"}  # passed on as a whole section
-    names = [name.split(".") for name in explain_settings() if name.partition(".")[0] not in whole]
+    names = [name.split(".") for name in explain_settings(settings_by_place()) if name.partition(".")[0] not in whole]
     readers = {(*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b" for *section, leaf in names}
     assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []
 

@@ -50,12 +50,12 @@ async def usage(context: ActionContext) -> Answer:
     ]
     if context.session is not None:
         data["beside"] = [
-            {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.beside
+            {"purpose": purpose, "calls": calls, **asdict(used)} for purpose, calls, used in report.side_calls
         ]
     shares = [_share(plural(agents[0], "subagent"), agents[1])] if agents else []
     shares += [
         _share(f"{plural(calls, 'call')} for {purpose}", used)
-        for purpose, calls, used in report.beside
+        for purpose, calls, used in report.side_calls
         if purpose != "subagent"
     ]
     return Answer(data, [Quote("\n".join([*_tables(report.periods), *shares, *budgets]))])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from ouro.config import ADD_UP, Given
+from ouro.config import ADD_UP, Places
 from ouro.errors import UsageError
 from ouro.safety import Mode, parse_rule
 
@@ -70,7 +70,7 @@ def own_names(name: str) -> tuple[str, ...]:
     )
 
 
-def demand_rules(places: Mapping[str, Mapping[str, Given]], more: Iterable[str] = ()) -> None:
+def demand_rules(places: Places, more: Iterable[str] = ()) -> None:
     """As `demand_tools`, for the rules in the settings, by place; the message names the file and the line."""
     for place, found in places.items():
         for name in sorted(ADD_UP & found.keys()):

@@ -40,7 +40,7 @@ class SpendingLimit(msgspec.Struct, frozen=True):
 class SpendingReport(msgspec.Struct, frozen=True):
     periods: tuple[UsagePeriod, ...]
     limits: tuple[SpendingLimit, ...]
-    beside: tuple[tuple[str, int, Usage], ...] = ()
+    side_calls: tuple[tuple[str, int, Usage], ...] = ()
     """Of this session: purpose, calls and usage of the model calls that are no turns (titles, capture …)."""
 
 
@@ -65,9 +65,9 @@ class Budget:
     async def report(self) -> SpendingReport:
         """What was used by model in this session, today, this month and in all; and the limits."""
         found = await _periods(self._session_catalog, self._memory.session_id)
-        side_calls = self._memory.transcript.side_calls.items()
-        beside = tuple((purpose, calls, used) for purpose, (calls, used) in sorted(side_calls))
-        return SpendingReport(found, self._spending(found), beside)
+        by_purpose = sorted(self._memory.transcript.side_calls.items())
+        side_calls = tuple((purpose, calls, used) for purpose, (calls, used) in by_purpose)
+        return SpendingReport(found, self._spending(found), side_calls)
 
     async def check(self, calls_made: int) -> str:
         """Check the limits before a model call in a turn that has made `calls_made`.

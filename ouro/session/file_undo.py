@@ -48,7 +48,7 @@ class FileUndo(msgspec.Struct, eq=False):
     _changes: bool = False
     """The current turn may have changed files."""
     _is_off: bool = False
-    _said: set[str] = msgspec.field(default_factory=set)
+    _told_user: set[str] = msgspec.field(default_factory=set)
 
     def turn_began(self) -> None:
         """Start the checkpoint of the files as they are now."""
@@ -153,8 +153,8 @@ class FileUndo(msgspec.Struct, eq=False):
             self._is_off = True
             self._warn(f"Changes of files cannot be undone in this session: {error}")
             return False
-        if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._said)):
-            self._said.update(skipped)
+        if moment == "after" and (skipped := sorted(self.checkpoints.skipped - self._told_user)):
+            self._told_user.update(skipped)
             what = "too large, not readable or a repository of its own"
             self.tasks.emit(Notice(f"`/undo` does not restore {_join_names(skipped)}: {what}."))
         return True
@@ -169,8 +169,8 @@ class FileUndo(msgspec.Struct, eq=False):
                 clean_checkpoints(base, days=self.keep_days, max_bytes=self.max_bytes, keep=self.checkpoints.folder)
 
     def _warn(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._told_user:
+            self._told_user.add(text)
             self.tasks.warn(text)
 
 

@@ -216,7 +216,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         """The events of the user's own shell line; with `share` its output is sent to the model."""
-        return self.turn.tasks.run_beside(lambda emit: self._run_line(line, share, emit))
+        return self.turn.tasks.run_alongside(lambda emit: self._run_line(line, share, emit))
 
     def tasks(self) -> tuple[BackgroundTask, ...]:
         """The subagents since the session was opened, then the background jobs."""

@@ -17,7 +17,7 @@ Work = Callable[[Emit], Awaitable[TurnFinished]]
 
 
 class SessionTasks:
-    """Runs one turn at a time, and other work beside it. Owned by one Session, which closes it."""
+    """Runs one turn at a time, and other work at the same time. Owned by one Session, which closes it."""
 
     def __init__(self) -> None:
         self.running = False
@@ -58,7 +58,8 @@ class SessionTasks:
 
         return self.run(work)
 
-    async def run_beside(self, work: Work) -> AsyncGenerator[Event, None]:
+    async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
+        """The events of other work, which may run during a turn."""
         async with aclosing(self._run(work)) as events:
             async for event in events:
                 if not isinstance(event, TurnFinished):

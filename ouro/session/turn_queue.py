@@ -70,8 +70,8 @@ class TurnQueue:
         self._has_commands = deliver is None
         self._holds_after_interrupt = holds_after_interrupt
         self._drafts: deque[Draft] = deque()
-        self._said: list[Draft] = []
-        """Those of them that were to start a turn at once: no later message overtakes them."""
+        self._unsteered: list[Draft] = []
+        """Drafts that `say` queued because no turn could be steered: no later message overtakes them."""
         self._worker: asyncio.Task[None] | None = None
         self._turn: asyncio.Task[Outcome] | None = None
         self._one_turn = asyncio.Lock()
@@ -117,14 +117,14 @@ class TurnQueue:
         """Start a turn with a message, or steer the turn that runs. A command runs at once, during the turn."""
         session = self.session
         if session is None or not self.running:
-            self._said.append(draft)
+            self._unsteered.append(draft)
             self.queue(draft)
         elif self._has_commands and draft.text.startswith(("/", "#")):
             task = asyncio.create_task(self._run_command_or_wait(draft))
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
-        elif self._said or not session.running:
-            self._said.append(draft)
+        elif self._unsteered or not session.running:
+            self._unsteered.append(draft)
             self.queue(draft)
         elif self._has_commands and draft.text.startswith("!"):
             self.queue(draft)
@@ -140,7 +140,7 @@ class TurnQueue:
     def withdraw(self) -> Draft | None:
         """Remove the last message that was not delivered yet, and return it."""
         draft = self._drafts.pop() if self._drafts else self.session.withdraw() if self.session else None
-        self._forget_said(draft)
+        self._forget_unsteered(draft)
         if draft is not None:
             self._observer.queue_changed()
         return draft
@@ -207,7 +207,7 @@ class TurnQueue:
         """
         self._is_stopped = True
         self._drafts.clear()
-        self._said.clear()
+        self._unsteered.clear()
         if self.session is None:
             return
         await self.finish_turn(turn_timeout)
@@ -238,12 +238,12 @@ class TurnQueue:
             await self.run(events)
         while self._drafts and not self._is_held and not self._is_stopped:
             draft = self._drafts.popleft()
-            self._forget_said(draft)
+            self._forget_unsteered(draft)
             self._observer.queue_changed()
             await self._deliver(draft)
 
-    def _forget_said(self, draft: Draft | None) -> None:
-        self._said = [said for said in self._said if said is not draft]
+    def _forget_unsteered(self, draft: Draft | None) -> None:
+        self._unsteered = [unsteered for unsteered in self._unsteered if unsteered is not draft]
 
     def _steer(self, draft: Draft) -> None:
         if self.session is not None:

@@ -11,7 +11,7 @@ from fakes.local_servers import local_server, models
 from ouro import installation
 from ouro.cli import main
 from ouro.commands.slash import dispatch
-from ouro.config import explain_settings
+from ouro.config import explain_settings, settings_by_place
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.runtime import ensure_private_dir, get_home, get_models_path, get_trust_path
 
@@ -119,7 +119,7 @@ class TestConfig:
     def test_speaks_json(self, capsys):
         assert main(["config", "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
-        assert list(told) == list(explain_settings())
+        assert list(told) == list(explain_settings(settings_by_place()))
         assert told["effort"] == {"value": "medium", "source": "default"}
 
     def test_reads_the_project_only_when_it_is_trusted(self, capsys, repository, monkeypatch):
@@ -139,7 +139,7 @@ class TestConfig:
 
         text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
         written = text.split("```yaml\n")[1].split("```")[0]
-        example, known = yaml.safe_load(written), list(explain_settings())
+        example, known = yaml.safe_load(written), list(explain_settings(settings_by_place()))
 
         def names(tree, before=""):
             for key, value in tree.items():

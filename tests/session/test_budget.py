@@ -66,7 +66,7 @@ async def test_calls_that_are_no_turns_are_apart_also_of_a_resumed_session(store
     wait(store.import_session(header, [MessageRecord(1, at, user("x")), *asked]))
     memory = await MemoryManager.resume(store, header.id, project="/p", read_only=True)
     report = await Budget(memory, SessionCatalog(store, "/p"), LimitSettings(), lambda: ModelSpec("a/one")).report()
-    assert report.beside == (("capture", 2, used + used), ("title", 1, used))
+    assert report.side_calls == (("capture", 2, used + used), ("title", 1, used))
 
 
 async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
